@@ -1,10 +1,11 @@
-// Package allocation decides what the next apply may take. Its functions are pure: values of a
-// rule, instants and figures, without a clock or a time zone database of their own.
+// Package allocation decides how many units an apply may take and what the periods of a daily
+// budget are. Its functions are pure: they map rules, instants and figures to decisions, without
+// reading a clock.
 //
 // A promo budget hands out everything at once (Spread, Step, LowWater). A daily budget has
 // periods:
 //
-//	Rule      what the operator wrote; CheckRule, Canonical, ReadRule
+//	Rule      what the operator wrote; CheckRule, Canonical
 //	Schedule  the rule in a zone, from the budget's start to its end: which periods there are
 //	Fund      how many of the unfunded units a period gets when it opens
 //	Begin     the first period; Next the one that follows another
@@ -15,15 +16,15 @@
 //
 // # What a period is
 //
-// A period is a pair of instants, so later changes of a clock cannot move it. Both instants are
-// derived from the zone's local time. A clock that is put forward or back must not lose, repeat
-// or overlap a period:
+// A period is a pair of instants, so a later change of a zone's rules cannot move it. Both instants
+// are derived from the zone's local time. A change of the zone's offset must not lose, repeat or
+// overlap a period:
 //
 //   - Days, weeks, months and windows begin at the first instant at which the clock shows their
 //     beginning or later. Where midnight is skipped, the day begins with the first instant after
-//     the gap; a day or window that is skipped as a whole is not a period. Of a repeated reading
-//     the first counts: the window 00:00-01:30 ends at the first 01:30, and 01:30-03:00 covers
-//     the rest of both hours.
+//     the gap; a day or window that is skipped as a whole is not a period. Where a local time
+//     occurs twice, the first one counts: the window 00:00-01:30 ends at the first 01:30, and
+//     01:30-03:00 covers the rest of both hours.
 //   - Hours begin on the full hour of the clock and whenever the offset changes. A repeated hour
 //     is two periods of an hour each; where the offset changes by half an hour, or in the middle
 //     of an hour, the pieces are periods too.
@@ -50,9 +51,9 @@ func Spread(units int64, n int) []int64 {
 }
 
 // Step returns how many units a bucket applies for if applies are counted (adjust_cnt) or an
-// operator asks for one; Refill covers all other cases. It is the even share of what is
-// undistributed, so that a few applies do not starve the others, but at least need and at most
-// `bound` (0 means no bound).
+// operator asks for one; Refill covers all other cases. The result is the even share of the
+// undistributed units, so that a few applies do not starve the other buckets. It is at least need
+// and at most `bound` (0 means no bound).
 func Step(need, undistributed int64, buckets int, bound int64) int64 {
 	step := max(need, undistributed/int64(max(buckets, 1)))
 	if bound > 0 {

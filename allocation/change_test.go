@@ -48,9 +48,9 @@ func TestChange(t *testing.T) {
 		{name: "not begun, lowered", before: evening, after: windows(window("18:00", "23:00", 30)),
 			start: "05T18:00:00", end: "06", funded: 40, now: "05T10:00:00", ends: "05T10:00:00",
 			due: "05T10:00:00"},
-		{name: "over, nobody has rolled it over", before: daily(40), after: daily(10), start: "05", end: "06",
+		{name: "over, not rolled over yet", before: daily(40), after: daily(10), start: "05", end: "06",
 			funded: 40, now: "06T10:00:00", ends: "06", due: "06"},
-		{name: "over, and it goes on", before: daily(40), after: allocation.Rule{Kind: allocation.Calendar,
+		{name: "over, and the new rule continues it", before: daily(40), after: allocation.Rule{Kind: allocation.Calendar,
 			Every: allocation.Month, Quantity: 900}, start: "01", end: "02", funded: 40, now: "06T10:00:00",
 			ends: "31T24", due: "31T24"},
 		{name: "an earlier end within the day", before: daily(40), after: daily(40), endAt: "05T12:00:00",
@@ -105,7 +105,7 @@ func TestTopUp(t *testing.T) {
 		{"equal parts: it has more than its share", daily(0), "28", 40, 0, 75, 0},
 		{"equal parts: the last period gets all", daily(0), "31", 40, 0, 75, 75},
 		{"equal parts: an earlier end", daily(0), "30", 25, 0, 75, 25},
-		{"equal parts: what was used before is of no account", daily(0), "28", 25, 9, 115, 11},
+		{"equal parts: what was used before does not count", daily(0), "28", 25, 9, 115, 11},
 		{"a quantity that was reached", daily(40), "28", 40, 0, 100, 0},
 		{"a quantity that was not", daily(40), "28", 25, 0, 100, 15},
 		{"a quantity that was not, little left", daily(40), "28", 25, 0, 7, 7},
@@ -115,7 +115,7 @@ func TestTopUp(t *testing.T) {
 		{"a window", shifts, "28T14:00:00", 25, 0, 100, 5},
 		{"free: all", free, "01", 25, 0, 100, 100},
 		{"nothing is left", daily(40), "28", 10, 0, 0, 0},
-		{"shrinks wait for more than there is", daily(40), "28", 10, 0, -5, 0},
+		{"pending shrinks exceed the unfunded units", daily(40), "28", 10, 0, -5, 0},
 		{"no period of the rule", shifts, "28T13:00:00", 25, 0, 100, 0},
 	} {
 		p := budget.Period{Number: 2, Start: jan(t, tc.start), Funded: tc.funded, Before: tc.before}
@@ -140,7 +140,7 @@ func TestCheckDefinition(t *testing.T) {
 		{"sound", func(*budget.Definition) {}, nil},
 		{"a zone", func(d *budget.Definition) { d.Timezone = "Europe/Berlin" }, nil},
 		{"no zone", func(d *budget.Definition) { d.Timezone = "Europe/Bonn" }, []string{"timezone"}},
-		{"the machine's zone", func(d *budget.Definition) { d.Timezone = "Local" }, []string{"timezone"}},
+		{"the system's zone", func(d *budget.Definition) { d.Timezone = "Local" }, []string{"timezone"}},
 		{"daily without a rule", func(d *budget.Definition) { d.Rule = nil }, []string{"type_rule"}},
 		{"promo with a rule", func(d *budget.Definition) { d.Type = budget.Promo }, []string{"type_rule"}},
 		{"promo", func(d *budget.Definition) { d.Type, d.Rule = budget.Promo, nil }, nil},
@@ -154,7 +154,7 @@ func TestCheckDefinition(t *testing.T) {
 			night := windows(window("00:00", "01:00", 1))
 			d.Rule, d.StartAt, d.EndAt = &night, d.StartAt.Add(2*time.Hour), d.StartAt.Add(3*time.Hour)
 		}, []string{"type_rule"}},
-		{"what else is wrong", func(d *budget.Definition) { d.TotalQuantity, d.LateRefund = 0, "x" },
+		{"faults of other fields", func(d *budget.Definition) { d.TotalQuantity, d.LateRefund = 0, "x" },
 			[]string{"total_quantity", "late_refund"}},
 	} {
 		d := of(t, daily(0), 310)

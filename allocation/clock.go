@@ -28,14 +28,14 @@ func offsetAt(zone *time.Location, at instant) int64 {
 
 func readingAt(zone *time.Location, at instant) reading { return at + offsetAt(zone, at) }
 
-// clockPut returns the first instant after `after` at which the zone's offset changes, or until if
-// that comes first. A change of the zone's name alone does not count.
+// nextChange returns the first instant after `after` at which the zone's offset changes, or until
+// if that comes first. A change of the zone's name alone does not count.
 //
-// It costs some thirty look-ups per year: the standard library reports the end of each stretch of
-// one offset. Beyond the last change in the database such a stretch also ends with every year, and
-// on the last day of a leap year the library reports an end that has passed already (Go 1.26,
-// time/zoneinfo.go, tzset); there clockPut checks every hour.
-func clockPut(zone *time.Location, after, until instant) instant {
+// It costs about thirty look-ups per year: the standard library reports the end of each span with
+// one offset. After the last change in the database such a span also ends with every year. On the
+// last day of a leap year the library reports an end that has passed already (Go 1.26,
+// time/zoneinfo.go, tzset); there nextChange checks every hour.
+func nextChange(zone *time.Location, after, until instant) instant {
 	offset := offsetAt(zone, after)
 	for at := after; at < until; {
 		_, end := time.Unix(at, 0).In(zone).ZoneBounds()
@@ -64,13 +64,13 @@ func clockPut(zone *time.Location, after, until instant) instant {
 // never decreases as readings grow; skipped readings share the instant at which the clock is put
 // forward.
 func firstAt(zone *time.Location, shown reading) instant {
-	last := shown + maxOffset // by then the clock shows it for certain
+	last := shown + maxOffset // the clock shows it by then
 	for from := shown - maxOffset; ; {
-		put := clockPut(zone, from, last)
-		if at := max(from, shown-offsetAt(zone, from)); at < put || put == last {
+		change := nextChange(zone, from, last)
+		if at := max(from, shown-offsetAt(zone, from)); at < change || change == last {
 			return at
 		}
-		from = put
+		from = change
 	}
 }
 
@@ -79,9 +79,9 @@ func firstAt(zone *time.Location, shown reading) instant {
 func hourAt(zone *time.Location, at instant) (from, to instant) {
 	offset := offsetAt(zone, at)
 	from = floorDiv(at+offset, secondsPerHour)*secondsPerHour - offset
-	to = clockPut(zone, at, from+secondsPerHour)
-	for put := from; put <= at; put = clockPut(zone, put, at+1) {
-		from = put
+	to = nextChange(zone, at, from+secondsPerHour)
+	for change := from; change <= at; change = nextChange(zone, change, at+1) {
+		from = change
 	}
 	return from, to
 }
@@ -91,9 +91,9 @@ func hourAt(zone *time.Location, at instant) (from, to instant) {
 func hoursBetween(zone *time.Location, from, to instant) int64 {
 	var hours int64
 	for from < to {
-		put, offset := clockPut(zone, from, to), offsetAt(zone, from)
-		hours += floorDiv(put-1+offset, secondsPerHour) - floorDiv(from+offset, secondsPerHour) + 1
-		from = put
+		change, offset := nextChange(zone, from, to), offsetAt(zone, from)
+		hours += floorDiv(change-1+offset, secondsPerHour) - floorDiv(from+offset, secondsPerHour) + 1
+		from = change
 	}
 	return hours
 }

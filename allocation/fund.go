@@ -9,9 +9,10 @@ type Figures struct {
 	// UsedAlready is what was used or held between the period's start and its opening. It is 0
 	// unless a change of the rule replaced one period by this one.
 	UsedAlready int64
-	// Total is T. Before is the weight of the periods before this one, Left that of this one and
-	// all later ones, in millionths of a whole period. Only a calendar rule without a quantity uses
-	// them. A Left below the period's weight counts as that weight.
+	// Total is T. Before is the weight of the periods before this one. Left is the weight of this
+	// one and all later ones; a Left below the period's own weight counts as that weight. Weights
+	// are in millionths of a whole period. Only a calendar rule without a quantity uses these
+	// fields.
 	Total, Before, Left int64
 }
 
@@ -25,8 +26,8 @@ type Figures struct {
 // If T is spread over P periods, the n-th unit is due when n/T of the time has passed: period k
 // gets ⌊kT/P⌋ − ⌊(k−1)T/P⌋. Of 7 units over 30 periods, 5, 9, 13, 18, 22, 26 and 30 get one.
 // With L periods left, including this one, ⌈LT/P⌉ units are due from now on. F differs from that
-// after a return, an append or a change of the rule. The difference is spread evenly, the first
-// periods getting one unit more: ⌈(F − ⌈LT/P⌉) / L⌉. The last period gets all of F.
+// after a return, an append or a change of the rule. The difference is spread evenly, and the first
+// periods get one unit more: ⌈(F − ⌈LT/P⌉) / L⌉. The last period gets all of F.
 //
 // Units carried from earlier periods (`unused: next`) come on top. The period is one of
 // Schedule's under the same rule.
@@ -40,7 +41,7 @@ func Fund(rule Rule, period Span, f Figures) int64 {
 	return f.NotFunded
 }
 
-// due returns the share of a total spread evenly that falls to a period of a weight.
+// due returns a period's share, by its weight, of a total that is spread evenly.
 func due(weight int64, f Figures) int64 {
 	left := min(max(f.Left, weight, 1), maxWeight)
 	all := f.Before + left
@@ -54,7 +55,7 @@ func due(weight int64, f Figures) int64 {
 	return min(max(share, 0), f.NotFunded)
 }
 
-// maxWeight exceeds the weight of all periods of any budget: sums of weights fit an int64.
+// maxWeight exceeds the weight of all periods of any budget. Sums of weights fit an int64.
 const maxWeight = 1 << 60
 
 // mulDiv returns ⌊a × b / c⌋ for non-negative numbers with b ≤ c, so it is at most a.

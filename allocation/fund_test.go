@@ -33,7 +33,7 @@ func TestFund(t *testing.T) {
 		{"the largest", day, 0, allocation.Figures{NotFunded: budget.MaxAmount, Left: 2}, 1<<52 - 1},
 		{"more periods than units", day, 0, allocation.Figures{NotFunded: budget.MaxAmount,
 			Left: allocation.WithoutEnd}, 7812},
-		{"nobody counted the periods", day, 0, allocation.Figures{NotFunded: 5}, 5},
+		{"the number of periods is unknown", day, 0, allocation.Figures{NotFunded: 5}, 5},
 		{"compressed, used already: the share stays", day, 0, allocation.Figures{NotFunded: 10, Left: 4,
 			UsedAlready: 2}, 2},
 		{"a quantity", daily(40), 40, allocation.Figures{NotFunded: 100, Left: 2}, 40},

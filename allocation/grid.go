@@ -2,9 +2,9 @@ package allocation
 
 import "time"
 
-// grid numbers the stretches into which days, weeks, months or windows divide a zone's local time.
+// grid numbers the days, weeks, months or windows of a zone's local time, here called stretches.
 // The numbers are consecutive; firstAt determines which instants a stretch covers. A stretch that
-// the clock skips covers none.
+// the clock skips covers no instant.
 type grid struct {
 	rule Rule
 	zone *time.Location
@@ -87,7 +87,7 @@ func (g grid) beginningOfMonth(number int64) reading {
 	return time.Date(int(year), month, day, 0, 0, 0, 0, time.UTC).Unix() + g.hour
 }
 
-// quantity returns what the rule fixes for a stretch, 0 for none.
+// quantity returns the rule's quantity for a stretch, or 0 if it has none.
 func (g grid) quantity(number int64) int64 {
 	if g.windows == nil {
 		return g.rule.Quantity
@@ -117,7 +117,7 @@ func (g grid) numberAt(at instant) int64 {
 }
 
 // firstFrom returns the first stretch that is not skipped and begins at an instant or later. The
-// loop visits at most the stretches of a day, which no clock was put forward by more than.
+// loop visits at most the stretches of a day, because no clock was ever put forward by more.
 func (g grid) firstFrom(at instant) (number int64, from, to instant) {
 	for number = g.numberAt(at); ; number++ {
 		if from, to = g.instants(number); from >= at && from < to {
@@ -135,8 +135,8 @@ func (g grid) overlapping(from, to instant) int64 {
 		first++
 	}
 	count, next := last-first+1, first
-	for put := clockPut(g.zone, from, to); put < to; put = clockPut(g.zone, put, to) {
-		before, after := put+offsetAt(g.zone, put-1), readingAt(g.zone, put)
+	for change := nextChange(g.zone, from, to); change < to; change = nextChange(g.zone, change, to) {
+		before, after := change+offsetAt(g.zone, change-1), readingAt(g.zone, change)
 		for next = max(next, g.number(before)); next <= last; next++ {
 			if _, end := g.readings(next); end > after {
 				break

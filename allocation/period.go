@@ -17,20 +17,19 @@ type Schedule struct {
 	Start, End time.Time
 }
 
-// Span is a period, Start inclusive, End exclusive. Zero means unbounded, which only Free periods
-// are.
+// Span is a period, Start inclusive, End exclusive. A zero instant means unbounded; only periods of
+// the rule Free are.
 type Span struct {
 	Start, End time.Time
 	// Quantity is what the rule fixes for a whole period, in minor units; 0 if the rule is Free or
 	// spreads the total.
 	Quantity int64
-	// Whole is the length of the period without the cut by the budget's start or end; 0 if it is
-	// not cut or the rule treats it as whole.
+	// Whole is the length that a period would have if the budget's start or end did not cut it; 0
+	// if it is not cut or the rule treats it as whole.
 	Whole time.Duration
 }
 
-// Fixed returns what the rule fixes for the period: Quantity, or its proportion for a cut period,
-// rounded up.
+// Fixed returns Quantity, or its proportion for a cut period, rounded up.
 func (s Span) Fixed() int64 {
 	if s.Whole == 0 {
 		return s.Quantity
@@ -99,10 +98,10 @@ func (s Schedule) NextPeriod(after time.Time) (period Span, ok bool) {
 	return period, s.life().Contains(period.Start)
 }
 
-// PeriodsLeft returns how many periods overlap [from, End), including those that contain from and
-// that the end cuts; WithoutEnd if there is no end. The count is exact: a day that a zone skipped
-// does not count. It costs some thirty look-ups in the zone per remaining year: 2 ms for a century.
-// A rule with quantities does not need it.
+// PeriodsLeft returns how many periods overlap [from, End), including the one that contains from
+// and the one that the end cuts. It returns WithoutEnd if there is no end. The count is exact: a
+// day that a zone skipped does not count. It costs some thirty look-ups in the zone per remaining
+// year: 2 ms for a century. A rule with quantities does not need it.
 func (s Schedule) PeriodsLeft(from time.Time) int64 {
 	if from.Before(s.Start) {
 		from = s.Start

@@ -16,8 +16,8 @@ type Planned struct {
 	Quantity int64
 }
 
-// previewed bounds the periods that Preview examines.
-const previewed = 2000
+// maxPreviewed bounds the periods that Preview examines.
+const maxPreviewed = 2000
 
 // Preview returns the first periods of a new budget, at most n, followed by the last funded period
 // unless that comes after the 2,000th. A budget that has ended has no periods.
@@ -25,7 +25,7 @@ func Preview(d budget.Definition, now time.Time, n int) []Planned {
 	var out []Planned
 	var last *Planned
 	unfunded, p := Begin(d, now)
-	for i := 0; i < previewed && !p.Over; i++ {
+	for i := 0; i < maxPreviewed && !p.Over; i++ {
 		one := Planned{Number: p.Number, Start: p.Start, End: p.End, Quantity: p.Funded}
 		switch {
 		case len(out) < n:
@@ -39,7 +39,7 @@ func Preview(d budget.Definition, now time.Time, n int) []Planned {
 		next, ok := Next(d, p, p.End)
 		turn := RollOver(d, p, next, ok, Account{Unfunded: unfunded})
 		unfunded += turn.Moved.Unfunded
-		if p = turn.Period; i == previewed-1 && !p.Over {
+		if p = turn.Period; i == maxPreviewed-1 && !p.Over {
 			return out
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Bounds of a refill. A steadily used bucket applies every StepTime, so it asks SQL about every
-// three seconds, and never holds more than LowTime + StepTime of its use (and one request).
+// Bounds of a refill. A steadily used bucket applies about every StepTime, and never holds more
+// than LowTime + StepTime of its use and one request.
 const (
 	// LowTime is the supply below which a bucket applies. It is twice the second that may pass
 	// between two applies, so the next grant arrives before the bucket runs dry.
@@ -24,9 +24,9 @@ const (
 // LowWater(0, 5) is 5.
 func LowWater(rate float64, request int64) int64 { return max(lasting(rate, LowTime), request, 1) }
 
-// Refill returns how many units a bucket applies for that is short of `need` and uses `rate` units
-// a second: need plus StepTime of its use. The excess over need is at most its even share of what
-// is undistributed, and the whole at most `bound` (sharding_quantity; 0 means no bound). A bucket
+// Refill returns how many units a bucket applies for that lacks `need` and uses `rate` units a
+// second: need plus StepTime of its use. The excess over need is at most the even share of the
+// undistributed units, and the sum at most `bound` (sharding_quantity; 0 means no bound). A bucket
 // that is hardly used gets only what it needs. Refill(5, 100, 1000, 10, 0) is 105, Refill(5, 100,
 // 1000, 10, 50) is 50.
 func Refill(need int64, rate float64, undistributed int64, buckets int, bound int64) int64 {

@@ -6,22 +6,22 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Supply is what a budget still has, in minor units.
+// Supply is what a budget has left, in minor units.
 type Supply struct {
-	// Left is what the present period has. NotFunded is what only later periods may get.
+	// Left is what the present period has left. NotFunded is what only later periods may get.
 	Left, NotFunded int64
 }
 
-// horizon bounds the periods that Covered examines: more than a year of days.
+// horizon bounds the periods that Covered examines. It is more than a year of days.
 const horizon = 400
 
-// Covered returns the start of the first period after p that can have an amount under the rule,
-// counting what it gets and what earlier periods carry to it, if nothing is deducted until then. ok
-// is false if no period can. If more than 400 periods would have to pass, it returns the start of
-// the 400th, because none before it can.
+// Covered returns the start of the first period after p that can cover an amount if nothing is
+// deducted until then. A period has what it is funded with and what earlier periods carry to it. ok
+// is false if no period can cover the amount. If none of the next 400 periods can, Covered returns
+// the start of the 400th.
 //
-// With 500 every hour and 300 of this hour left, `unused: next` covers 600 from the next hour on,
-// and neither `spread` nor `forfeit` ever does.
+// With 500 every hour and 300 of this hour left, `unused: next` covers 600 from the next hour on;
+// `spread` and `forfeit` never do.
 func Covered(d budget.Definition, p budget.Period, s Supply, amount int64) (at time.Time, ok bool) {
 	if IsWhole(d) || p.End.IsZero() || amount > Most(d) {
 		return time.Time{}, false
@@ -47,9 +47,9 @@ func Covered(d budget.Definition, p budget.Period, s Supply, amount int64) (at t
 	return at, true
 }
 
-// Most returns the largest amount that one period can ever have under the rule, in minor units: at
-// most the total. A period has its quantity and what earlier ones left to it: without a bound that
-// may be everything.
+// Most returns the largest amount that one period can ever have under the rule, in minor units. It
+// is at most the total. A period has its quantity and what earlier periods carried to it, which
+// without max_rollover may be everything.
 func Most(d budget.Definition) int64 {
 	if d.Rule == nil || Unused(d) == budget.Next && d.Rule.MaxRollover == 0 {
 		return d.TotalQuantity

@@ -8,7 +8,7 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Account is the input of a roll-over, in minor units.
+// Account is a budget's figures at a rollover, in minor units.
 type Account struct {
 	// Unfunded and Undistributed are F and U.
 	Unfunded, Undistributed int64
@@ -30,7 +30,7 @@ func (m Movement) Plus(o Movement) Movement {
 		m.Forfeited + o.Forfeited}
 }
 
-// Turn is the result of a roll-over.
+// Turn is the result of a rollover.
 type Turn struct {
 	// Period is the next period, or Over after the last one.
 	Period budget.Period
@@ -40,18 +40,18 @@ type Turn struct {
 	Moved Movement
 }
 
-// Begin returns the first period of a new budget, funded, and the unfunded rest of the total. It is
-// the period that contains now or else the next one; it is Over if the budget has ended.
+// Begin returns the first period of a new budget, funded, and the unfunded rest of the total. The
+// first period is the one that contains now, else the next one. It is Over if the budget has ended.
 func Begin(d budget.Definition, now time.Time) (unfunded int64, p budget.Period) {
 	next, ok := Next(d, budget.Period{Over: true}, now)
 	turn := RollOver(d, budget.Period{}, next, ok, Account{Unfunded: d.TotalQuantity})
 	return d.TotalQuantity - turn.Period.Funded, turn.Period
 }
 
-// Next returns the period that follows one that has ended: the one that contains its end (which
-// began earlier only after a change of the rule), else the first one after it. If no period was
-// open, it is the one that contains now, else the next one. It returns false if the budget ends
-// before another period begins.
+// Next returns the period that follows a period that has ended. That is the period that contains
+// p.End, else the first one after it. Only after a change of the rule may the next period begin
+// before p.End. If no period was open, Next returns the period that contains now, else the first
+// one after now. It returns false if the budget ends before another period begins.
 func Next(d budget.Definition, p budget.Period, now time.Time) (Span, bool) {
 	at := p.End
 	if p.Over || at.IsZero() {
@@ -69,7 +69,7 @@ func Next(d budget.Definition, p budget.Period, now time.Time) (Span, bool) {
 func RollOver(d budget.Definition, p budget.Period, next Span, ok bool, a Account) Turn {
 	rest := a.Undistributed + a.Held
 	t := Turn{Period: budget.Period{Number: p.Number + 1, Over: true, Start: p.End, End: p.End}}
-	changed := ok && !endsByItself(d, p)
+	changed := ok && !endsByRule(d, p)
 	switch where := Unused(d); {
 	case where == budget.Forfeit && !changed:
 		t.Left.Forfeited = rest
@@ -85,11 +85,9 @@ func RollOver(d budget.Definition, p budget.Period, next Span, ok bool, a Accoun
 		return t
 	}
 	t.Period = budget.Period{Number: p.Number + 1, Start: next.Start, End: next.End,
-		Carried: t.Left.Undistributed,
-		Before:  a.Used}
-	t.Period.Funded = funding(d, next, t.Period.Number, Fundable(d, a.Unfunded+t.Left.Unfunded,
-		a.Pending),
-		a.Used)
+		Carried: t.Left.Undistributed, Before: a.Used}
+	fundable := Fundable(d, a.Unfunded+t.Left.Unfunded, a.Pending)
+	t.Period.Funded = funding(d, next, t.Period.Number, fundable, a.Used)
 	t.Moved.Unfunded -= t.Period.Funded
 	t.Moved.Undistributed += t.Period.Funded
 	return t
@@ -103,24 +101,25 @@ func rollover(d budget.Definition) int64 {
 	return d.Rule.MaxRollover
 }
 
-// endsByItself reports whether a period ends where the present rule says, not because the rule was
-// changed.
-func endsByItself(d budget.Definition, p budget.Period) bool {
+// endsByRule reports whether a period ends where the present rule ends it. It is false after a
+// change of the rule has ended the period early.
+func endsByRule(d budget.Definition, p budget.Period) bool {
 	span, ok := PeriodOf(d, p.Start)
 	return ok && span.End.Equal(p.End)
 }
 
-// Return returns where units of an epoch go whose period is over: never were not used, late ones
-// were used when it ended. current is the open or last period. If it is open and got all unfunded
-// units, it gets these too, because no later one would. Unused units are carried only up to the
-// rule's maximum less current.Carried; the excess becomes unfunded.
-func Return(d budget.Definition, current budget.Period, never, late int64) Movement {
+// Return returns where units of an epoch go whose period is over. The unused units were not used
+// when the period ended; the late ones were, and came back afterwards. current is the open or last
+// period. If the rule gives all units to one period and that is open, it gets these too. Unused
+// units are carried only up to the rule's max_rollover less current.Carried; the excess becomes
+// unfunded.
+func Return(d budget.Definition, current budget.Period, unused, late int64) Movement {
 	var m Movement
 	for _, part := range []struct {
-		units  int64
-		where  budget.Where
-		unused bool
-	}{{never, Unused(d), true}, {late, d.LateRefund, false}} {
+		units   int64
+		where   budget.Where
+		bounded bool // by max_rollover
+	}{{unused, Unused(d), true}, {late, d.LateRefund, false}} {
 		switch {
 		case part.where == budget.Forfeit:
 			m.Forfeited += part.units
@@ -130,7 +129,7 @@ func Return(d budget.Definition, current budget.Period, never, late int64) Movem
 			m.Undistributed += part.units
 		case part.where == budget.Next:
 			carried := part.units
-			if part.unused {
+			if part.bounded {
 				carried = min(carried, max(rollover(d)-current.Carried, 0))
 			}
 			m.Undistributed += carried
@@ -143,10 +142,11 @@ func Return(d budget.Definition, current budget.Period, never, late int64) Movem
 }
 
 // Change returns the end of the open or last period after a change of the definition, and when a
-// roll-over is due (zero means never). The period continues if the new definition has one with the
-// same start that contains now and gives it no less, even if its end had passed without a
-// roll-over. Otherwise it ends, at the latest now, and the next one counts what was used since its
-// start. After the last period, another one may follow at once.
+// rollover is due (zero means never). The period continues if the new definition has a period with
+// the same start that contains now and gets no less, even if the old end has passed without a
+// rollover. Otherwise it ends, at the latest now, and the next period counts what was used since
+// its start. If the last period is over, a rollover is due at once if the new definition has
+// another one.
 func Change(before, after budget.Definition, p budget.Period, now time.Time) (end, due time.Time) {
 	if p.Over {
 		if _, ok := Next(after, p, now); ok {
@@ -169,9 +169,9 @@ func Change(before, after budget.Definition, p budget.Period, now time.Time) (en
 	return now, now
 }
 
-// Shares divides the units of a hand-out evenly over n buckets. Under the rule free each gets a
-// first step (FirstStep), because buckets apply there when they are empty. The shares never add up
-// to more than units, and zeros come last.
+// Shares divides units that are handed out evenly over n buckets. Under the rule free each bucket
+// gets a first step (FirstStep), because there a bucket applies when it is empty. The shares never
+// add up to more than units, and zeros come last.
 func Shares(d budget.Definition, units int64, n int) []int64 {
 	if d.Rule != nil && d.Rule.Kind == budget.Free {
 		return FirstStep(units, n, d.ShardingQuantity)
@@ -204,7 +204,7 @@ func ScheduleOf(d budget.Definition) Schedule {
 	return s
 }
 
-// zones caches zones by name: reading one costs more than everything done with it.
+// zones caches zones by name, because reading a zone costs more than using it.
 var zones sync.Map
 
 // zoneOf returns the zone with a name; "" is UTC. It caches only existing zones, of which there are
@@ -235,8 +235,8 @@ func funding(d budget.Definition, next Span, number, units, used int64) int64 {
 }
 
 // Fundable returns the part of F that a period may get while shrinks are pending. For promo budgets
-// and the rule free, pending shrinks are withheld from apply and not from the period: there is only
-// one period, and all units count for whether the budget is exhausted (I3).
+// and the rule free that is all of F: they have only one period, and all its units count when it is
+// decided whether the budget is exhausted (I3). Pending shrinks are withheld from apply instead.
 func Fundable(d budget.Definition, unfunded, pending int64) int64 {
 	if ScheduleOf(d).whole() {
 		return unfunded
@@ -244,8 +244,8 @@ func Fundable(d budget.Definition, unfunded, pending int64) int64 {
 	return max(unfunded-pending, 0)
 }
 
-// TopUp returns what moves F -> the open period after an append or a change of its rule, at least
-// 0. unfunded is Fundable of the unfunded units, the append included.
+// TopUp returns how many units move F -> the open period after an append or a change of its rule,
+// at least 0. unfunded is Fundable of the unfunded units, including those of the append.
 //
 //	a fixed quantity q:  min(max(q − funded − before, 0), unfunded)
 //	compressed:          min(max(Fund of unfunded + funded, less funded, 0), unfunded)

@@ -91,12 +91,12 @@ func TestNext(t *testing.T) {
 		start, ends string
 	}{
 		{"the day after", daily(0), "05", "05", "05", "06"},
-		{"not the one that now is in: one by one", daily(0), "05", "09", "05", "06"},
+		{"one period after the other, not the one that contains now", daily(0), "05", "09", "05", "06"},
 		{"after a gap", shifts, "05T12:00:00", "05T12:00:00", "05T14:00:00", "06"},
 		{"right after", shifts, "06", "06", "06T06:00:00", "06T12:00:00"},
 		{"the rule was changed within the day", daily(0), "05T10:00:00", "05T11:00:00", "05", "06"},
 		{"it was changed to windows, in a gap", shifts, "05T13:00:00", "05T15:00:00", "05T14:00:00", "06"},
-		{"none was open: where now is", daily(0), "", "09T03:00:00", "09", "10"},
+		{"none was open: the one that contains now", daily(0), "", "09T03:00:00", "09", "10"},
 		{"none was open: in a gap", shifts, "", "09T03:00:00", "09T06:00:00", "09T12:00:00"},
 		{"the last", daily(0), "31", "31", "31", "31T24"},
 		{"after the last", daily(0), "31T24", "31T24", "", ""},
@@ -119,7 +119,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// turns are roll-overs of a budget of January. An empty next means that the budget is over.
+// turns are rollovers of a budget of January. An empty next means that the budget is over.
 var turns = []struct {
 	name             string
 	rule             allocation.Rule
@@ -133,11 +133,11 @@ var turns = []struct {
 		a:    allocation.Account{Unfunded: 90, Undistributed: 4, Held: 6},
 		left: allocation.Movement{Unfunded: 10}, funded: 10,
 		moved: allocation.Movement{Unfunded: 0, Undistributed: 6}},
-	{name: "next: beside its own", rule: leaving(daily(0), allocation.ToNext), start: "21", end: "22", next: "22",
+	{name: "next: in addition to its own", rule: leaving(daily(0), allocation.ToNext), start: "21", end: "22", next: "22",
 		a:    allocation.Account{Unfunded: 90, Undistributed: 4, Held: 6},
 		left: allocation.Movement{Undistributed: 10}, funded: 9, carried: 10,
 		moved: allocation.Movement{Unfunded: -9, Undistributed: 15}},
-	{name: "forfeit: nobody's", rule: leaving(daily(0), allocation.Forfeit), start: "21", end: "22", next: "22",
+	{name: "forfeit: to X", rule: leaving(daily(0), allocation.Forfeit), start: "21", end: "22", next: "22",
 		a:    allocation.Account{Unfunded: 90, Undistributed: 4, Held: 6},
 		left: allocation.Movement{Forfeited: 10}, funded: 9,
 		moved: allocation.Movement{Unfunded: -9, Undistributed: 5, Forfeited: 10}},
@@ -145,15 +145,15 @@ var turns = []struct {
 		a:    allocation.Account{Unfunded: 90, Held: 5},
 		left: allocation.Movement{Unfunded: 5}, funded: 40,
 		moved: allocation.Movement{Unfunded: -35, Undistributed: 40}},
-	{name: "a quantity, the unused ones make it full", rule: daily(40), start: "21", end: "22", next: "22",
+	{name: "a quantity, completed by the unused units", rule: daily(40), start: "21", end: "22", next: "22",
 		a:    allocation.Account{Unfunded: 3, Held: 5},
 		left: allocation.Movement{Unfunded: 5}, funded: 8,
 		moved: allocation.Movement{Unfunded: -3, Undistributed: 8}},
-	{name: "nothing is left of the total", rule: daily(40), start: "21", end: "22", next: "22"},
-	{name: "a shrink waits", rule: daily(40), start: "21", end: "22", next: "22",
+	{name: "the total is used up", rule: daily(40), start: "21", end: "22", next: "22"},
+	{name: "a pending shrink", rule: daily(40), start: "21", end: "22", next: "22",
 		a: allocation.Account{Unfunded: 50, Pending: 30}, funded: 20,
 		moved: allocation.Movement{Unfunded: -20, Undistributed: 20}},
-	{name: "a shrink waits for more than is not funded", rule: daily(40), start: "21", end: "22", next: "22",
+	{name: "a pending shrink of more than is unfunded", rule: daily(40), start: "21", end: "22", next: "22",
 		a: allocation.Account{Unfunded: 50, Pending: 70}},
 	{name: "a window after a gap", rule: leaving(shifts, allocation.ToNext), start: "21T06:00:00",
 		end: "21T12:00:00", next: "21T14:00:00",
@@ -183,13 +183,13 @@ var turns = []struct {
 	{name: "the last: back to the total", rule: daily(0), start: "31", end: "31T24",
 		a:    allocation.Account{Unfunded: 7, Undistributed: 4, Held: 6},
 		left: allocation.Movement{Unfunded: 10}, moved: allocation.Movement{Unfunded: 10, Undistributed: -4}},
-	{name: "the last, next: there is none", rule: leaving(daily(0), allocation.ToNext), start: "31", end: "31T24",
+	{name: "the last, next: no period follows", rule: leaving(daily(0), allocation.ToNext), start: "31", end: "31T24",
 		a:    allocation.Account{Undistributed: 4, Held: 6},
 		left: allocation.Movement{Unfunded: 10}, moved: allocation.Movement{Unfunded: 10, Undistributed: -4}},
 	{name: "the last, forfeit", rule: leaving(daily(0), allocation.Forfeit), start: "31", end: "31T24",
 		a:    allocation.Account{Unfunded: 7, Undistributed: 4, Held: 6},
 		left: allocation.Movement{Forfeited: 10}, moved: allocation.Movement{Forfeited: 10, Undistributed: -4}},
-	{name: "free, forfeit is not asked", rule: allocation.Rule{Kind: allocation.Free}, start: "01", end: "31T24",
+	{name: "free ignores forfeit", rule: allocation.Rule{Kind: allocation.Free}, start: "01", end: "31T24",
 		a:    allocation.Account{Undistributed: 4},
 		left: allocation.Movement{Unfunded: 4}, moved: allocation.Movement{Unfunded: 4, Undistributed: -4}},
 }
@@ -218,7 +218,7 @@ func TestRollOver(t *testing.T) {
 				t.Errorf("%+v, want %+v", got, want)
 			}
 			if sum := got.Moved.Unfunded + got.Moved.Undistributed + got.Moved.Forfeited; sum != tc.a.Held {
-				t.Errorf("%d came out of the epochs, %d went somewhere", tc.a.Held, sum)
+				t.Errorf("the epochs returned %d, the movement adds up to %d", tc.a.Held, sum)
 			}
 		})
 	}
@@ -233,7 +233,7 @@ func TestExtendedAfterTheEnd(t *testing.T) {
 		name, end, now, start string
 		used, funded          int64
 	}{
-		{"the same day goes on", "25", "21T11:00:00", "21", 15, 25},
+		{"the same day continues", "25", "21T11:00:00", "21", 15, 25},
 		{"another day", "25", "22T11:00:00", "22", 0, 40},
 		{"not far enough", "21T10:30:00", "21T11:00:00", "", 0, 0},
 		{"further into the past", "20", "21T11:00:00", "", 0, 0},
@@ -294,6 +294,6 @@ func TestReturn(t *testing.T) {
 		t.Errorf("promo: %+v", got)
 	}
 	if got := allocation.Return(promo, open, 3, 50); got != (allocation.Movement{Undistributed: 53}) {
-		t.Errorf("promo, in another life: %+v", got)
+		t.Errorf("promo, with an open period: %+v", got)
 	}
 }

@@ -39,7 +39,7 @@ func CheckRule(rule Rule) []budget.FieldError {
 	default:
 		faults.add("kind", `must be "free", "calendar" or "windows"`)
 	}
-	known := len(faults) == 0 // which fields belong to a kind that is not known, nobody can say
+	known := len(faults) == 0 // only a known kind tells which fields belong to it
 	switch {
 	case known && rule.Kind != Calendar && rule.Every != "":
 		faults.add("every", "belongs to the kind calendar only")
@@ -94,16 +94,15 @@ func (f *faults) windows(windows []Window) {
 			fromOK = false
 			f.add(field("from"), `must be a time of the day as HH:MM, "00:00" to "23:59"`)
 		case from < latest:
-			f.add(field("from"), "must not be before %02d:%02d, where a window before it ends", latest/60,
-				latest%60)
+			f.add(field("from"), "must not be before %02d:%02d, the end of an earlier window",
+				latest/60, latest%60)
 		}
 		switch {
 		case !toOK:
 			f.add(field("to"), `must be a time of the day as HH:MM, "00:01" to "24:00"`)
 		case fromOK && to <= from:
-			f.add(field("to"), "must be after from, on the same day: write a window that crosses midnight "+
-				"as two, "+
-				"%s-24:00 and 00:00-%s", w.From, w.To)
+			f.add(field("to"), "must be after from, on the same day: write a window that crosses "+
+				"midnight as two, %s-24:00 and 00:00-%s", w.From, w.To)
 		default:
 			latest = max(latest, to)
 		}
@@ -150,9 +149,10 @@ func minuteOfDay(text string) (minute int, ok bool) {
 	return minute, minutes < 60 && minute <= minutesPerDay
 }
 
-// Check returns the faults of a rule in combination with the budget's other fields, or nil:
-// compressing the total requires an end, and a schedule without any period would never release a
-// unit. The rule must have passed CheckRule, Start and End budget.CheckSpan.
+// Check returns the faults of a rule in combination with the budget's other fields, or nil. A rule
+// that compresses the total requires an end, and a schedule needs at least one period, because it
+// would never release a unit otherwise. The rule must have passed CheckRule, Start and End
+// budget.CheckSpan.
 func (s Schedule) Check() []budget.FieldError {
 	if s.Rule.Kind == Calendar && s.Rule.Quantity == 0 && s.End.IsZero() {
 		return []budget.FieldError{{Field: "end_at",
@@ -167,8 +167,8 @@ func (s Schedule) Check() []budget.FieldError {
 }
 
 // Canonical returns the canonical text of a rule: compact JSON, members in a fixed order, `unused`
-// written out where it applies. Two rules are the same if and only if their texts are equal;
-// ReadRule parses it. The rule must have passed CheckRule.
+// written out where it applies. Two rules are the same if and only if their texts are equal. The
+// rule must have passed CheckRule.
 func Canonical(rule Rule) string {
 	if rule.Unused == "" && rule.Kind != Free {
 		rule.Unused = SpreadOut

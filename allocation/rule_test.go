@@ -42,7 +42,7 @@ func TestCheckRule(t *testing.T) {
 			Windows: []allocation.Window{window("00:01", "00:02", 1), window("23:58", "23:59", 1)}}, nil},
 
 		{"nothing", allocation.Rule{}, []string{"kind"}},
-		{"another kind, and what else is wrong whatever it is", allocation.Rule{Kind: "Free", Every: "year",
+		{"an unknown kind, and other faults", allocation.Rule{Kind: "Free", Every: "year",
 			Quantity: -1, Unused: "total", Windows: []allocation.Window{window("x", "01:00", 1)}},
 			[]string{"kind", "every", "quantity", "unused", "windows[0].from"}},
 		{"free with everything", allocation.Rule{Kind: allocation.Free, Every: allocation.Day, Quantity: 1,
@@ -60,7 +60,7 @@ func TestCheckRule(t *testing.T) {
 			[]string{"windows[0].from", "windows[0].to", "windows[1].from", "windows[1].to", "windows[2].from",
 				"windows[2].to", "windows[3].from", "windows[3].to", "windows[4].from", "windows[4].to"}},
 		{"24:00 begins no window", windows(window("24:00", "24:00", 1)), []string{"windows[0].from"}},
-		{"00:00 ends none", windows(window("18:00", "00:00", 1)), []string{"windows[0].to"}},
+		{"00:00 ends no window", windows(window("18:00", "00:00", 1)), []string{"windows[0].to"}},
 		{"an empty window", windows(window("06:00", "06:00", 1)), []string{"windows[0].to"}},
 		{"over midnight", windows(window("22:00", "06:00", 1)), []string{"windows[0].to"}},
 		{"overlap", windows(window("00:00", "06:01", 1), window("06:00", "07:00", 1)),
@@ -147,6 +147,6 @@ func TestCanonical(t *testing.T) {
 	spread := daily(3)
 	spread.Unused = allocation.SpreadOut
 	if allocation.Canonical(spread) != allocation.Canonical(daily(3)) {
-		t.Error("the default of unused makes another text")
+		t.Error("writing out the default of unused changes the text")
 	}
 }

@@ -27,9 +27,9 @@ func (s Schedule) weightLeft(period Span) int64 {
 	return left
 }
 
-// weightBefore returns the weight of the periods before a number, given the weight left of it and
-// the later ones. For a budget with a start it derives the weight from the time since then;
-// otherwise it counts whole periods.
+// weightBefore returns the weight of the periods before the one with a number; left is the weight
+// of that one and the later ones. For a budget with a start it is the weight of all periods less
+// left; otherwise it counts whole periods.
 func (s Schedule) weightBefore(number, left int64) int64 {
 	if s.Start.IsZero() {
 		return max(number-1, 0) * wholePeriod

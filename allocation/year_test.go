@@ -47,8 +47,8 @@ func (a *account) open(p budget.Period) {
 
 func (a *account) current() *budget.Period { return &a.periods[len(a.periods)-1] }
 
-// left records what left a period that is over.
-func (a *account) left(period int, m allocation.Movement) {
+// returnFrom records what left a period that is over.
+func (a *account) returnFrom(period int, m allocation.Movement) {
 	a.returned[period] += m.Unfunded
 	a.passed[period] += m.Undistributed
 	a.expired[period] += m.Forfeited
@@ -70,14 +70,14 @@ func (a *account) rollTo(now time.Time) {
 		}
 		turn := allocation.RollOver(a.d, p, next, ok, allocation.Account{Unfunded: a.unfunded, Undistributed: a.u,
 			Used: used})
-		a.left(len(a.periods)-1, turn.Left)
+		a.returnFrom(len(a.periods)-1, turn.Left)
 		a.move(turn.Moved)
 		a.open(turn.Period)
 	}
 }
 
-// happen reports whether an event had an effect.
-func (a *account) happen(e naive.Event) bool {
+// apply applies an event and reports whether it had an effect.
+func (a *account) apply(e naive.Event) bool {
 	a.rollTo(e.At)
 	a.uses = append(a.uses, counted{})
 	p := a.current()
@@ -128,7 +128,7 @@ func (a *account) refund(use *counted, e naive.Event) bool {
 		return true
 	}
 	m := allocation.Return(a.d, *a.current(), 0, e.Refund)
-	a.left(use.period, m)
+	a.returnFrom(use.period, m)
 	a.current().Carried += m.Undistributed
 	a.move(m)
 	return true
@@ -173,7 +173,7 @@ func TestAYear(t *testing.T) {
 	}
 	location := zone(t, "Europe/Berlin")
 	start, end := instant(t, "2027-02-10T09:30:00+01:00"), instant(t, "2028-02-10T09:30:00+01:00")
-	known := map[allocation.Every][]naive.Period{} // the books ask the rule for a calendar period's quantity
+	known := map[allocation.Every][]naive.Period{} // calendar periods do not depend on the quantity
 	for seed, rule := range []allocation.Rule{{Kind: allocation.Free}, segments,
 		calendarOf(allocation.Hour, 0), calendarOf(allocation.Hour, 500),
 		calendarOf(allocation.Day, 0), calendarOf(allocation.Day, 11_000),
@@ -214,7 +214,7 @@ func playYear(t *testing.T, d budget.Definition, periods []naive.Period, list []
 	a := begin(t, d)
 	accepted, refused := 0, 0
 	for i, e := range list {
-		got := a.happen(e)
+		got := a.apply(e)
 		if want := book.Replies[i].Answer == naive.Accepted; got != want {
 			t.Fatalf("event %d %+v: %v, want %+v", i, e, got, book.Replies[i])
 		}

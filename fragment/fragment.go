@@ -1,8 +1,8 @@
-// Package fragment decides what a fragment is and which fragments are collected. Its rules are
-// pure.
+// Package fragment decides which units are fragments, how a recycle shares units out, and when a
+// recycle pays. Its functions are pure.
 //
-// A fragment is what is left in a bucket when it is too small to be useful there: the budget still
-// has units, but no single bucket covers a request.
+// A fragment is a rest in a bucket that is too small to be useful there: the budget still has
+// units, but no single bucket covers a request.
 package fragment
 
 // Divisor sets the threshold of a fragment: a tenth of a bucket's even share.

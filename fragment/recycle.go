@@ -15,7 +15,8 @@ type Holding struct {
 	Demand int64
 }
 
-// MaxRate is the highest rate that is distinguished: the sum over 1,024 buckets fits an int64.
+// MaxRate is the highest rate; higher ones count as MaxRate. The sum over 1,024 buckets fits an
+// int64.
 const MaxRate = int64(1) << 52
 
 // Rate returns the demand of deductions of so many minor units over a time: minor units an hour,
@@ -41,13 +42,15 @@ func Least(total int64, buckets int, largest int64) int64 {
 	return max(total/int64(max(buckets, 1))/Divisor, largest)
 }
 
-// Shares divides units over buckets by demand. Each bucket's weight is its demand plus a tenth of
-// the mean, so that a bucket which had nothing to sell gets units again. The buckets with the most
-// demand share the units: as many as can have twice `least` each, but at least one. A budget thus
-// contracts to one bucket as it runs out. Each of them gets `least` and its part of the rest. The
-// shares add up to units exactly and are in the order of the holdings. Ties are broken by bucket,
-// so every node divides alike. Shares(100, {demands 3000, 1000}, 0) is 72, 28: the weights are 3000
-// + 200 and 1000 + 200.
+// Shares divides units over buckets by demand, in the order of the holdings. The shares add up to
+// units exactly.
+//
+// Each bucket's weight is its demand plus a tenth of the mean demand, so that a bucket without
+// demand gets units again. The buckets with the largest weights share the units: as many as can
+// have twice `least` each, but at least one. A budget thus contracts to one bucket as it runs out.
+// Each of these buckets gets `least` and its part of the rest. Ties are broken by bucket, so all
+// nodes divide alike. Shares(100, {demands 3000, 1000}, 0) is 72, 28: the weights are 3000 + 200
+// and 1000 + 200.
 func Shares(units int64, holdings []Holding, least int64) []int64 {
 	shares := make([]int64, len(holdings))
 	if len(holdings) == 0 || units <= 0 {
@@ -65,8 +68,7 @@ func Shares(units int64, holdings []Holding, least int64) []int64 {
 	for _, i := range order {
 		sum += weights[i]
 	}
-	// Each share is the difference of two rounded sums: what one loses by rounding the next one
-	// gets.
+	// Each share is the difference of two rounded sums, so that no unit is lost by rounding.
 	rest, before, until := units-first*int64(len(order)), int64(0), uint64(0)
 	for _, i := range order {
 		until += weights[i]
@@ -110,9 +112,9 @@ func Sum(holdings []Holding) (units int64) {
 	return units
 }
 
-// Stranded returns how many units are where few requests ask for them, in minor units: whatever a
-// bucket holds above its share, if it holds more than twice that share. A bucket without a share
-// holds a fragment, all of which is stranded.
+// Stranded returns how many units are in buckets with too little demand for them, in minor units. A
+// bucket that holds more than twice its share strands what it holds above that share. A bucket
+// without a share strands all that it holds.
 func Stranded(holdings []Holding, least int64) (units int64) {
 	for i, share := range Shares(Sum(holdings), holdings, least) {
 		if surplus := holdings[i].Units - share; surplus > share {
@@ -122,8 +124,8 @@ func Stranded(holdings []Holding, least int64) (units int64) {
 	return units
 }
 
-// Asks reports whether stranded units justify a recycle: their part of units exceeds `above` (0 …
-// 1), and they are worth a bucket of their own.
+// Asks reports whether stranded units justify a recycle: they are more than the part `above` (0 …
+// 1) of units, and at least `least`.
 func Asks(stranded, units, least int64, above float64) bool {
 	return stranded > 0 && stranded >= least && float64(stranded) > above*float64(units)
 }

@@ -53,11 +53,11 @@ func TestShares(t *testing.T) {
 	}{
 		{"no bucket", 5, nil, 0, []int64{}},
 		{"nothing", 0, demands(1, 1), 0, []int64{0, 0}},
-		{"nobody has asked: evenly", 90, demands(0, 0, 0), 0, []int64{30, 30, 30}},
-		{"what does not divide", 10, demands(0, 0, 0), 0, []int64{3, 3, 4}},
+		{"no demand: even shares", 90, demands(0, 0, 0), 0, []int64{30, 30, 30}},
+		{"a remainder", 10, demands(0, 0, 0), 0, []int64{3, 3, 4}},
 		{"by demand", 600, demands(3, 1), 0, []int64{400, 200}},
 		{"by large demand", 100, demands(3000, 1000), 0, []int64{72, 28}},
-		{"a tenth of the mean for one that sold nothing", 2200, demands(2000, 0), 0, []int64{2100, 100}},
+		{"a tenth of the mean without demand", 2200, demands(2000, 0), 0, []int64{2100, 100}},
 		{"the least first, the rest by demand", 2400, demands(2000, 0), 100, []int64{2200, 200}},
 		{"twice the least for each", 400, demands(2000, 0), 100, []int64{290, 110}},
 		{"too little for both", 399, demands(2000, 0), 100, []int64{399, 0}},
@@ -65,7 +65,7 @@ func TestShares(t *testing.T) {
 		{"equal demands: the first bucket", 3, demands(7, 7, 7), 1000, []int64{3, 0, 0}},
 		{"the largest amounts", 9007199254740991, demands(fragment.MaxRate, math.MaxInt64), 0,
 			[]int64{4503599627370495, 4503599627370496}},
-		{"less than nothing counts as nothing", 10, demands(-5, 0), 0, []int64{5, 5}},
+		{"a negative demand counts as 0", 10, demands(-5, 0), 0, []int64{5, 5}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := fragment.Shares(tc.units, tc.holdings, tc.least); !slices.Equal(got, tc.want) {
@@ -123,11 +123,11 @@ func TestStranded(t *testing.T) {
 		want     int64
 	}{
 		{"nothing held", held(0, 5, 0, 5), 0, 0},
-		{"as the demand is", held(50, 5, 50, 5), 0, 0},
-		{"twice the share is not yet", held(200, 0, 0, 0), 100, 0},
+		{"by demand", held(50, 5, 50, 5), 0, 0},
+		{"exactly twice the share", held(200, 0, 0, 0), 100, 0},
 		{"one bucket has everything", held(0, 1000, 2200, 0), 0, 2100},
 		{"fragments", held(30, 2, 2, 1, 1, 1), 20, 3},
-		{"the least is no fragment", held(20, 0, 20, 5, 80, 5), 20, 0},
+		{"exactly the least", held(20, 0, 20, 5, 80, 5), 20, 0},
 		{"a hot bucket has everything", held(100, 1_000_000, 0, 0), 0, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -147,8 +147,8 @@ func TestAsks(t *testing.T) {
 		want                   bool
 	}{
 		{"none", 0, 0, 0, 0, false},
-		{"exactly the part", 20, 100, 1, 0.2, false},
-		{"above it", 21, 100, 1, 0.2, true},
+		{"exactly that part", 20, 100, 1, 0.2, false},
+		{"more than that part", 21, 100, 1, 0.2, true},
 		{"not worth a bucket", 21, 100, 22, 0.2, false},
 		{"never", 100, 100, 1, 1, false},
 	} {

@@ -22,8 +22,8 @@ type Figures struct {
 	Period budget.Period
 	// PeriodUnits is all that the open or last period got, PeriodUsed ΣS of its epochs.
 	PeriodUnits, PeriodUsed int64
-	// PeriodBefore is what was used between its start and its opening, if a change of the rule
-	// opened it.
+	// PeriodBefore is what was used between that period's start and its opening. It is 0 unless a
+	// change of the rule opened the period.
 	PeriodBefore int64
 }
 
@@ -37,8 +37,7 @@ func (f Figures) OutQuantity() int64 { return f.Total - f.Unfunded - f.Undistrib
 // Sum returns F + U + O + H + S + R + Q + X, which must equal T.
 func (f Figures) Sum() int64 {
 	return f.Unfunded + f.Undistributed + f.Remaining + f.Unsettled + f.Held + f.Used + f.Returning +
-		f.Quarantined +
-		f.Forfeited
+		f.Quarantined + f.Forfeited
 }
 
 // Plus adds the figures of another budget.
@@ -59,7 +58,7 @@ func (f Figures) Plus(o Figures) Figures {
 	return f
 }
 
-// EpochFigures are an epoch's columns beside the same figures recomputed from rows and entries.
+// EpochFigures are an epoch's columns, and the same figures recomputed from rows and entries.
 type EpochFigures struct {
 	Bucket string
 	Row    Epoch
@@ -68,15 +67,15 @@ type EpochFigures struct {
 	// Deducted is the sum of the epoch's deductions, GivenBack of their refunds, BackInO the part
 	// of those that went directly into O.
 	Deducted, GivenBack, BackInO int64
-	// Held is what is left of the epoch's holds; it must equal its column.
+	// Held is what is left of the epoch's holds. It must equal Row.Held.
 	Held int64
-	// Quarantined is what the end of the epoch moved into Q, Released the sum of the releases' own
-	// rows. NotedRelease is the released sum in the quarantine's row; it must equal Released.
+	// Quarantined is what the end of the epoch moved into Q, Released the sum of the rows of
+	// releases. NotedRelease is the released sum in the quarantine's row. It must equal Released.
 	Quarantined, Released, NotedRelease int64
 }
 
 // EntryInStore is the What of a bucket in store mode whose entry is missing or not a number.
-// Nothing is deducted from it; the next call that finds it settles it.
+// Nothing is deducted from such a bucket; the next call that finds it settles the bucket.
 const EntryInStore = "entry in the store"
 
 // Discrepancy is a figure that disagrees with its rows.
@@ -90,7 +89,7 @@ type Discrepancy struct {
 	Counted  int64  `json:"counted"`
 }
 
-// SameFigure reports whether two discrepancies concern the same figure, whatever its value.
+// SameFigure reports whether two discrepancies concern the same figure. Their values may differ.
 func (d Discrepancy) SameFigure(other Discrepancy) bool {
 	return d.Bucket == other.Bucket && d.Epoch == other.Epoch && d.What == other.What
 }
@@ -107,13 +106,14 @@ func (d Discrepancy) String() string {
 		d.Counted)
 }
 
-// Check recomputes every column from rows and entries and returns each disagreement (I1):
+// Check recomputes every column from rows and entries and returns each disagreement (I1): those of
+// CheckEpoch for each epoch, and for the budget
 //
-//	Q = Σ(quarantined − released)                     of the budget
-//	F + U = T − X − Q − Σ(granted − closed − swept)   of the budget; T = Σ adjustments
+//	T = Σ adjustments
+//	Q = Σ(quarantined − released)
+//	F + U = T − X − Q − Σ(granted − closed − swept)
 //
-// as well as those of CheckEpoch for each epoch. adjusted is the sum of the budget's adjustments,
-// including its creation.
+// adjusted is the sum of the budget's adjustments, including its creation.
 func Check(f Figures, adjusted int64, epochs []EpochFigures) []Discrepancy {
 	var out []Discrepancy
 	handedOut, quarantined := int64(0), int64(0)
@@ -147,8 +147,8 @@ func CheckEpoch(e *EpochFigures) []Discrepancy {
 }
 
 // CheckColumns compares the sum of an epoch's columns with its grants alone, without ledger rows:
-// granted = O + H + S + R + closed + swept. It finds a unit too many or too few in a column or a
-// grant, but not one that is in the wrong column.
+// granted = O + H + S + R + closed + swept. It detects a unit too many or too few in a column or a
+// grant, but not a unit in the wrong column.
 func CheckColumns(e *EpochFigures) []Discrepancy {
 	r := &e.Row
 	return e.named(compare(nil, "units of all grants",
@@ -165,8 +165,8 @@ func CheckBudget(f Figures, adjusted, counted int64) []Discrepancy {
 	return append(out, CheckShrinks(f, counted)...)
 }
 
-// CheckShrinks compares what apply may not take with the pending shrinks; counted is the sum of
-// their rows, positive.
+// CheckShrinks compares the column of pending shrinks, which apply withholds, with counted, the sum
+// of the pending shrinks' rows, positive.
 func CheckShrinks(f Figures, counted int64) []Discrepancy {
 	return compare(nil, "pending shrinks", f.PendingShrink, counted)
 }
@@ -179,7 +179,7 @@ func compare(out []Discrepancy, what string, recorded, counted int64) []Discrepa
 	return append(out, Discrepancy{What: what, Recorded: recorded, Counted: counted})
 }
 
-// named adds the bucket and epoch to discrepancies.
+// named writes the bucket and epoch into discrepancies and returns them.
 func (e *EpochFigures) named(found []Discrepancy) []Discrepancy {
 	for i := range found {
 		found[i].Bucket, found[i].Epoch = e.Bucket, e.Row.Number

@@ -8,9 +8,9 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// accounts returns a budget of 1,000 with three epochs of two buckets: a closed one, its successor,
+// books returns a budget of 1,000 with three epochs of two buckets: a closed one, its successor,
 // and one that is closing.
-func accounts() (f ledger.Figures, adjusted int64, epochs []ledger.EpochFigures) {
+func books() (f ledger.Figures, adjusted int64, epochs []ledger.EpochFigures) {
 	epochs = []ledger.EpochFigures{
 		{Bucket: "b:bucket-0", Row: ledger.Epoch{Number: 1, Status: ledger.Closed, Used: 170,
 			Returning: 5, Swept: 45},
@@ -28,8 +28,8 @@ func accounts() (f ledger.Figures, adjusted int64, epochs []ledger.EpochFigures)
 	return f, 1000, epochs
 }
 
-func TestCheckOfTrueAccounts(t *testing.T) {
-	f, adjusted, epochs := accounts()
+func TestCheckOfCorrectBooks(t *testing.T) {
+	f, adjusted, epochs := books()
 	if got := ledger.Check(f, adjusted, epochs); got != nil {
 		t.Errorf("%v", got)
 	}
@@ -40,7 +40,7 @@ func TestCheckOfTrueAccounts(t *testing.T) {
 	if got := ledger.Check(f, 10, nil); got != nil {
 		t.Errorf("with forfeited units: %v", got)
 	}
-	if f, _, _ := accounts(); f.InTransit() != 45 || f.OutQuantity() != 375 {
+	if f, _, _ := books(); f.InTransit() != 45 || f.OutQuantity() != 375 {
 		t.Errorf("in transit %d, handed out %d", f.InTransit(), f.OutQuantity())
 	}
 }
@@ -88,7 +88,7 @@ func TestCheckFindsASingleUnit(t *testing.T) {
 	}
 	for name, at := range places {
 		for _, unit := range []int64{1, -1} {
-			f, adjusted, epochs := accounts()
+			f, adjusted, epochs := books()
 			p := planted{f, adjusted, epochs}
 			*at(&p) += unit
 			if got := ledger.Check(p.Figures, p.adjusted, p.epochs); len(got) == 0 {
@@ -104,7 +104,7 @@ func TestCheckFindsMovedUnits(t *testing.T) {
 		plant func(f *ledger.Figures, e []ledger.EpochFigures)
 		want  string
 	}{
-		"a sweep that counted twice": {func(f *ledger.Figures, e []ledger.EpochFigures) {
+		"a sweep that was counted twice": {func(f *ledger.Figures, e []ledger.EpochFigures) {
 			f.Undistributed++
 			f.Remaining--
 			e[1].Row.Outstanding--
@@ -124,7 +124,7 @@ func TestCheckFindsMovedUnits(t *testing.T) {
 		"a rollback into O that went into R": {func(_ *ledger.Figures, e []ledger.EpochFigures) {
 			e[1].BackInO -= 2
 		}, "bucket b:bucket-0, epoch 2: returning is recorded as 0, its rows give 2"},
-		"a unit in U that its bucket has too": {func(f *ledger.Figures, _ []ledger.EpochFigures) {
+		"a unit in U that is still in its bucket": {func(f *ledger.Figures, _ []ledger.EpochFigures) {
 			f.Undistributed++
 			f.Remaining--
 		}, "budget: undistributed is recorded as 626, its rows give 625"},
@@ -136,17 +136,17 @@ func TestCheckFindsMovedUnits(t *testing.T) {
 			f.Total++
 			f.Undistributed++
 		}, "budget: total is recorded as 1001, its rows give 1000"},
-		"an epoch less than nothing": {func(f *ledger.Figures, e []ledger.EpochFigures) {
+		"a negative epoch": {func(f *ledger.Figures, e []ledger.EpochFigures) {
 			e[1].Row.Outstanding, e[1].Deducted, e[1].Row.Used = -1, 104, 97
 			f.Remaining, f.Used = -1, 327
 		}, "bucket b:bucket-0, epoch 2: outstanding is recorded as -1, its rows give -1"},
-		"less than nothing undistributed": {func(f *ledger.Figures, e []ledger.EpochFigures) {
+		"negative undistributed units": {func(f *ledger.Figures, e []ledger.EpochFigures) {
 			e[1].Granted, e[1].Row.Outstanding = 726, 716
 			f.Undistributed, f.Remaining = -1, 716
 		}, "budget: undistributed is recorded as -1, its rows give -1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f, adjusted, epochs := accounts()
+			f, adjusted, epochs := books()
 			test.plant(&f, epochs)
 			var found []string
 			for _, d := range ledger.Check(f, adjusted, epochs) {
@@ -160,12 +160,12 @@ func TestCheckFindsMovedUnits(t *testing.T) {
 }
 
 // TestCheckColumnsFindsASingleUnit adds and removes a unit everywhere. A unit in the wrong column
-// is not found: that takes the rows.
+// is not found; only the rows reveal it.
 func TestCheckColumnsFindsASingleUnit(t *testing.T) {
-	_, _, epochs := accounts()
+	_, _, epochs := books()
 	for i := range epochs {
 		if got := ledger.CheckColumns(&epochs[i]); got != nil {
-			t.Errorf("true columns: %v", got)
+			t.Errorf("correct columns: %v", got)
 		}
 	}
 	for name, at := range map[string]func(e *ledger.EpochFigures) *int64{
@@ -178,7 +178,7 @@ func TestCheckColumnsFindsASingleUnit(t *testing.T) {
 		"granted": func(e *ledger.EpochFigures) *int64 { return &e.Granted },
 	} {
 		for _, unit := range []int64{1, -1} {
-			_, _, epochs := accounts()
+			_, _, epochs := books()
 			*at(&epochs[0]) += unit
 			got := ledger.CheckColumns(&epochs[0])
 			if len(got) != 1 || got[0].Bucket != "b:bucket-0" || got[0].Epoch != 1 || got[0].Gap() != 1 {
@@ -189,10 +189,10 @@ func TestCheckColumnsFindsASingleUnit(t *testing.T) {
 }
 
 func TestCheckBudget(t *testing.T) {
-	f, adjusted, _ := accounts()
+	f, adjusted, _ := books()
 	f.PendingShrink = 30
 	if got := ledger.CheckBudget(f, adjusted, 30); got != nil {
-		t.Errorf("true columns: %v", got)
+		t.Errorf("correct columns: %v", got)
 	}
 	for name, at := range map[string]func(f *ledger.Figures, adjusted, shrinks *int64) *int64{
 		"T":              func(f *ledger.Figures, _, _ *int64) *int64 { return &f.Total },
@@ -205,7 +205,7 @@ func TestCheckBudget(t *testing.T) {
 		"its shrinks":    func(_ *ledger.Figures, _, shrinks *int64) *int64 { return shrinks },
 	} {
 		for _, unit := range []int64{1, -1} {
-			f, adjusted, _ := accounts()
+			f, adjusted, _ := books()
 			f.PendingShrink = 30
 			shrinks := int64(30)
 			*at(&f, &adjusted, &shrinks) += unit

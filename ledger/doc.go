@@ -1,7 +1,7 @@
-// Package ledger holds the rules of the books: how a repeated request is recognised, how much a
-// rollback may give back, how a hold ends, what a feed entry contains, and the arithmetic of the
-// audit.
+// Package ledger decides what ledger rows mean: how a repeated request is recognised, how much a
+// rollback may give back, how a hold ends, what a feed entry contains, and which columns the audit
+// compares.
 //
-// All functions are pure. Stores fetch the rows, ask this package, and write its answer, so SQLite,
-// MySQL and memory decide alike.
+// All functions are pure. A transaction reads rows, calls this package, and writes its answer, so
+// all databases decide alike.
 package ledger

@@ -21,7 +21,8 @@ const (
 // equal it.
 const CancelID = "\x00cancel"
 
-// FeedEntry is a row of the ledger as the feed shows it. (Bucket, Entry) identifies it permanently.
+// FeedEntry is one event of a deduction as the feed shows it. (Bucket, Entry) identifies it
+// permanently.
 type FeedEntry struct {
 	Kind FeedKind
 	// Bucket is the bucket of the deduction. Entry numbers the bucket's entries from 1, in commit
@@ -30,12 +31,12 @@ type FeedEntry struct {
 	// Epoch is the deduction's.
 	Epoch     int64
 	RequestID string
-	// RollbackID is the caller's, or CancelID for a cancel; "" for a rollback of the whole, and for
-	// FeedDeduct.
+	// RollbackID is the caller's, or CancelID for a cancel. It is "" for a rollback without an id, and
+	// for other kinds.
 	RollbackID string
 	// Amount is what was deducted or given back, in minor units.
 	Amount int64
-	// Held means that a deduct made a hold; it is false for other kinds.
+	// Held means that a deduct made a hold. It is false for other kinds.
 	Held bool
 	// Reference and Dimensions are the deduction's.
 	Reference, Dimensions string

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 )
 
@@ -18,8 +19,8 @@ var feedKinds = [...]FeedKind{1: FeedDeduct, 2: FeedRollback, 3: FeedConfirm, 4:
 func BeginFeed(body []byte) []byte { return append(body, feedFormat) }
 
 // AppendFeed adds an entry to a body that BeginFeed began. It stores Kind, Held, Amount, RequestID
-// and, for a rollback, RollbackID. The other fields are the row's, or joined from `deduction` on
-// reading.
+// and, for a rollback, RollbackID. A reader gets the other fields from the feed row and from
+// `deduction`.
 func AppendFeed(body []byte, e FeedEntry) []byte {
 	kind := byte(0)
 	for i, known := range feedKinds {
@@ -43,7 +44,7 @@ func AppendFeed(body []byte, e FeedEntry) []byte {
 // an error for any other text.
 func ReadFeed(body string) ([]FeedEntry, error) {
 	if body == "" || body[0] != feedFormat {
-		return nil, fmt.Errorf("feed: body of unknown format")
+		return nil, errors.New("feed: body of unknown format")
 	}
 	var out []FeedEntry
 	for rest := body[1:]; rest != ""; {
@@ -61,7 +62,7 @@ func ReadFeed(body string) ([]FeedEntry, error) {
 			e.RollbackID, rest2, ok = cutText(rest2)
 		}
 		if !ok {
-			return nil, fmt.Errorf("feed: truncated body")
+			return nil, errors.New("feed: truncated body")
 		}
 		e.Amount, rest = int64(amount), rest2 //nolint:gosec // 63 bits
 		out = append(out, e)

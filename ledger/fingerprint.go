@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// fingerprintFormat is the first byte of every fingerprint. A new canonical form gets a new number;
-// rows of an older form are compared in that form.
+// fingerprintFormat is the first byte of every fingerprint. A new canonical form gets a new number.
+// Rows with an older number are compared in the older form.
 const fingerprintFormat = 1
 
 // fingerprintBytes is the length of a fingerprint.
@@ -31,17 +31,8 @@ func Fingerprint(amount int64, key, reference, dimensions string, more ...string
 	return string(out[:])
 }
 
-// Dimensions returns the canonical JSON of dimensions: members sorted by name, no white space, ""
-// for no dimensions. Equal dimensions always give equal text.
-func Dimensions(dimensions map[string]string) string {
-	if len(dimensions) == 0 {
-		return ""
-	}
-	return canonical(dimensions)
-}
-
-// RequestFingerprint returns the fingerprint of a deduct request with the routing key that the
-// caller gave.
+// RequestFingerprint returns the fingerprint of a deduct request. key is the routing key that the
+// caller gave, or "".
 func RequestFingerprint(amount int64, key string, r Request) string {
 	if r.HoldTTL == 0 && r.Group == "" && r.Counts == "" {
 		return Fingerprint(amount, key, r.Reference, r.Dimensions)

@@ -27,7 +27,7 @@ func TestGoldenFingerprints(t *testing.T) {
 	}
 }
 
-func TestFingerprintsTellPayloadsApart(t *testing.T) {
+func TestFingerprintsDistinguishPayloads(t *testing.T) {
 	type payload struct {
 		amount                     int64
 		key, reference, dimensions string
@@ -84,15 +84,15 @@ func TestDimensions(t *testing.T) {
 	}
 }
 
-// TestDimensionsAreCanonical checks that equal dimensions give equal text, and different ones
-// another.
+// TestDimensionsAreCanonical checks that equal dimensions give equal text, and different dimensions
+// different text.
 func TestDimensionsAreCanonical(t *testing.T) {
 	key := rapid.StringN(1, 4, -1).Filter(func(s string) bool { return budget.CheckKey(s) == "" })
 	dimensions := rapid.MapOfN(key, key, 0, 4)
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := dimensions.Draw(t, "a"), dimensions.Draw(t, "b")
 		if ledger.Dimensions(a) != ledger.Dimensions(maps.Clone(a)) {
-			t.Fatalf("%v has two texts", a)
+			t.Fatalf("%v has two different texts", a)
 		}
 		if maps.Equal(a, b) != (ledger.Dimensions(a) == ledger.Dimensions(b)) {
 			t.Fatalf("%v and %v: %s, %s", a, b, ledger.Dimensions(a), ledger.Dimensions(b))

@@ -36,13 +36,14 @@ const (
 // member. It contains a control character, so no caller's id can equal it.
 const GroupRollbackID = "\x00group"
 
-// DecideConfirm returns how a hold ends that is confirmed at SQL's time now. d is the locked
-// deduction; earlier is how it ended, or nil if it has not or was rolled back. amount 0 confirms
-// all that is held; less than that returns the rest. replay is true if earlier did the same.
+// DecideConfirm returns the end of a hold that is confirmed at SQL's time now. d is the locked
+// deduction, earlier is its recorded end, or nil if it has not ended or was rolled back. amount 0
+// confirms all that is held; a smaller amount gives the rest back. replay is true if earlier is the
+// same confirm.
 //
 // Errors, in order: RequestVoid for a tombstone; NotHeld if it never was a hold; RequestConflict if
 // another amount was confirmed; HoldExpired; NotHeld if it was rolled back; AmountExceedsRemaining,
-// with the figure. Keeps I5.
+// with what is held, if that is less than amount. It keeps I5.
 func DecideConfirm(
 	d Deduction, earlier *HoldEnd, amount int64, now time.Time,
 ) (end HoldEnd, replay bool, err error) {
@@ -73,8 +74,8 @@ func DecideConfirm(
 		Returned: left - amount}, false, nil
 }
 
-// DecideExtend returns an error unless a hold may be extended at SQL's time now. The errors are
-// those of DecideConfirm, and NotHeld if it was confirmed.
+// DecideExtend returns an error unless a hold may be extended at SQL's time now: RequestVoid,
+// HoldExpired or NotHeld, as DecideConfirm does, and NotHeld if it was confirmed.
 func DecideExtend(d Deduction, now time.Time) error {
 	if err := neverHeld(d, "extend"); err != nil {
 		return err
@@ -113,7 +114,7 @@ func DueHold(d Deduction, now time.Time) bool {
 	return d.State == StateHeld && !now.Before(d.HoldUntil)
 }
 
-// Expire returns the end of a due hold: all that is left of it returns.
+// Expire returns the end of a due hold: all that is left of it is given back.
 func Expire(d Deduction) HoldEnd {
 	left := d.Amount - d.RolledBack
 	return HoldEnd{Budget: d.Budget, RequestID: d.RequestID, Kind: FeedExpire, Amount: left,
@@ -131,19 +132,19 @@ func AfterEnd(d Deduction, end HoldEnd) Deduction {
 	return d
 }
 
-// Members are the deductions of a group, by request id; State is the state of the group.
+// Members are the deductions of a group, ordered by request id, and the state of the group.
 type Members struct {
 	Group      string
 	State      GroupState
 	Deductions []Deduction
 }
 
-// Confirm returns how the members of the group end in a confirm at SQL's time now, using all that
-// each holds. Members that were confirmed or rolled back one by one stay unchanged. replay is true
-// if the group was confirmed before.
+// Confirm returns how the held members end when the group is confirmed at SQL's time now: all that
+// each of them holds is used. Members that were confirmed or rolled back one by one do not change.
+// replay is true if the group was confirmed before.
 //
-// Errors: DeductionNotFound if there is no member (yet); NotHeld if the group was rolled back, or
-// nothing of it is held or was confirmed; HoldExpired if one member has expired: then none is used.
+// Errors: DeductionNotFound if the group has no member yet; NotHeld if it was rolled back, or if no
+// member is held or was confirmed; HoldExpired if a member has expired, and then no member is used.
 func (m *Members) Confirm(now time.Time) (use []HoldEnd, replay bool, err error) {
 	if err := m.absent("confirm"); err != nil {
 		return nil, false, err
@@ -170,8 +171,8 @@ func (m *Members) Confirm(now time.Time) (use []HoldEnd, replay bool, err error)
 	return use, false, nil
 }
 
-// Extend returns the members of the group that may be extended: all that are held. Errors as
-// Confirm; NotHeld also if all were confirmed.
+// Extend returns the members of the group that may be extended: all that are held. Its errors are
+// those of Confirm, and NotHeld if no member is held.
 func (m *Members) Extend(now time.Time) ([]Deduction, error) {
 	if err := m.absent("extend"); err != nil {
 		return nil, err
@@ -184,8 +185,8 @@ func (m *Members) Extend(now time.Time) ([]Deduction, error) {
 }
 
 // Rollback returns what rolling back the group gives back: what is left of each member, held or
-// used. replay is true if it was rolled back before. It returns DeductionNotFound if there is no
-// member (yet).
+// used. replay is true if the group was rolled back before. It returns DeductionNotFound if the
+// group has no member yet.
 func (m *Members) Rollback() (back []Rollback, replay bool, err error) {
 	if err := m.absent("rollback"); err != nil {
 		return nil, false, err

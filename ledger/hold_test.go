@@ -10,7 +10,7 @@ import (
 
 var holdUntil = time.UnixMilli(1_000_000).UTC()
 
-// hold returns a hold of 10 units, some of them given back; it is over once none is left.
+// hold returns a hold of 10 units of which rolledBack were given back.
 func hold(rolledBack int64) ledger.Deduction {
 	d := ledger.Deduction{RequestID: "order", Amount: 10, State: ledger.StateHeld, HoldUntil: holdUntil}
 	return ledger.AfterRollback(d, rolledBack)
@@ -43,13 +43,13 @@ func TestDecideConfirm(t *testing.T) {
 		"what rollbacks left":                {hold(3), nil, 0, in, 7, 0, false, ""},
 		"a part of what they left":           {hold(3), nil, 5, in, 5, 2, false, ""},
 		"more than they left":                {hold(3), nil, 8, in, 0, 0, false, budget.AmountExceedsRemaining},
-		"at its very end":                    {hold(0), nil, 0, holdUntil, 0, 0, false, budget.HoldExpired},
+		"at its expiry":                      {hold(0), nil, 0, holdUntil, 0, 0, false, budget.HoldExpired},
 		"after its end, not swept yet":       {hold(0), nil, 0, late, 0, 0, false, budget.HoldExpired},
 		"expired":                            {expired, expiry, 0, late, 0, 0, false, budget.HoldExpired},
 		"expired by a clock that was ahead":  {expired, expiry, 0, in, 0, 0, false, budget.HoldExpired},
 		"rolled back":                        {hold(10), nil, 0, in, 0, 0, false, budget.NotHeld},
 		"rolled back, after its end":         {hold(10), nil, 0, late, 0, 0, false, budget.NotHeld},
-		"no hold":                            {used, nil, 0, in, 0, 0, false, budget.NotHeld},
+		"not a hold":                         {used, nil, 0, in, 0, 0, false, budget.NotHeld},
 		"a tombstone":                        {void, nil, 0, in, 0, 0, false, budget.RequestVoid},
 		"a repeated part":                    {part, confirmed(4), 4, in, 4, 6, true, ""},
 		"a repeated part after its end":      {part, confirmed(4), 4, late, 4, 6, true, ""},
@@ -99,7 +99,7 @@ func TestMembers(t *testing.T) {
 		replay          bool
 		confirm, extend budget.Code
 	}{
-		"nobody":                     {ledger.GroupOpen, nil, in, 0, false, budget.DeductionNotFound, budget.DeductionNotFound},
+		"no member":                  {ledger.GroupOpen, nil, in, 0, false, budget.DeductionNotFound, budget.DeductionNotFound},
 		"all held":                   {ledger.GroupOpen, all(open, longer), in, 2, false, "", ""},
 		"one over":                   {ledger.GroupOpen, all(open, longer), late, 0, false, budget.HoldExpired, budget.HoldExpired},
 		"one expired":                {ledger.GroupOpen, all(expired, longer), in, 0, false, budget.HoldExpired, budget.HoldExpired},

@@ -2,11 +2,11 @@ package ledger
 
 import "encoding/binary"
 
-// Note is the column deduction.note: the texts of a deduction that no statement searches.
+// Note is the column deduction.note: the texts of a deduction that no statement searches for.
 type Note struct {
 	// Reference is the caller's; Dimensions and Counts are canonical JSON. Each may be "".
 	Reference, Dimensions, Counts string
-	// By is the principal that deducted; "" on a server without authentication.
+	// By is the principal that deducted, "" on a server without authentication.
 	By string
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-func TestNotesSurvive(t *testing.T) {
+func TestPackedNotes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := ledger.Note{Reference: rapid.String().Draw(t, "reference"),
 			Dimensions: rapid.String().Draw(t, "dimensions"), Counts: rapid.String().Draw(t, "counts"),
@@ -23,12 +23,12 @@ func TestNotesSurvive(t *testing.T) {
 		}
 		cut := rapid.IntRange(1, len(packed)-1).Draw(t, "cut")
 		if got, ok := ledger.ReadNote(packed[:cut]); ok {
-			t.Fatalf("cut off after %d bytes it reads %q", cut, got)
+			t.Fatalf("the first %d bytes are read as %q", cut, got)
 		}
 	})
 }
 
-func TestFeedBodiesSurvive(t *testing.T) {
+func TestPackedFeedBodies(t *testing.T) {
 	kinds := []ledger.FeedKind{ledger.FeedDeduct, ledger.FeedRollback, ledger.FeedConfirm, ledger.FeedExpire}
 	rapid.Check(t, func(t *rapid.T) {
 		body, want := ledger.BeginFeed(nil), []ledger.FeedEntry(nil)
@@ -50,7 +50,7 @@ func TestFeedBodiesSurvive(t *testing.T) {
 	})
 	for _, bad := range []string{"", "\x00", "\x01\x09", "\x01\x01", "\x01\x01\x05\x03ab"} {
 		if got, err := ledger.ReadFeed(bad); err == nil {
-			t.Errorf("%q reads %v", bad, got)
+			t.Errorf("%q is read as %v", bad, got)
 		}
 	}
 }

@@ -2,15 +2,15 @@ package ledger
 
 import "github.com/budgetd/budgetd/budget"
 
-// PeriodFigures is a period and what left it after its end, in minor units.
+// PeriodFigures is a period and the units that left it after its end, in minor units.
 type PeriodFigures struct {
 	budget.Period
 	// Returned became unfunded again, Passed went to later periods, Forfeited to X.
 	Returned, Passed, Forfeited int64
 }
 
-// CheckPeriods compares what each period got with where its units are, and the budget's columns
-// with the sums over its periods (I1):
+// CheckPeriods compares the units that each period got with the sum of the places where they are,
+// and the budget's columns with the sums over its periods (I1):
 //
 //	funded + carried = Σ(O + H + S + R + quarantined − released) + returned + passed + forfeited,
 //	                   and + U for the open period

@@ -6,10 +6,10 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// TestQuarantineIsCompared: units that are in Q by the column and not by the rows are found, also
-// where all other figures agree with the column.
+// TestQuarantineIsCompared checks that units that are in the column Q but in no row are found, even
+// if all other figures agree with the column.
 func TestQuarantineIsCompared(t *testing.T) {
-	f, adjusted, epochs := accounts()
+	f, adjusted, epochs := books()
 	f.Quarantined++
 	f.Undistributed--
 	found := ledger.Check(f, adjusted, epochs)
@@ -18,5 +18,5 @@ func TestQuarantineIsCompared(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("found %v", found)
+	t.Errorf("found %v, want quarantined 1 and 0", found)
 }

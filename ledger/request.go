@@ -13,8 +13,8 @@ type Request struct {
 	Reference string
 	// Dimensions is the canonical JSON of the dimensions.
 	Dimensions string
-	// HoldTTL is the lifetime of a hold from its commit, in milliseconds; 0 means a deduction that
-	// is used at once.
+	// HoldTTL is the lifetime of a hold from its commit, in milliseconds. 0 means that the units are
+	// used at once.
 	HoldTTL int64
 	// Group names holds that are confirmed or rolled back together.
 	Group string

@@ -6,7 +6,7 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Rollback is a ledger row for units of a deduction that were given back.
+// Rollback is a ledger row: units of a deduction were given back.
 type Rollback struct {
 	Budget     int64
 	RequestID  string
@@ -20,13 +20,13 @@ type Rollback struct {
 	At time.Time
 }
 
-// DecideRollback returns how many minor units a rollback gives back. d is the locked deduction;
-// earlier is the recorded rollback with the same rollback id, or nil; amount 0 asks for all that is
-// left. replay is true if earlier did the same.
+// DecideRollback returns how many minor units a rollback gives back. d is the locked deduction,
+// earlier is the recorded rollback with the same rollback id, or nil. amount 0 asks for all that is
+// left. replay is true if earlier is the same rollback.
 //
-// Errors, in order: RequestVoid for a tombstone, RequestConflict if the rollback id was used with
-// another amount, AlreadyRolledBack if nothing is left, AmountExceedsRemaining with the figure if
-// less is left than asked for. Keeps I5: never more than was deducted.
+// Errors, in order: RequestVoid for a tombstone; RequestConflict if the rollback id was used with
+// another amount; AlreadyRolledBack if nothing is left; AmountExceedsRemaining, with what is left,
+// if that is less than amount. It keeps I5: never more than was deducted.
 func DecideRollback(
 	d Deduction, earlier *Rollback, amount int64,
 ) (units int64, replay bool, err error) {
@@ -55,8 +55,8 @@ func DecideRollback(
 	return amount, false, nil
 }
 
-// AfterRollback returns the deduction after units were given back: rolled_back once nothing is
-// left.
+// AfterRollback returns the deduction after units were given back. Its state becomes rolled_back
+// when nothing is left.
 func AfterRollback(d Deduction, units int64) Deduction {
 	d.RolledBack += units
 	if d.RolledBack == d.Amount {

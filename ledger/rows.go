@@ -40,8 +40,8 @@ type Epoch struct {
 	// EndAt; zero means no end.
 	Period int64
 	EndAt  time.Time
-	// Fenced says why nothing may move on this epoch until an operator decides; "" means that it
-	// may.
+	// Fenced says why nothing may move on this epoch until an operator decides. "" means that the
+	// epoch is not fenced.
 	Fenced string
 	// Activation is the lane's activation under which the epoch was opened; Taken, GivenBack and
 	// LateSum are the store's sums as of the last sync (store mode).
@@ -60,12 +60,12 @@ const (
 	// expired.
 	StateHeld    State = "held"
 	StateExpired State = "expired"
-	// StateVoid marks a tombstone: the id was cancelled before it had an effect, and never will
-	// have one.
+	// StateVoid marks a tombstone: the id was cancelled before it had an effect, and will never have
+	// one.
 	StateVoid State = "void"
 )
 
-// Deduction is the ledger's knowledge of a request id. A tombstone has state void, no amount and no
+// Deduction is what the ledger has of a request id. A tombstone has state void, no amount and no
 // bucket.
 type Deduction struct {
 	Budget     int64
@@ -77,14 +77,15 @@ type Deduction struct {
 	Confirmed int64
 	// HoldUntil is when a hold expires or would have expired; zero if it never was a hold.
 	HoldUntil time.Time
-	// Group names holds confirmed together; Counts holds own amounts per limit as canonical JSON.
+	// Group names holds that are confirmed together. Counts is the canonical JSON of the request's own
+	// amounts per limit.
 	Group, Counts string
 	// Fingerprint is "" for a tombstone.
 	Fingerprint string
 	Nonce       string
 	Reference   string
 	Dimensions  string
-	// By is the principal that deducted; "" if nobody was authenticated.
+	// By is the principal that deducted, "" on a server without authentication.
 	By string
 	// Bucket and Epoch identify where it was deducted; 0 for a tombstone.
 	Bucket, Epoch int64

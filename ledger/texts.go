@@ -14,7 +14,7 @@ func canonical(texts map[string]string) string {
 		if !isPlain(name) || !isPlain(text) {
 			all, err := json.Marshal(texts)
 			if err != nil {
-				panic(err) // strings cannot fail
+				panic(err) // strings always have a JSON form
 			}
 			return string(all)
 		}
@@ -43,7 +43,8 @@ func isPlain(text string) bool {
 	return true
 }
 
-// readCanonical parses the result of canonical; nil for anything else.
+// readCanonical parses JSON of texts by name, such as the result of canonical. It returns nil for
+// any other text.
 func readCanonical(text string) (texts map[string]string) {
 	if plain, ok := readPlain(text); ok {
 		return plain
@@ -54,8 +55,8 @@ func readCanonical(text string) (texts map[string]string) {
 	return texts
 }
 
-// readPlain parses JSON of texts by name without escapes and white space. ok is false for any
-// other.
+// readPlain parses JSON of texts by name that has no escapes and no white space. ok is false for
+// any other text.
 func readPlain(text string) (texts map[string]string, ok bool) {
 	texts = make(map[string]string, strings.Count(text, `":"`))
 	ok = eachPlain(text, func(name, value string) bool {
@@ -68,8 +69,8 @@ func readPlain(text string) (texts map[string]string, ok bool) {
 	return texts, true
 }
 
-// eachPlain calls each for the members of such JSON in order until it returns false; ok is then
-// false too.
+// eachPlain calls each for the members of such JSON in order. ok is false if the text is another
+// one, or if each returned false, which ends the calls.
 func eachPlain(text string, each func(name, value string) bool) (ok bool) {
 	rest, ok := strings.CutPrefix(text, "{")
 	if !ok || strings.IndexByte(text, '\\') >= 0 {

@@ -52,9 +52,9 @@ func TestCanonical(t *testing.T) {
 	}
 }
 
-// TestReadDimensionsOfOthers checks that a text not written by Dimensions is read as encoding/json
-// reads it, or not at all.
-func TestReadDimensionsOfOthers(t *testing.T) {
+// TestReadDimensionsOfOtherTexts checks that a text not written by Dimensions is read as
+// encoding/json reads it.
+func TestReadDimensionsOfOtherTexts(t *testing.T) {
 	for _, text := range []string{"", "{", "{}", `{"a"}`, `{"a":}`, `{"a":"b"`, `{"a":"b",}`, `{"a":"b"}x`, `{"a":1}`, ` {"a":"b"}`,
 		`{"a" : "b"}`, `{"a":"b","a":"c"}`, `{"a":"\u0062"}`, `["a"]`, `null`, `{"a":"b""c":"d"}`, "{\"a\":\"\x01\"}", "{\"a\":\"\xff\"}"} {
 		var want map[string]string

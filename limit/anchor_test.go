@@ -7,8 +7,8 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// TestWindowsBeginAtTheirAnchor checks every minute of a calendar: a window begins where the local
-// day of the anchor begins, and ends where the next one begins.
+// TestWindowsBeginAtTheirAnchor checks that a window begins at the local time of its anchor, and
+// ends where the next one begins.
 func TestWindowsBeginAtTheirAnchor(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
@@ -21,7 +21,7 @@ func TestWindowsBeginAtTheirAnchor(t *testing.T) {
 		from   string
 		to     string
 	}{
-		{"a month from the 31st, in one that has none", budget.LimitWindow{Every: budget.Month,
+		{"a month from the 31st, in a shorter month", budget.LimitWindow{Every: budget.Month,
 			Anchor: budget.Anchor{Day: 31}}, "2027-03-01T12:00:00Z", "2027-02-27T23:00:00Z", "2027-03-30T22:00:00Z"},
 		{"a month from the 15th, on the 14th", budget.LimitWindow{Every: budget.Month,
 			Anchor: budget.Anchor{Day: 15}}, "2027-01-14T12:00:00Z", "2026-12-14T23:00:00Z", "2027-01-14T23:00:00Z"},
@@ -32,7 +32,7 @@ func TestWindowsBeginAtTheirAnchor(t *testing.T) {
 			"2027-01-02T23:00:00Z"},
 		{"a day from 6, right before", budget.LimitWindow{Every: budget.Day,
 			Anchor: budget.Anchor{Hour: 6}}, "2027-01-02T04:59:59Z", "2027-01-01T05:00:00Z", "2027-01-02T05:00:00Z"},
-		{"a day from 2, which the clock leaves out", budget.LimitWindow{Every: budget.Day,
+		{"a day from 2, which the clock skips", budget.LimitWindow{Every: budget.Day,
 			Anchor: budget.Anchor{Hour: 2}}, "2027-03-28T01:00:00Z", "2027-03-28T01:00:00Z", "2027-03-29T00:00:00Z"},
 		{"a year from 6", budget.LimitWindow{Every: budget.Year,
 			Anchor: budget.Anchor{Hour: 6}}, "2027-01-01T00:00:00Z", "2026-01-01T05:00:00Z", "2027-01-01T05:00:00Z"},

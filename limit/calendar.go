@@ -8,9 +8,9 @@ import (
 
 // calendarAt returns the calendar window that contains an instant: from inclusive, to exclusive.
 // Seconds, minutes and hours are cut where the zone's offset changes. Longer windows begin at the
-// first instant whose local date and hour are theirs or later, which covers days of 23 and 25 hours
-// and midnights that do not exist or occur twice. They begin at the window's anchor: a month
-// without that day begins on its last day, a year on January 1.
+// first instant whose local time is that of their anchor or later, which covers days of 23 and 25
+// hours and midnights that do not exist or occur twice. A month without the anchor's day begins on
+// its last day, and a year begins on January 1.
 func calendarAt(w budget.LimitWindow, zone *time.Location, at time.Time) (from, to time.Time) {
 	local := at.In(zone)
 	if unit := clockUnit(w.Every); unit > 0 {
@@ -113,7 +113,7 @@ func (d date) normal() date {
 
 // start returns the first instant at which the zone's local time reaches hour on this date.
 func (d date) start(zone *time.Location, hour time.Duration) time.Time {
-	const most = 26 * time.Hour // no offset is as large
+	const most = 26 * time.Hour // more than any offset
 	midnight := time.Date(d.year, d.month, d.day, 0, 0, 0, 0, time.UTC).Add(hour)
 	at := midnight.Add(-most).In(zone)
 	for {

@@ -15,7 +15,7 @@ const (
 	MaxLimits     = 32
 	MaxDimensions = 4 // combined in one limit
 	MaxOverrides  = 1_000
-	MaxSlots      = 10_000 // of one window: a commit reads all of a value
+	MaxSlots      = 10_000 // of one window; a commit reads all slots of a value
 	MaxLength     = 10 * 366 * 24 * time.Hour
 
 	maxDimensionBytes = 256
@@ -51,7 +51,7 @@ func CheckDefinition(d budget.Definition) []budget.FieldError {
 		faults = append(faults, checkLimit(path, l)...)
 		if d.Durability == budget.Store && l.Dimension != d.RoutingDimension {
 			faults.add(path+"dimension",
-				"must be the routing_dimension: store mode judges no other; use durability ledger")
+				"must be the routing_dimension: store mode counts no other; use durability ledger")
 		}
 	}
 	return faults

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Counters are the counts of the limits of one dimension for one value: the contents of one row of
-// limit_counter. Each limit keeps only its latest window, because earlier counts are never read
+// Counters are the counts of one value in all limits of one dimension: the contents of one row of
+// limit_counter. Each limit keeps only its latest window, because earlier counts are not read
 // again.
 type Counters struct {
 	// List is ordered by limit name.
@@ -141,8 +141,8 @@ func (c *Counters) NotBefore() int64 {
 	return latest
 }
 
-// Tally returns the count of a limit at an instant, which must not be below NotBefore. If
-// Tally.Stale reports so, load it from the ledger before judging.
+// Tally returns the count of a limit at an instant, which must not be before NotBefore. If
+// Tally.Stale reports that it is stale, load it from the ledger before judging.
 func (c *Counters) Tally(l *Limit, key string, nowMS int64) Tally {
 	t := NewTally(l, key, nowMS)
 	e := c.of(l.Name)
@@ -172,8 +172,8 @@ func (c *Counters) Put(t *Tally) {
 	e.WindowMS, e.Row = t.WindowMS, t.Row
 }
 
-// slots returns the slots of a sliding limit that count, including what the tally loaded and
-// counted; e is the previous counter.
+// slots returns the slots of a sliding limit that count now: those of the previous counter e, or
+// those that the tally loaded, and the tally's own slot.
 func (t *Tally) slots(e *Counter) []Slot {
 	var out []Slot
 	switch {
@@ -196,7 +196,7 @@ func (t *Tally) slots(e *Counter) []Slot {
 	return out
 }
 
-// GivenBack lowers the window in which a deduction was counted by so many calls or minor units.
+// GivenBack lowers the window in which a deduction was counted by less, in calls or minor units.
 // changed is false if that window is no longer kept, or was counted under another definition of the
 // limit.
 func (c *Counters) GivenBack(l *Limit, countedMS, less int64) (changed bool) {
@@ -233,7 +233,7 @@ func (c *Counters) ExpiresMS() int64 {
 	return latest
 }
 
-// Keep drops the counts of limits that names does not report.
-func (c *Counters) Keep(names func(name string) bool) {
-	c.List = slices.DeleteFunc(c.List, func(e Counter) bool { return !names(e.Limit) })
+// Keep drops the counts of all limits but those that known reports.
+func (c *Counters) Keep(known func(name string) bool) {
+	c.List = slices.DeleteFunc(c.List, func(e Counter) bool { return !known(e.Limit) })
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-// TestPackedCounters checks that a packed row counts exactly the single deductions, whatever
-// happens in between, and that a refund lowers the window in which its deduction was counted.
+// TestPackedCounters compares a packed row with the sum of its deductions after each of a random
+// sequence of deductions and refunds. A refund lowers the window in which its deduction was
+// counted.
 func TestPackedCounters(t *testing.T) {
 	windows := []budget.LimitWindow{
 		{Kind: budget.WindowCalendar, Every: budget.Minute}, {Kind: budget.WindowLifetime},
@@ -49,7 +50,7 @@ func TestPackedCounters(t *testing.T) {
 				touches[i].Counts = kept
 				tally := counters.Tally(l, "u", now)
 				if _, _, stale := tally.Stale(); stale {
-					t.Fatalf("limit %s has to be loaded", l.Name)
+					t.Fatalf("limit %s is stale", l.Name)
 				}
 				tallies[i] = &tally
 				whole := limit.NewTally(l, "u", now)
@@ -57,7 +58,7 @@ func TestPackedCounters(t *testing.T) {
 				got, gotReset := tally.Used()
 				want, wantReset := whole.Used()
 				if got != want || want > 0 && gotReset != wantReset {
-					t.Fatalf("limit %s: %d until %d, the deductions say %d until %d", l.Name, got, gotReset,
+					t.Fatalf("limit %s: %d until %d, want %d until %d", l.Name, got, gotReset,
 						want, wantReset)
 				}
 			}

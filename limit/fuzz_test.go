@@ -7,7 +7,7 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// FuzzDecode checks that a limit that is read back from SQL is the one that would be written again.
+// FuzzDecode checks that a limit that was decoded and encoded decodes to the same limit.
 func FuzzDecode(f *testing.F) {
 	f.Add(Encode(budget.Limit{Name: "l", Dimension: "user+ad", Max: 5, Measure: budget.MeasureCount, Window: budget.LimitWindow{
 		Kind: budget.WindowSliding, Length: 8 * time.Hour, Slot: time.Minute}, Overrides: []budget.Override{{Value: "vip"}}}))
@@ -22,7 +22,7 @@ func FuzzDecode(f *testing.F) {
 		once := Encode(l)
 		again, err := Decode(once)
 		if err != nil || string(Encode(again)) != string(once) {
-			t.Errorf("%q is written as %q, and that as %q, %v", text, once, Encode(again), err)
+			t.Errorf("%q is encoded as %q, and that as %q, %v", text, once, Encode(again), err)
 		}
 	})
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Judge counts a deduction if it fits all of its limits; tallies has one element per touch. It
-// returns the resulting usage of each limit. If any limit would be exceeded, it returns all that
-// would be (see Exceeded) and counts nothing (I6).
+// Judge counts a deduction if it fits all of its limits, and returns the resulting usage of each.
+// tallies has one element per touch. If any limit would be exceeded, Judge returns all that would
+// be (see Exceeded) and counts nothing (I6).
 func Judge(touches []Touch, tallies []*Tally) (states, refused []budget.LimitState) {
 	if refused = Exceeded(touches, tallies); refused != nil {
 		return nil, refused
@@ -29,9 +29,10 @@ func (t *Touch) State(tally *Tally) budget.LimitState {
 	return state
 }
 
-// Exceeds reports whether the limit refuses the touch in that state: above its maximum if it is
-// enforced, and above budget.MaxAmount in any case, because callers cannot represent such a count.
-func (t *Touch) Exceeds(state budget.LimitState) bool {
+// exceeds reports whether the limit refuses the touch in that state. An enforced limit refuses
+// above its maximum. Every limit refuses above budget.MaxAmount, because callers cannot represent
+// such a count.
+func (t *Touch) exceeds(state budget.LimitState) bool {
 	most := t.bound(state)
 	return t.Counts > most-min(state.Used, most)
 }
@@ -44,14 +45,13 @@ func (t *Touch) bound(state budget.LimitState) int64 {
 }
 
 // Exceeded lists every limit that the deduction would exceed, with what was used, what was asked
-// for, and when that would fit. It returns nil if no limit would be exceeded. Exempt values and
-// limits that are not enforced are refused only on overflow. tallies has one element per touch.
-// Nothing is counted.
+// for, and when that would fit, or nil. Exempt values and limits that are not enforced are exceeded
+// only on overflow. tallies has one element per touch. Exceeded counts nothing.
 func Exceeded(touches []Touch, tallies []*Tally) (refused []budget.LimitState) {
 	for i := range touches {
 		touch := &touches[i]
 		state := touch.State(tallies[i])
-		if !touch.Exceeds(state) {
+		if !touch.exceeds(state) {
 			continue
 		}
 		most := touch.bound(state)

@@ -9,9 +9,10 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-// TestSumsStopAtTheLargest: what is not enforced is counted up to the largest amount, refused beyond
-// it, and shown as no more; a sliding window whose slots add up to more shows that too.
-func TestSumsStopAtTheLargest(t *testing.T) {
+// TestSumsSaturate checks that a limit that is not enforced counts up to the largest amount and
+// refuses more, and that a sliding window whose slots add up to more is shown as the largest
+// amount.
+func TestSumsSaturate(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	set, err := limit.Compile(limit.Begin([]budget.Limit{
 		{Name: "seen", Dimension: "user", Max: 1, Measure: budget.MeasureAmount,
@@ -32,7 +33,7 @@ func TestSumsStopAtTheLargest(t *testing.T) {
 		t.Fatalf("refused %+v", refused)
 	}
 	if used := limit.Count(touches, tallies)[0].Used; used != budget.MaxAmount {
-		t.Errorf("used %d", used)
+		t.Errorf("used %d, want the largest amount", used)
 	}
 	refused := limit.Exceeded(touches, tallies)
 	if len(refused) != 1 || refused[0].Limit != "seen" || !refused[0].Overflow {
@@ -42,9 +43,9 @@ func TestSumsStopAtTheLargest(t *testing.T) {
 		slides.Read(nowMS-slot*1000, limit.Row{Counted: math.MaxInt64 / 2, Version: version})
 	}
 	if used, _ := slides.Used(); used != math.MaxInt64 {
-		t.Errorf("the slots add up to %d", used)
+		t.Errorf("the slots add up to %d, want the largest int64", used)
 	}
 	if used := touches[1].State(&slides).Used; used != budget.MaxAmount {
-		t.Errorf("shown as %d", used)
+		t.Errorf("the state says %d, want the largest amount", used)
 	}
 }

@@ -37,8 +37,8 @@ type Limit struct {
 // calendarWindow is in ms, its end exclusive.
 type calendarWindow struct{ from, to int64 }
 
-// Compile prepares limits; nil gives an empty set. It returns an error for a definition that Check
-// refuses.
+// Compile prepares limits; nil gives an empty set. It returns an error for a limit in which
+// CheckDefinition finds a fault.
 func Compile(limits *budget.Limits) (*Set, error) {
 	set := &Set{}
 	if limits == nil {
@@ -100,25 +100,15 @@ type Touch struct {
 // Touches returns what a deduction counts in each limit, in the order of the set: the amount in
 // counts if it names the limit (0 counts nothing), else 1 call or the deduction's amount. Unknown
 // names in counts are ignored. missing is the first limit with a required dimension that the
-// deduction lacks, or nil; the other limits are still listed.
+// deduction lacks, or nil; the other limits are still listed. Adjacent limits of the same dimension
+// share their Values.
 func (s *Set) Touches(amount int64, dimensions map[string]string, counts map[string]int64) (
 	touches []Touch, missing *Limit) {
-	return s.AppendTouches(nil, amount, func(name string) (string, bool) {
-		value, ok := dimensions[name]
-		return value, ok
-	}, counts)
-}
-
-// AppendTouches is Touches with dimensions looked up by value, appended to a list. Adjacent limits
-// of the same dimension share their Values.
-func (s *Set) AppendTouches(to []Touch, amount int64, value func(name string) (string, bool),
-	counts map[string]int64) (
-	touches []Touch, missing *Limit) {
 	var values []string
-	var of *Limit // whose they are
+	var of *Limit // the limit that values were looked up for
 	for _, l := range s.List {
 		if of == nil || !slices.Equal(of.dimensions, l.dimensions) {
-			values, of = l.values(value), l
+			values, of = l.values(dimensions), l
 		}
 		if values == nil {
 			if !l.Optional && missing == nil {
@@ -127,10 +117,11 @@ func (s *Set) AppendTouches(to []Touch, amount int64, value func(name string) (s
 			continue
 		}
 		if counted := l.countedAs(amount, counts); counted > 0 {
-			to = append(to, Touch{Limit: l, Values: values, Key: key(values), Counts: counted})
+			touches = append(touches,
+				Touch{Limit: l, Values: values, Key: key(values), Counts: counted})
 		}
 	}
-	return to, missing
+	return touches, missing
 }
 
 // countedAs returns what a deduction counts, in calls or minor units; 0 means nothing.
@@ -145,8 +136,8 @@ func (l *Limit) countedAs(amount int64, counts map[string]int64) int64 {
 	return amount
 }
 
-// Counted returns what is kept of the count of a deduction. counted is false if it never counted
-// anything.
+// Counted returns what a deduction still counts in the limit after a refund of rolledBack. counted
+// is false if it never counted anything.
 func (l *Limit) Counted(
 	amount, rolledBack int64, counts map[string]int64,
 ) (kept int64, counted bool) {
@@ -154,18 +145,13 @@ func (l *Limit) Counted(
 	return l.Kept(as, amount, rolledBack), as > 0
 }
 
-// Absent returns the state of a limit for a deduction without its dimension.
-func (l *Limit) Absent() budget.LimitState {
-	return budget.LimitState{Limit: l.Name, Dimension: l.Dimension, Max: l.Max}
-}
-
 // values returns a deduction's values in the order of the limit's Dimensions, or nil if it lacks
 // one.
-func (l *Limit) values(value func(name string) (string, bool)) []string {
+func (l *Limit) values(dimensions map[string]string) []string {
 	values := make([]string, len(l.dimensions))
 	for i, name := range l.dimensions {
 		var ok bool
-		if values[i], ok = value(name); !ok {
+		if values[i], ok = dimensions[name]; !ok {
 			return nil
 		}
 	}
@@ -175,10 +161,10 @@ func (l *Limit) values(value func(name string) (string, bool)) []string {
 // longestKey is the longest value that rows carry verbatim, in bytes.
 const longestKey = 512
 
-// key returns the row key of values: a single value verbatim, several each prefixed by its length,
-// long ones as their hash. A limit has either single or combined values, so the forms cannot
-// collide. Requests cannot carry a long single value, but a tampered store can hold one, and it
-// must fit the column: its error would fail everything in the transaction.
+// key returns the row key of values: a single value verbatim, several values each prefixed by its
+// length, and a key that would be too long as a hash. A limit has either single or combined values,
+// so the forms cannot collide. Requests cannot have a long single value, but a tampered store can,
+// and a value that does not fit the column would fail the whole transaction.
 func key(values []string) string {
 	if len(values) == 1 && len(values[0]) <= longestKey {
 		return values[0]
@@ -196,9 +182,9 @@ func key(values []string) string {
 	return "#" + hex.EncodeToString(sum[:])
 }
 
-// Kept returns what a deduction still counts after a partial refund: a call as long as a unit is
-// left, an amount in proportion, rounded up. A deduction of 3 with its own count of 5 keeps 4 after
-// a refund of 1.
+// Kept returns what a deduction still counts after a refund of rolledBack. A call counts as long as
+// a unit is left. An amount is reduced in proportion and rounded up: a deduction of 3 with its own
+// count of 5 keeps 4 after a refund of 1.
 func (l *Limit) Kept(counts, amount, rolledBack int64) int64 {
 	left := amount - rolledBack
 	switch {
@@ -223,8 +209,8 @@ func (l *Limit) Bound(key string) (most int64, exempt bool) {
 	return l.Max, false
 }
 
-// Begin returns the limits of a new budget, or nil for none. They count from its creation, so
-// nothing is ever loaded for them.
+// Begin returns the limits of a new budget, or nil for none. They count from its creation, so no
+// count is loaded from the ledger for them.
 func Begin(list []budget.Limit, now time.Time) *budget.Limits {
 	if len(list) == 0 {
 		return nil

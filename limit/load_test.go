@@ -8,8 +8,8 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-// TestFirstHitIsLoaded: a window that begins with a deduction ends after its length, also when it is
-// counted from the ledger, and the next deduction begins another.
+// TestFirstHitIsLoaded checks that a first_hit window that is loaded from the ledger ends after its
+// length, and that the next deduction begins another window.
 func TestFirstHitIsLoaded(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	set, err := limit.Compile(limit.Begin([]budget.Limit{{Name: "l", Dimension: "user", Max: 100,
@@ -26,7 +26,7 @@ func TestFirstHitIsLoaded(t *testing.T) {
 	}{
 		{"within the window", []limit.Event{{first, 3}, {first + length - 1, 4}}, 7, first},
 		{"as it ends", []limit.Event{{first, 3}, {first + length, 4}}, 4, first + length},
-		{"another later", []limit.Event{{first, 3}, {first + length, 4}, {first + 3*length, 5}}, 5,
+		{"a third window", []limit.Event{{first, 3}, {first + length, 4}, {first + 3*length, 5}}, 5,
 			first + 3*length},
 	} {
 		last := tt.events[len(tt.events)-1].AtMS

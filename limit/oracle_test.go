@@ -24,8 +24,8 @@ type deduction struct {
 	counts             map[string]int64
 }
 
-// naive computes each count from the list of all deductions, without the package under test:
-// windows are texts of the local time, or sums over the list.
+// naive computes each count from the list of all deductions, without the package under test. Two
+// instants are in the same calendar window if their local times have the same text.
 type naive struct{ ledger []*deduction }
 
 // carries reports whether a deduction counts in the limit for the same values as dimensions.
@@ -135,7 +135,7 @@ func (n *naive) refuses(limits []budget.Limit, d *deduction) string {
 	return ""
 }
 
-// table keeps rows as SQL does, and changes them as a commit does.
+// table is the package under test with rows in memory. It changes them as a commit does.
 type table struct {
 	*testing.T
 	limits *budget.Limits
@@ -242,18 +242,20 @@ func (w *table) expire(now int64) {
 	})
 }
 
-// TestAgainstNaive compares rows, loads and refunds with sums over the list of all deductions:
-// every kind of window, clock changes, rollbacks, changed limits, expired rows. It tolerates no
-// difference, and no true sliding window may exceed its maximum.
+// TestAgainstNaive compares the package with sums over the list of all deductions, for every kind
+// of window, with clock changes, rollbacks, changed limits and expired rows. They must agree
+// exactly, and no sliding window, to the millisecond, may exceed its maximum.
 func TestAgainstNaive(t *testing.T) {
 	worlds, calls, accepted, refused, loads, back := 60, 0, 0, 0, 0, 0
-	if text := os.Getenv("BUDGETD_LIMIT_WORLDS"); text != "" { // 1,200: 218,000 calls, a minute or two; see TestServiceAgainstNaive
+	// 1,200 worlds make 218,000 calls and take one or two minutes.
+	if text := os.Getenv("BUDGETD_LIMIT_WORLDS"); text != "" {
 		worlds, _ = strconv.Atoi(text)
 	}
 	for seed := range worlds {
 		random := rand.New(rand.NewPCG(1, uint64(seed))) //nolint:gosec // reproducible
 		// In every fourth world the clock steps back, by less than the clocks of two nodes may
-		// differ. A first_hit window would then begin with whatever is counted next.
+		// differ. These worlds have no first_hit windows, because such a window could then begin
+		// with another deduction than in the ledger.
 		stepsBack := seed%4 == 0
 		w := &table{T: t, rows: map[rowKey]limit.Row{}}
 		now := starts[random.IntN(len(starts))].UnixMilli() + random.Int64N(3_600_000)
@@ -305,7 +307,7 @@ func TestAgainstNaive(t *testing.T) {
 		}
 	}
 	if calls < 170*worlds || accepted < 60*worlds || refused < 40*worlds || loads < 5*worlds {
-		t.Errorf("%d calls, %d accepted, %d refused, %d changes prove too little", calls, accepted, refused, loads)
+		t.Errorf("%d calls, %d accepted, %d refused, %d changes are too few", calls, accepted, refused, loads)
 	}
 	t.Logf("%d calls, %d accepted, %d refused, %d changes of limits, %d steps back", calls, accepted, refused, loads, back)
 }
@@ -331,7 +333,7 @@ func (w *table) compare(oracle *naive, seed int, states []budget.LimitState, d *
 			}
 		}
 		if sum > s.Max {
-			w.Fatalf("seed %d at %d: %d in the true window of %s, maximum %d", seed, d.atMS, sum, s.Limit, s.Max)
+			w.Fatalf("seed %d at %d: %d in the window of %s to the millisecond, maximum %d", seed, d.atMS, sum, s.Limit, s.Max)
 		}
 	}
 }
@@ -397,7 +399,7 @@ func drawLimit(random *rand.Rand, name string) budget.Limit {
 	return l
 }
 
-// steady removes first_hit windows where the clock steps back.
+// steady replaces first_hit windows in worlds in which the clock steps back.
 func steady(list []budget.Limit, stepsBack bool) []budget.Limit {
 	for i := range list {
 		if w := &list[i].Window; stepsBack && w.Kind == budget.WindowFirstHit {
@@ -408,8 +410,8 @@ func steady(list []budget.Limit, stepsBack bool) []budget.Limit {
 	return list
 }
 
-// changed returns a list of limits that differs: another maximum, another definition under a name,
-// one more, one less.
+// changed returns another list of limits: with another maximum, another definition under the same
+// name, one limit more or one less.
 func changed(random *rand.Rand, limits *budget.Limits) []budget.Limit {
 	if limits == nil || len(limits.List) == 0 {
 		return drawLimits(random)

@@ -25,7 +25,7 @@ type Row struct {
 type Event struct{ AtMS, Kept int64 }
 
 // settleMS bounds the clock difference between two successive transactions. A window that began
-// later than this after a change holds no counts from before the change.
+// more than settleMS after a change has no counts from before the change.
 const settleMS = int64(time.Minute / time.Millisecond)
 
 // graceMS is how long a row is kept after it no longer counts, in case clocks step back.
@@ -47,11 +47,11 @@ func (l *Limit) SlotAt(atMS int64) int64 { return atMS - ((atMS%l.slot)+l.slot)%
 // Sliding reports whether the limit has slots beside its head row.
 func (l *Limit) Sliding() bool { return l.Window.Kind == budget.WindowSliding }
 
-// SlotsFrom returns the first slot that counts at an instant: the first that overlaps the last
-// Length, excluding its oldest instant.
+// SlotsFrom returns the first slot that counts at an instant: the first that overlaps the time of
+// Length before it, excluding the oldest instant.
 func (l *Limit) SlotsFrom(nowMS int64) int64 { return l.SlotAt(nowMS - l.length + 1) }
 
-// span returns when a deduction must have been counted to count at an instant, to exclusive.
+// span returns the span, to exclusive, of the deductions that count at an instant.
 func (l *Limit) span(nowMS int64) (fromMS, toMS int64) {
 	switch l.Window.Kind {
 	case budget.WindowCalendar:
@@ -71,30 +71,16 @@ func (l *Limit) span(nowMS int64) (fromMS, toMS int64) {
 	return math.MinInt64, math.MaxInt64
 }
 
-// loads reports whether a row whose window began at beganMS may lack deductions of the ledger.
+// loads reports whether a row whose window began at beganMS may lack deductions that are in the
+// ledger.
 func (l *Limit) loads(beganMS, nowMS int64) bool {
 	if l.ChangedVersion <= createdVersion {
 		return false
 	}
 	if l.Window.Kind == budget.WindowFirstHit {
-		beganMS = nowMS - l.length // whatever began before is over
+		beganMS = nowMS - l.length // a window that began before is over
 	}
 	return beganMS < l.changedMS+settleMS
-}
-
-// Additive reports whether a count at an instant can be added to the rows of all limits without
-// reading them: no window begins with a deduction or slides, and a missing row lacks nothing of the
-// ledger.
-func (s *Set) Additive(nowMS int64) bool {
-	for _, l := range s.List {
-		if l.Window.Kind != budget.WindowCalendar && l.Window.Kind != budget.WindowLifetime {
-			return false
-		}
-		if from, _ := l.span(nowMS); l.loads(from, nowMS) {
-			return false
-		}
-	}
-	return true
 }
 
 // Tally is the count of one value in one limit at one instant, under the lock of its row.
@@ -110,8 +96,8 @@ type Tally struct {
 	Loaded map[int64]Row
 
 	nowMS, toMS  int64
-	past, oldest int64  // what the other slots that count hold, and the first of them
-	others       []Slot // those slots, in no order
+	others       []Slot // the other slots that count, in no order
+	past, oldest int64  // their sum, and the first instant of the oldest
 }
 
 // NewTally returns an empty tally at an instant.
@@ -153,8 +139,8 @@ func (t *Tally) addPast(slotMS, counted int64) {
 	t.others = append(t.others, Slot{slotMS, counted})
 }
 
-// Restore fills an empty tally with a store's count: how much counts, when the window ends or its
-// oldest slot leaves it, and the known slots of a sliding window.
+// Restore fills an empty tally with a store's count: the count, the end of the window or the time
+// at which its oldest slot leaves it, and the known slots of a sliding window.
 func (t *Tally) Restore(used, endsMS int64, slots []Slot) {
 	t.Row = Row{Counted: used, Version: t.Limit.ChangedVersion}
 	switch t.Limit.Window.Kind {
@@ -173,8 +159,8 @@ func (t *Tally) Restore(used, endsMS int64, slots []Slot) {
 }
 
 // Stale returns the span of the ledger to load before judging. ok is true if the row was created or
-// loaded under another definition of the limit and its window began before the change. ok is false
-// if the row agrees with the ledger; a row of another definition is then cleared.
+// loaded under another definition of the limit and its window began before the change. Otherwise
+// the row agrees with the ledger, and Stale clears a row of another definition.
 func (t *Tally) Stale() (fromMS, toMS int64, ok bool) {
 	l := t.Limit
 	if t.Row.Version == l.ChangedVersion {
@@ -187,6 +173,10 @@ func (t *Tally) Stale() (fromMS, toMS int64, ok bool) {
 	t.Row = Row{Version: l.ChangedVersion, ExpiresMS: t.Row.ExpiresMS}
 	return 0, 0, false
 }
+
+// LedgerSpan returns the span, to exclusive, of the deductions that count in the tally. Load needs
+// all of them.
+func (t *Tally) LedgerSpan() (fromMS, toMS int64) { return t.Limit.span(t.nowMS) }
 
 // Load builds the tally from the ledger. events are those of the value, sorted by instant; those
 // outside the span of Stale are ignored.
@@ -231,9 +221,6 @@ func (t *Tally) slotRow(slot, counted int64) Row {
 		t.Limit.length}
 }
 
-// ExpiresMS returns when the row expires, in ms, if nothing more is counted in it.
-func (t *Tally) ExpiresMS() int64 { return t.expires() }
-
 // SlotsFrom returns the first slot that counts.
 func (t *Tally) SlotsFrom() int64 { return t.Limit.SlotsFrom(t.nowMS) }
 
@@ -262,7 +249,7 @@ func (t *Tally) Used() (used, resetMS int64) {
 		}
 		return Plus(t.past, t.Slot.Counted), oldest + l.slot - 1 + l.length
 	case budget.WindowFirstHit:
-		if t.over() {
+		if t.between() {
 			return 0, t.nowMS + l.length
 		}
 		return t.Row.Counted, min(t.Row.BeganMS, t.nowMS) + l.length
@@ -273,7 +260,7 @@ func (t *Tally) Used() (used, resetMS int64) {
 }
 
 // fits returns the first instant, in ms, at which a count fits under a bound if nothing else is
-// counted until then; 0 means never. The slots of a sliding window leave it one by one.
+// counted until then; 0 means never.
 func (t *Tally) fits(counts, most int64) int64 {
 	used, reset := t.Used()
 	switch {
@@ -292,8 +279,10 @@ func (t *Tally) fits(counts, most int64) int64 {
 	return reset
 }
 
-// over reports whether the first_hit window has not begun or has ended.
-func (t *Tally) over() bool { return t.Row.BeganMS == 0 || t.nowMS >= t.Row.BeganMS+t.Limit.length }
+// between reports whether the first_hit window has not begun or has ended.
+func (t *Tally) between() bool {
+	return t.Row.BeganMS == 0 || t.nowMS >= t.Row.BeganMS+t.Limit.length
+}
 
 func (t *Tally) count(n int64) {
 	l := t.Limit
@@ -302,7 +291,7 @@ func (t *Tally) count(n int64) {
 	case budget.WindowSliding:
 		t.Slot = t.slotRow(t.SlotMS, Plus(t.Slot.Counted, n))
 	case budget.WindowFirstHit:
-		if t.over() {
+		if t.between() {
 			t.Row.BeganMS, t.Row.Counted = t.nowMS, 0
 		}
 		t.Row.BeganMS = min(t.Row.BeganMS, t.nowMS)
@@ -313,13 +302,13 @@ func (t *Tally) count(n int64) {
 	t.Row.ExpiresMS = t.expires()
 }
 
-// Mark is the state of a tally that Judge changes.
+// Mark is the part of a tally that Judge changes.
 type Mark struct{ row, slot Row }
 
-// Mark returns the state that Reset restores.
+// Mark returns the counts that Reset restores.
 func (t *Tally) Mark() Mark { return Mark{t.Row, t.Slot} }
 
-// Reset restores the tally to a mark, undoing what Judge counted since.
+// Reset restores the counts of a mark: it undoes what Judge has counted since.
 func (t *Tally) Reset(to Mark) { t.Row, t.Slot = to.row, to.slot }
 
 // Plus adds and saturates at math.MaxInt64.
@@ -351,9 +340,10 @@ func (t *Tally) SlotRow(slot int64) Row {
 	return t.Loaded[slot]
 }
 
-// GivenBack returns the row after a deduction that it may have counted keeps less. For a sliding
-// limit row is the deduction's slot and head its head. changed is false if the row does not include
-// the deduction: it belongs to another window, or was not loaded under the present definition.
+// GivenBack returns the row after the count of a deduction was lowered by less. For a sliding limit
+// row is the deduction's slot and head its head; for others both are the same row. changed is false
+// if the row does not include the deduction: it belongs to another window, or was not loaded under
+// the present definition.
 func (l *Limit) GivenBack(head, row Row, countedMS, less int64) (after Row, changed bool) {
 	switch {
 	case head.Version != l.ChangedVersion || row.Version != l.ChangedVersion || less <= 0:
@@ -367,8 +357,8 @@ func (l *Limit) GivenBack(head, row Row, countedMS, less int64) (after Row, chan
 }
 
 // Keeps reports whether the row in which a deduction was counted may still exist at an instant.
-// mayLoad reports whether a transaction may be about to load it from the ledger; changing the
-// deduction then requires the lock even if the row is missing.
+// mayLoad reports whether a transaction may be about to load that row from the ledger; changing the
+// deduction then requires the row's lock, even if the row is missing.
 func (l *Limit) Keeps(countedMS, nowMS int64) (keeps, mayLoad bool) {
 	from, end := l.span(countedMS)
 	switch l.Window.Kind {

@@ -8,7 +8,7 @@ import (
 )
 
 // Zoned returns a definition's limits with the budget's zone written into calendar windows that
-// name none. nil stays nil.
+// have no zone of their own. nil stays nil.
 func Zoned(d budget.Definition) *budget.Limits {
 	if d.Limits == nil {
 		return nil

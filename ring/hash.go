@@ -53,7 +53,8 @@ func mix(h int32) int32 {
 	return h
 }
 
-// absolute makes h positive. MinInt32, which has no positive counterpart in 32 bits, counts as 0.
+// absolute returns the absolute value of h. MinInt32, which has no positive counterpart in 32 bits,
+// gives 0.
 func absolute(h int32) uint32 {
 	if h < 0 {
 		h = -h

@@ -177,7 +177,7 @@ func (r *Ring) Locate(key string) string {
 // its answer during the call. With n nodes it is called at most 2n times if it reports them all,
 // and about n ÷ (nodes not skipped) times otherwise.
 //
-// It does not allocate, nor does a skip that only reads captured variables.
+// It does not allocate. A skip that only reads captured variables does not allocate either.
 func (r *Ring) LocateIndex(key string, skip func(i int) bool) int {
 	at := r.first(Hash(key))
 	if skip == nil {
@@ -208,8 +208,8 @@ func (r *Ring) skipsAll(skip func(i int) bool) bool {
 }
 
 // LocateWithout returns the node that key belongs to in the ring without the nodes that skip
-// reports, or "" and false if it reports all of them. A nil skip skips nothing. What
-// [Ring.LocateIndex] says about skip and allocation holds here as well.
+// reports, or "" and false if it reports all of them. A nil skip skips nothing. The rules of
+// [Ring.LocateIndex] about skip and allocation apply.
 func (r *Ring) LocateWithout(key string, skip func(node string) bool) (string, bool) {
 	if skip == nil {
 		return r.Locate(key), true
@@ -221,10 +221,10 @@ func (r *Ring) LocateWithout(key string, skip func(node string) bool) (string, b
 	return r.nodes[i], true
 }
 
-// Walk yields every node once, clockwise from key: first the one that key belongs to, then each
-// time the one that it belongs to without all those before. A whole walk passes about nodes ·
-// ln(nodes) points. Each range over the sequence starts from the key and allocates one byte per
-// node.
+// Walk yields every node once, clockwise from key. The first is the node that key belongs to. Each
+// following one is the node that key belongs to without all those before it. A whole walk passes
+// about nodes · ln(nodes) points. Each range over the sequence starts from the key and allocates
+// one byte per node.
 func (r *Ring) Walk(key string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		seen := make([]bool, len(r.nodes))

@@ -227,7 +227,7 @@ func TestNoAllocation(t *testing.T) {
 	}
 }
 
-// TestConcurrentUse is for the race detector.
+// TestConcurrentUse lets the race detector see concurrent lookups.
 func TestConcurrentUse(t *testing.T) {
 	r := mustNew(t, ordinals(20), 50)
 	var wg sync.WaitGroup

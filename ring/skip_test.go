@@ -91,9 +91,9 @@ func drawKey(t *rapid.T, nodes []string, pointsPerNode int) string {
 		rapid.IntRange(0, pointsPerNode-1).Draw(t, "i"))
 }
 
-// TestWithoutIsARingWithout checks that skipping nodes, and giving them in another order, gives the
-// answer of a ring built without them.
-func TestWithoutIsARingWithout(t *testing.T) {
+// TestSkipEqualsRingWithout checks that skipping nodes gives the answer of a ring that was built
+// without them, in any order of nodes.
+func TestSkipEqualsRingWithout(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes := drawNodes(t)
 		pointsPerNode := rapid.IntRange(1, 12).Draw(t, "points")
@@ -122,9 +122,9 @@ func TestWithoutIsARingWithout(t *testing.T) {
 	})
 }
 
-// TestWalkIsWithout checks that each step of a walk is where the key belongs without the nodes
-// before.
-func TestWalkIsWithout(t *testing.T) {
+// TestWalkSkipsNodesBefore checks that each step of a walk yields the node that the key belongs to
+// without the nodes before it.
+func TestWalkSkipsNodesBefore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes := drawNodes(t)
 		pointsPerNode := rapid.IntRange(1, 12).Draw(t, "points")
@@ -144,7 +144,7 @@ func TestWalkIsWithout(t *testing.T) {
 	})
 }
 
-func TestWalkStopsAndStartsAnew(t *testing.T) {
+func TestWalkCanStopAndRestart(t *testing.T) {
 	walk := mustNew(t, ordinals(10), 20).Walk("k")
 	var head []string
 	for node := range walk {
@@ -198,7 +198,7 @@ func FuzzLocate(f *testing.F) {
 	f.Fuzz(func(t *testing.T, list string, pointsPerNode int, key string, mask int) {
 		nodes := strings.Split(list, "\n")
 		if len(nodes) > 32 || pointsPerNode > 64 {
-			return // larger than the model likes
+			return // the model would take too long
 		}
 		r, err := ring.New(nodes, pointsPerNode)
 		bad := pointsPerNode < 1

@@ -5,8 +5,8 @@ import "time"
 // RateWindow is the time over which a projection measures the rate.
 const RateWindow = 15 * time.Minute
 
-// leastWindow is the shortest time that a rate is measured over. What happens in a few seconds says
-// nothing about the hours to come.
+// leastWindow is the shortest time over which a rate is measured. A few seconds say nothing about
+// the hours to come.
 const leastWindow = time.Minute
 
 // farAway is the furthest that a projection looks ahead.
@@ -19,21 +19,21 @@ type Outlook string
 const (
 	// Exhausted means that nothing can be deducted any more.
 	Exhausted Outlook = "exhausted"
-	// Projected means that at this rate the last unit goes at ExhaustedAt, before the period ends.
+	// Projected means that at this rate the last unit is used at ExhaustedAt, before the period ends.
 	Projected Outlook = "projected"
 	// NotBeforeEnd means that at this rate units are left when the period ends.
 	NotBeforeEnd Outlook = "not_before_end"
-	// NotForYears means that at this rate it takes more than ten years.
+	// NotForYears means that at this rate the units last more than ten years.
 	NotForYears Outlook = "not_for_years"
 	// NotUsed means that nothing was used recently.
 	NotUsed Outlook = "not_used"
-	// NotKnown means that there is no sample that is at least a minute old to compare with.
+	// NotKnown means that no sample is at least a minute old.
 	NotKnown Outlook = "not_known"
 )
 
 // Projection predicts when a budget will be used up at its recent rate.
 type Projection struct {
-	// Rate is in minor units a second, 0 at least.
+	// Rate is in minor units a second, at least 0.
 	Rate    float64
 	Outlook Outlook
 	// ExhaustedAt is zero unless the outlook is Projected.
@@ -42,9 +42,8 @@ type Projection struct {
 
 // Project extrapolates the last 15 minutes linearly. The rate is what was spent (used and held,
 // less refunds) since the sample that was valid RateWindow ago, or since the earliest one, divided
-// by the time since then. What is available now lasts until it is spent at that rate. end is when
-// the period ends, exclusive; zero means never. Samples are ordered by time. Nothing is projected
-// from less than a minute.
+// by the time since then. Nothing is projected from less than a minute. end is the first instant
+// after the period; zero means that it has no end. samples are ordered by time.
 //
 // A budget that is 10 minutes old, with 60 units spent and 900 available, spends 0.1 a second and
 // is exhausted in 9,000 s.
@@ -79,7 +78,7 @@ func Project(samples []Point, now Point, end time.Time) Projection {
 	return p
 }
 
-// rateOf returns the slope. known is false if there is nothing to compare with.
+// rateOf returns the units spent per second. known is false if no sample is old enough.
 func rateOf(samples []Point, now Point) (rate float64, known bool) {
 	begin := now.At.Add(-RateWindow)
 	from, ok := latest(samples, begin)

@@ -14,7 +14,7 @@ const MaxPoints = 1440
 const (
 	// LeastStep is the time between two samples, and the smallest step of a series.
 	LeastStep = time.Minute
-	// DefaultLength is the length of a series without a beginning.
+	// DefaultLength is the length of a series whose query has no from.
 	DefaultLength = time.Hour
 )
 
@@ -66,8 +66,8 @@ func Choose(asked Span, now time.Time) (Span, []budget.FieldError) {
 		s.From = s.To.Add(-DefaultLength)
 	}
 	if !s.From.Before(s.To) {
-		return s, []budget.FieldError{{Field: "from", Message: "must be before to, which is now if it " +
-			"is left out"}}
+		return s, []budget.FieldError{{Field: "from", Message: "must be before to, which defaults to " +
+			"now"}}
 	}
 	length := s.To.Sub(s.From)
 	least := LeastStep * max((length/(MaxPoints-1)+LeastStep-1)/LeastStep, 1)
@@ -75,12 +75,12 @@ func Choose(asked Span, now time.Time) (Span, []budget.FieldError) {
 		s.Step = least
 	}
 	if s.Step < LeastStep || s.Step%LeastStep != 0 {
-		return s, []budget.FieldError{{Field: "step", Message: "must be whole minutes, 1m at least"}}
+		return s, []budget.FieldError{{Field: "step", Message: "must be whole minutes, at least 1m"}}
 	}
 	if s.Points() > MaxPoints {
 		return s, []budget.FieldError{{Field: "step",
-			Message: "gives more than 1440 points; for this span it must be " + least.String() +
-				" at least"}}
+			Message: "gives more than 1440 points; for this span it must be at least " +
+				least.String()}}
 	}
 	return s, nil
 }

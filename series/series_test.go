@@ -35,9 +35,9 @@ func TestChoose(t *testing.T) {
 		asked, want series.Span
 		fault       string
 	}{
-		{"nothing: the last hour", series.Span{}, series.Span{From: minutes(-60), To: noon, Step: time.Minute}, ""},
+		{"an empty query: the last hour", series.Span{}, series.Span{From: minutes(-60), To: noon, Step: time.Minute}, ""},
 		{"a day in minutes is one point too many", series.Span{From: minutes(-1440), Step: time.Minute}, series.Span{}, "step"},
-		{"and one less is not", series.Span{From: minutes(-1439), Step: time.Minute},
+		{"one point less", series.Span{From: minutes(-1439), Step: time.Minute},
 			series.Span{From: minutes(-1439), To: noon, Step: time.Minute}, ""},
 		{"a day", series.Span{From: minutes(-1440)}, series.Span{From: minutes(-1440), To: noon, Step: 2 * time.Minute}, ""},
 		{"eight days", series.Span{From: minutes(-8 * 1440)}, series.Span{From: minutes(-8 * 1440), To: noon, Step: 9 * time.Minute}, ""},
@@ -65,7 +65,7 @@ func TestChoose(t *testing.T) {
 			t.Fatalf("%v: %d points, %v", s, s.Points(), faults)
 		}
 		if s.Step > time.Minute && (series.Span{From: s.From, To: s.To, Step: s.Step - time.Minute}).Points() < series.MaxPoints-1 {
-			t.Fatalf("%v: a minute less gives no more than %d points", s, series.MaxPoints)
+			t.Fatalf("%v: a step one minute shorter gives no more than %d points", s, series.MaxPoints)
 		}
 	})
 }
@@ -116,7 +116,7 @@ func TestProject(t *testing.T) {
 			series.Projection{Rate: 0.1, Outlook: series.NotBeforeEnd}},
 		{"just before the end", []series.Point{spent(-10, 0, 960)}, spent(0, 60, 900), minutes(150.01),
 			series.Projection{Rate: 0.1, Outlook: series.Projected, ExhaustedAt: minutes(150)}},
-		{"over", []series.Point{spent(-10, 0, 960)}, spent(0, 60, 900), minutes(-1),
+		{"after the end", []series.Point{spent(-10, 0, 960)}, spent(0, 60, 900), minutes(-1),
 			series.Projection{Rate: 0.1, Outlook: series.NotBeforeEnd}},
 		{"exhausted", []series.Point{spent(-10, 0, 960)}, spent(0, 960, 0), never,
 			series.Projection{Rate: 1.6, Outlook: series.Exhausted}},
@@ -124,13 +124,13 @@ func TestProject(t *testing.T) {
 		{"not used", []series.Point{spent(-10, 60, 900)}, spent(0, 60, 900), never, series.Projection{Outlook: series.NotUsed}},
 		{"given back", []series.Point{spent(-10, 90, 870)}, spent(0, 60, 900), never, series.Projection{Outlook: series.NotUsed}},
 		{"no sample yet", nil, spent(0, 60, 900), never, series.Projection{Outlook: series.NotKnown}},
-		{"one of this very moment", []series.Point{spent(0, 50, 910)}, spent(0, 60, 900), never,
+		{"a sample of this instant", []series.Point{spent(0, 50, 910)}, spent(0, 60, 900), never,
 			series.Projection{Outlook: series.NotKnown}},
 		{"less than a minute", []series.Point{spent(-0.99, 50, 910)}, spent(0, 60, 900), never,
 			series.Projection{Outlook: series.NotKnown}},
 		{"a minute", []series.Point{spent(-1, 54, 906)}, spent(0, 60, 900), never,
 			series.Projection{Rate: 0.1, Outlook: series.Projected, ExhaustedAt: minutes(150)}},
-		{"for years", []series.Point{spent(-10, 0, 1<<50)}, spent(0, 6, 1<<50), never,
+		{"not for years", []series.Point{spent(-10, 0, 1<<50)}, spent(0, 6, 1<<50), never,
 			series.Projection{Rate: 0.01, Outlook: series.NotForYears}},
 	} {
 		got := series.Project(tc.samples, tc.now, tc.end)

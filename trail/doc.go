@@ -1,5 +1,5 @@
-// Package trail is the audit trail: who did what, in rows that cannot be changed unnoticed. It is
-// pure; internal/sqlstore/auditlog stores the rows.
+// Package trail defines the rows of the audit log, which record who did what, and the chain of
+// hashes that detects a changed row. It is pure; internal/sqlstore/auditlog stores the rows.
 //
 // # The chain
 //
@@ -8,10 +8,11 @@
 //	hash(n) = SHA-256("budgetd audit log 1" | hash(n−1) | columns of row n)
 //
 // The first row follows a hash of zeros. The head, a row of its own, has the last number and hash.
-// Verify recomputes everything: an edited, removed, added or exchanged row breaks the chain at that
-// row. Anyone who can write to the database can recompute the whole chain after an edit; only an
-// Anchor, a number and a hash that were recorded elsewhere, reveals that. Old rows are removed only
-// from the beginning, up to a number and a hash that the head keeps and a later row attests.
+// A Verifier recomputes the hashes: an edited, removed, added or exchanged row breaks the chain at
+// that row. Someone who can write to the database can recompute the whole chain after an edit; only
+// an Anchor, a number and a hash that were recorded elsewhere, reveals that. Old rows are removed
+// only from the beginning. The head keeps the number and hash of the last removed row, and a later
+// row records the removal.
 //
 // # Who appends
 //

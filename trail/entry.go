@@ -13,11 +13,12 @@ type Entry struct {
 	appended bool
 }
 
-// NewEntry returns an entry that begins with the caller, time, source and operation.
-func NewEntry(begun Row) *Entry { return &Entry{row: begun} }
+// NewEntry returns an entry of a call. row has its caller, time, source and operation.
+func NewEntry(row Row) *Entry { return &Entry{row: row} }
 
-// Change records what a transaction is about to do. A retried transaction records it again; the
-// last record counts. before and after are JSON, nil for none.
+// Change records what a transaction is about to do, replacing what was recorded before, so a
+// transaction can be retried. before and after are JSON; nil means that the object does not exist.
+// Change on a nil entry does nothing.
 func (e *Entry) Change(tenant, target string, before, after []byte) {
 	if e == nil {
 		return
@@ -28,7 +29,7 @@ func (e *Entry) Change(tenant, target string, before, after []byte) {
 	e.row.Before, e.row.After = slices.Clone(before), slices.Clone(after)
 }
 
-// Ask records the caller's request id; "" keeps the previous one.
+// Ask records the caller's request id. "" changes nothing.
 func (e *Entry) Ask(requestID string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -47,12 +48,13 @@ func (e *Entry) Succeed() Row {
 	return row
 }
 
-// End returns the row that is still to be appended once the call has ended with an outcome: Done or
-// the code of its error. ok is false if its transaction appended it.
-func (e *Entry) End(outcome string) (Row, bool) {
+// End returns the row of a call that has ended with an outcome: Done or the code of its error.
+// missing reports whether the row must still be appended; it is false if the call's transaction did
+// that.
+func (e *Entry) End(outcome string) (row Row, missing bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	row := e.row
+	row = e.row
 	row.Outcome = outcome
 	if outcome != Done {
 		// The recorded change did not happen, or is not known to have happened.
@@ -63,12 +65,12 @@ func (e *Entry) End(outcome string) (Row, bool) {
 
 type contextKey struct{}
 
-// NewContext returns a context whose transactions append an entry.
+// NewContext returns a context that carries an entry. Transactions in it append the entry.
 func NewContext(ctx context.Context, e *Entry) context.Context {
 	return context.WithValue(ctx, contextKey{}, e)
 }
 
-// FromContext returns the entry of a context, or nil without one, as in background work.
+// FromContext returns the entry of a context, or nil if it has none, as in background work.
 func FromContext(ctx context.Context) *Entry {
 	e, _ := ctx.Value(contextKey{}).(*Entry)
 	return e

@@ -6,11 +6,12 @@ import (
 	"sync"
 )
 
-// MaxRefusals bounds the distinct refusals between two calls of Take.
+// MaxRefusals bounds the distinct refusals that are counted between two calls of Take.
 const MaxRefusals = 1000
 
-// Refusals counts refused authentications, so that a flood of them costs few rows: equal ones
-// become one row with a count. It is safe for concurrent use. The zero value is ready.
+// Refusals counts refused authentications and forbidden calls. Equal ones become one row with a
+// count, so that a flood of them costs few rows. It is safe for concurrent use. The zero value is
+// ready to use.
 type Refusals struct {
 	mu      sync.Mutex
 	counted map[refusal]*tally
@@ -19,10 +20,11 @@ type Refusals struct {
 // refusal is the key of equal refusals.
 type refusal struct{ principal, keyID, source, op, outcome string }
 
-// tally is the time of the first of equal refusals, and their number.
+// tally has the time of the first of equal refusals, and their number.
 type tally struct{ firstMS, times int64 }
 
-// Add counts a refusal. Beyond MaxRefusals distinct ones, refusals differ by their outcome only.
+// Add counts a refused authentication. After MaxRefusals distinct refusals, new ones are counted by
+// outcome alone.
 func (f *Refusals) Add(nowMS int64, keyID, source, op, outcome string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -72,7 +74,7 @@ func (f *Refusals) Take() []Row {
 	return rows
 }
 
-// Return counts rows of Take again because they could not be appended.
+// Return adds rows of Take again, for a caller that could not append them.
 func (f *Refusals) Return(rows []Row) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

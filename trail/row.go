@@ -27,11 +27,9 @@ func (h *Hash) UnmarshalText(text []byte) error {
 	return err
 }
 
-// The outcomes of a row; a refusal has the code of its error instead.
-const (
-	// Done means that the call took effect, or had taken effect before.
-	Done = "done"
-)
+// Done is the outcome of a call that took effect, or had taken effect before. The outcome of a
+// refusal is the code of its error.
+const Done = "done"
 
 // Row is one administrative call or refused authentication.
 type Row struct {
@@ -39,7 +37,7 @@ type Row struct {
 	Seq int64
 	// AtMS is when the call was made, milliseconds since 1970.
 	AtMS int64
-	// Principal is who made the call, KeyID with which key; "" for none.
+	// Principal made the call with the key KeyID. Both are "" without authentication.
 	Principal, KeyID string
 	// Source is the address that the call came from.
 	Source string
@@ -59,7 +57,7 @@ type Row struct {
 	Hash Hash
 }
 
-// format distinguishes this encoding from later ones.
+// format begins the hashed text. It distinguishes this encoding from later ones.
 const format = "budgetd audit log 1"
 
 // hashAfter returns the hash of r after a row with hash previous. The columns are prefixed by their
@@ -67,8 +65,9 @@ const format = "budgetd audit log 1"
 func (r *Row) hashAfter(previous Hash) (out Hash) {
 	text := make([]byte, 0, 512+len(r.Before)+len(r.After))
 	text = append(append(text, format...), previous[:]...)
-	// its bits
-	number := func(n int64) { text = binary.BigEndian.AppendUint64(text, uint64(n)) } //nolint:gosec
+	number := func(n int64) {
+		text = binary.BigEndian.AppendUint64(text, uint64(n)) //nolint:gosec // negative ones too
+	}
 	column := func(value string) {
 		number(int64(len(value)))
 		text = append(text, value...)
@@ -114,8 +113,8 @@ func ParseAnchor(text string) (a Anchor, err error) {
 	return a, nil
 }
 
-// Link returns the row that follows an anchor, with its number and hash. Everything else of r
-// stays.
+// Link returns r as the row that follows an anchor: with its number and its hash, and Times at
+// least 1.
 func Link(head Anchor, r Row) Row {
 	r.Seq = head.Seq + 1
 	r.Times = max(r.Times, 1)

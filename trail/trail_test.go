@@ -49,8 +49,8 @@ func TestWholeChain(t *testing.T) {
 	}
 }
 
-// Every change of every column of every row is detected, at that row.
-func TestEveryEditIsNoticed(t *testing.T) {
+// TestEveryEditIsDetected changes every column of every row. The break must be at that row.
+func TestEveryEditIsDetected(t *testing.T) {
 	whole, head := chain(5)
 	fields := reflect.TypeFor[Row]()
 	for n := range whole {
@@ -72,27 +72,28 @@ func TestEveryEditIsNoticed(t *testing.T) {
 			}
 			var broken *Break
 			if err := verify(rows, Anchor{}, head); !errors.As(err, &broken) {
-				t.Errorf("row %d, %s: not noticed: %v", n+1, name, err)
+				t.Errorf("row %d, %s: not detected: %v", n+1, name, err)
 			} else if name != "Seq" && broken.Seq != int64(n+1) {
-				t.Errorf("row %d, %s: noticed at %d", n+1, name, broken.Seq)
+				t.Errorf("row %d, %s: detected at row %d", n+1, name, broken.Seq)
 			}
 		}
 	}
 }
 
-// Text that moves from one column to the next is detected, and so is nil that becomes empty.
-func TestColumnsAreApart(t *testing.T) {
+// TestColumnsAreSeparated checks that text moved to the next column changes the hash, and that nil
+// and empty definitions have different hashes.
+func TestColumnsAreSeparated(t *testing.T) {
 	a := Row{Principal: "ab", KeyID: "c", Before: nil}
 	for _, b := range []Row{{Principal: "a", KeyID: "bc"}, {Principal: "abc"}, {Principal: "ab", KeyID: "c", Before: []byte{}},
 		{Principal: "ab", KeyID: "c", After: []byte{}}} {
 		if a.hashAfter(Hash{}) == b.hashAfter(Hash{}) {
-			t.Errorf("%+v and %+v have one hash", a, b)
+			t.Errorf("%+v and %+v have the same hash", a, b)
 		}
 	}
 }
 
-// Removed, exchanged, repeated and added rows are detected, unless the hashes are recomputed.
-func TestMovedRowsAreNoticed(t *testing.T) {
+// TestMovedRowsAreDetected removes, exchanges and repeats rows without recomputing the hashes.
+func TestMovedRowsAreDetected(t *testing.T) {
 	whole, head := chain(6)
 	rapid.Check(t, func(t *rapid.T) {
 		rows := slices.Clone(whole)
@@ -111,7 +112,7 @@ func TestMovedRowsAreNoticed(t *testing.T) {
 			rows = rows[:n]
 		}
 		if err := verify(rows, Anchor{}, head); err == nil {
-			t.Error("not noticed")
+			t.Error("not detected")
 		}
 	})
 	// The rows are exchanged together with their numbers.
@@ -119,12 +120,13 @@ func TestMovedRowsAreNoticed(t *testing.T) {
 	rows[2], rows[3] = rows[3], rows[2]
 	rows[2].Seq, rows[3].Seq = 3, 4
 	if err := verify(rows, Anchor{}, head); err == nil {
-		t.Error("an exchange with numbers is not noticed")
+		t.Error("rows exchanged with their numbers are not detected")
 	}
 }
 
-// Only an anchor reveals a chain that was recomputed.
-func TestAnchorsFindOutRewriting(t *testing.T) {
+// TestAnchorsDetectRewriting checks that an anchor reveals a chain that was recomputed, and that
+// nothing else does.
+func TestAnchorsDetectRewriting(t *testing.T) {
 	whole, _ := chain(6)
 	kept := whole[4].Anchor()
 	rewrite := func(rows []Row) (out []Row, head Anchor) {
@@ -135,14 +137,14 @@ func TestAnchorsFindOutRewriting(t *testing.T) {
 		return out, head
 	}
 	edited := slices.Clone(whole)
-	edited[1].Principal = "somebody else"
+	edited[1].Principal = "another principal"
 	for name, rows := range map[string][]Row{"edited": edited, "removed": slices.Delete(slices.Clone(whole), 1, 2), "cut": slices.Clone(whole[:3])} {
 		rows, head := rewrite(rows)
 		if err := verify(rows, Anchor{}, head); err != nil {
-			t.Errorf("%s: noticed without an anchor, %v: the test is wrong", name, err)
+			t.Errorf("%s: detected without an anchor, so the test did not recompute the chain: %v", name, err)
 		}
 		if err := verify(rows, Anchor{}, head, kept); err == nil {
-			t.Errorf("%s: not noticed with an anchor", name)
+			t.Errorf("%s: not detected with an anchor", name)
 		}
 	}
 }
@@ -151,7 +153,7 @@ func TestHeadIsChecked(t *testing.T) {
 	rows, head := chain(3)
 	for _, wrong := range []Anchor{{2, head.Hash}, {4, head.Hash}, {3, Hash{}}} {
 		if err := verify(rows, Anchor{}, wrong); err == nil {
-			t.Errorf("%v is taken for the head", wrong)
+			t.Errorf("%v is accepted as the head", wrong)
 		}
 	}
 }
@@ -165,7 +167,7 @@ func TestAnchorText(t *testing.T) {
 	for _, wrong := range []string{"", ":", "12", "12:", "12:00", "-1:" + head.Hash.String(), "+12:" + head.Hash.String(),
 		head.String() + "0", strings.ToUpper(head.String()), "012:" + head.Hash.String()} {
 		if _, err := ParseAnchor(wrong); err == nil {
-			t.Errorf("%q is taken", wrong)
+			t.Errorf("%q is parsed", wrong)
 		}
 	}
 }
@@ -184,13 +186,13 @@ func FuzzParseAnchor(f *testing.F) {
 func TestEntry(t *testing.T) {
 	ctx := context.Background()
 	if FromContext(ctx) != nil {
-		t.Fatal("an entry from nowhere")
+		t.Fatal("a context without an entry has one")
 	}
 	FromContext(ctx).Change("a", "b", nil, nil) // background work: no effect, no panic
 	begun := Row{AtMS: 1, Principal: "p", Op: "append"}
 	e := NewEntry(begun)
 	if FromContext(NewContext(ctx, e)) != e {
-		t.Fatal("another entry")
+		t.Fatal("the context does not have its entry")
 	}
 	if row, left := e.End(Done); !left || row.Outcome != Done || row.Target != "" {
 		t.Errorf("a call that did nothing: %+v, %v", row, left)
@@ -204,10 +206,10 @@ func TestEntry(t *testing.T) {
 		t.Error(diff)
 	}
 	if _, left := e.End(Done); left {
-		t.Error("appended twice")
+		t.Error("an appended row is reported as missing")
 	}
 	if row, left := e.End("outcome_unknown"); !left || row.After != nil || row.Outcome != "outcome_unknown" {
-		t.Errorf("a commit without an answer: %+v, %v", row, left)
+		t.Errorf("a commit with an unknown outcome: %+v, %v", row, left)
 	}
 }
 
@@ -234,7 +236,8 @@ func TestRefusalsAreCounted(t *testing.T) {
 	}
 }
 
-// A flood of different refusals takes bounded memory and rows, and loses no count.
+// TestFloodOfRefusals checks that a flood of different refusals gives a bounded number of rows and
+// loses no count.
 func TestFloodOfRefusals(t *testing.T) {
 	var f Refusals
 	var group sync.WaitGroup

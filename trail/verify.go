@@ -2,11 +2,11 @@ package trail
 
 import "fmt"
 
-// Break is a place where the chain does not hold.
+// Break is a row at which the chain is broken.
 type Break struct {
-	// Seq is the number of the row where it was detected.
+	// Seq is the number of the row.
 	Seq int64
-	// Reason says what must have happened.
+	// Reason says what was done to the row or the chain.
 	Reason string
 }
 
@@ -19,9 +19,9 @@ type Verifier struct {
 	anchors map[int64]Hash
 }
 
-// NewVerifier returns a Verifier of the rows that follow an anchor: the zero Anchor for a whole
-// trail, the head's First for one whose old rows were removed. The chain must also go through the
-// given anchors.
+// NewVerifier returns a Verifier of the rows that follow an anchor. The zero Anchor begins a whole
+// log; for a log whose old rows were removed, from is the head's First. The rows must also include
+// those of the anchors in through.
 func NewVerifier(from Anchor, through ...Anchor) *Verifier {
 	v := &Verifier{last: from, anchors: map[int64]Hash{}}
 	for _, a := range through {
@@ -57,7 +57,7 @@ func (v *Verifier) End(head Anchor) error {
 	case v.last.Seq > head.Seq:
 		return &Break{head.Seq + 1, "it was added past the head"}
 	case v.last.Hash != head.Hash:
-		return &Break{head.Seq, "the head has another hash"}
+		return &Break{head.Seq, "its hash differs from that of the head"}
 	}
 	for seq := range v.anchors {
 		if seq > v.last.Seq {

@@ -2,7 +2,8 @@ package naive
 
 import "time"
 
-// Event is one event in the life of a budget; exactly one of its quantities is not 0.
+// Event is one event in the life of a budget. Exactly one of Use, Refund, Change and Quantity is
+// not 0.
 type Event struct {
 	At time.Time
 	// Use is a deduction, accepted if the open page covers it.
@@ -47,9 +48,9 @@ type Book struct {
 	rule       Rule
 	lateRefund string
 	periods    []Period
-	next       int     // the period that no page was opened for yet
-	plan       []int64 // what is due in each period of a total that is spread evenly
-	planned    int64   // the total that the plan is of
+	next       int     // the first period without a page
+	plan       []int64 // each period's share of the total if it is spread evenly
+	planned    int64   // the total that plan divides
 	uses       []use   // one per event
 }
 
@@ -59,10 +60,10 @@ type Page struct {
 	// Period is its number in the list, from 0.
 	Period int
 	// Funded is what it got of the total, less what a shrink took back. Carried is what earlier
-	// pages passed to it. Used is what is used and not refunded. Before was used between Start and
+	// pages passed to it. Used is what was used and not refunded. Before was used between Start and
 	// the opening of the page.
 	Funded, Carried, Used, Before int64
-	// Where its units went: to F, to a later page, to X.
+	// Returned went to F, Passed to a later page, Forfeited to X.
 	Returned, Passed, Forfeited int64
 }
 
@@ -75,7 +76,7 @@ func (p *Page) Left() int64 {
 type use struct {
 	at    time.Time
 	page  int
-	units int64 // not given back
+	units int64 // less those given back
 }
 
 // NewBook opens the first page, even if its period has not begun.
@@ -91,14 +92,14 @@ func Play(
 ) *Book {
 	b := NewBook(rule, periods, lateRefund, total)
 	for _, event := range events {
-		b.Happen(event)
+		b.Apply(event)
 	}
-	b.TurnTo(until)
+	b.RollTo(until)
 	return b
 }
 
-// deal spreads the total over all periods as a line is drawn on a grid: a fraction of a unit is
-// carried to the next period.
+// deal spreads the total over all periods by weight. A fraction of a unit is carried to the next
+// period.
 func (b *Book) deal() {
 	all, kept := int64(0), int64(0)
 	for _, p := range b.periods {
@@ -112,8 +113,9 @@ func (b *Book) deal() {
 	}
 }
 
-// due returns a period's share of unfunded units: what the plan says, plus its part of the
-// difference to what the plan needs from now on. The first periods get the larger parts.
+// due returns a period's share of unfunded units: its share in the plan, plus its part of the
+// difference between units and what the plan needs from now on. The first periods get the larger
+// parts.
 func (b *Book) due(period int, units int64) int64 {
 	if b.planned != b.Total {
 		b.deal()
@@ -132,8 +134,8 @@ func (b *Book) due(period int, units int64) int64 {
 
 func (b *Book) page() *Page { return &b.Pages[len(b.Pages)-1] }
 
-// TurnTo closes the periods that have ended at an instant and opens the next ones.
-func (b *Book) TurnTo(at time.Time) {
+// RollTo closes the periods that have ended at an instant and opens the next ones.
+func (b *Book) RollTo(at time.Time) {
 	for !b.Over && !b.page().End.After(at) {
 		b.openNext(b.close())
 	}
@@ -200,9 +202,9 @@ func (b *Book) toTotal(page *Page, units int64) {
 	b.NotFunded += units
 }
 
-// Happen applies one event, which must not precede the one before it.
-func (b *Book) Happen(e Event) Reply {
-	b.TurnTo(e.At)
+// Apply applies one event, which must not precede the one before it.
+func (b *Book) Apply(e Event) Reply {
+	b.RollTo(e.At)
 	b.uses = append(b.uses, use{})
 	var reply Reply
 	switch {
@@ -211,7 +213,7 @@ func (b *Book) Happen(e Event) Reply {
 	case e.Refund > 0:
 		reply = b.refund(e)
 	case e.Quantity > 0:
-		reply = b.requantify(e)
+		reply = b.changeQuantity(e)
 	case e.Change > 0:
 		b.Total += e.Change
 		b.NotFunded += e.Change
@@ -285,9 +287,10 @@ func (b *Book) shrink(units int64) Reply {
 	return Reply{Answer: Accepted}
 }
 
-// requantify changes the quantity of a calendar rule. A page that got no more than that continues;
-// otherwise the rest of its period starts a new page, which remembers what the period has used.
-func (b *Book) requantify(e Event) Reply {
+// changeQuantity changes the quantity of a calendar rule. A page that got no more than that
+// continues. Otherwise the rest of its period starts a new page, which notes what the period has
+// used.
+func (b *Book) changeQuantity(e Event) Reply {
 	same := e.Quantity == b.rule.Quantity
 	b.rule.Quantity = e.Quantity
 	if b.Over {

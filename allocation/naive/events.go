@@ -14,8 +14,8 @@ type Pace struct {
 	Use, Append, Shrink int64
 }
 
-// Events generates events from the first period to the last: dense weeks, and stretches without
-// any.
+// Events generates events from the first period to the last: dense weeks, and pauses without any
+// event.
 func Events(r *rand.Rand, rule Rule, periods []Period, pace Pace) []Event {
 	var list []Event
 	var uses []int // which events are deductions
@@ -25,7 +25,7 @@ func Events(r *rand.Rand, rule Rule, periods []Period, pace Pace) []Event {
 		if r.IntN(pace.GapEvery) == 0 {
 			wait = time.Duration(r.Int64N(int64(pace.Gap)))
 		}
-		// Whole milliseconds, as in the tables.
+		// Tables have whole milliseconds.
 		if at = at.Add(wait).Truncate(time.Millisecond); !at.Before(end) {
 			return list
 		}

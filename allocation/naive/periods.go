@@ -1,7 +1,7 @@
-// Package naive recomputes the results of package allocation slowly and by other means, for tests:
-// periods by reading a zone's clock minute by minute, figures by dealing units out over a written
-// list of periods. It shares no code with the system, so a test can run a budget for a year and
-// compare.
+// Package naive recomputes the results of package allocation slowly and by other means, for tests.
+// It finds periods by reading a zone's clock minute by minute, and figures by dealing units out
+// over a list of periods. It shares no code with the system, so a test can run a budget for a year
+// on both and compare.
 package naive
 
 import (
@@ -18,7 +18,7 @@ type Rule struct {
 	// MaxRollover is 0 for no bound; Partial is "" or "whole".
 	MaxRollover int64
 	Partial     string
-	// Day is the day of the month, Weekday the days after Monday, Hour that of the first day.
+	// Day is the day of the month, Weekday counts from Monday as 0, Hour is the hour of the first day.
 	Day, Weekday, Hour int
 	Windows            []Window
 }
@@ -104,7 +104,7 @@ func cut(all []Period, partial string, start, end time.Time) (periods []Period) 
 func uncut(rule Rule, zone *time.Location, start, end time.Time) []Period {
 	var periods []Period
 	var label [4]int   // of the minute before; zeros: no period
-	var furthest shown // a clock that is put back takes no day, week, month or window back
+	var furthest shown // the latest reading: a clock that is put back starts no earlier period again
 	for at := start.Truncate(time.Minute).Add(-72 * time.Hour); at.Before(end); at = at.Add(
 		time.Minute) {
 		clock := at.In(zone)
@@ -113,7 +113,7 @@ func uncut(rule Rule, zone *time.Location, start, end time.Time) []Period {
 			furthest = now
 		}
 		if !at.Add(time.Minute).After(start) {
-			continue // only how far the clock has come matters
+			continue // before start only furthest matters
 		}
 		quantity := rule.Quantity
 		var next [4]int

@@ -26,8 +26,8 @@ type countCopy struct {
 	Changed, N int64
 }
 
-// ReadCopy implements bucket.Copies, in one part. Counters travel as names, because memstore only
-// moves between lanes of one store.
+// ReadCopy implements bucket.Copies. It returns everything in one part. Counters are copied by
+// name, because memstore only copies between lanes of one store.
 func (s *Store) ReadCopy(_ context.Context, m bucket.Memory, ref bucket.Ref, _ string) (
 	part bucket.CopyPart, next string, err error) {
 	part, err = with(s, "copy", m, func(l *lane) (bucket.CopyPart, error) {

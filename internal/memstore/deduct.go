@@ -12,7 +12,7 @@ import (
 // Deduct implements bucket.Counter.
 func (s *Store) Deduct(_ context.Context, m bucket.Memory, deductions []bucket.StoreDeduction) (
 	bucket.StoreAnswer, error) {
-	deductions = slices.Clone(deductions) // a call that is held back outlives its caller's list
+	deductions = slices.Clone(deductions) // a delayed call runs after the caller has reused the list
 	return with(s, "deduct", m, func(l *lane) (bucket.StoreAnswer, error) {
 		out := bucket.StoreAnswer{
 			NowMS:    s.nowMS(),
@@ -25,7 +25,7 @@ func (s *Store) Deduct(_ context.Context, m bucket.Memory, deductions []bucket.S
 	})
 }
 
-// standing returns the verdict on an epoch to take units from.
+// standing returns Accepted if units can be taken from an epoch, else the verdict of the deduction.
 func (l *lane) standing(bucketID, epoch int64) bucket.Verdict {
 	e, known := l.entries[bucketID]
 	switch {
@@ -116,8 +116,8 @@ func (l *lane) deduct(
 	return bucket.StoreOutcome{Verdict: bucket.Accepted, Balance: e.balance, Limits: uses}
 }
 
-// judge returns the counter and the usage of limits after a deduction; if it does not fit, the
-// present usage. A deduction that counts for no limit fits.
+// judge returns the counter and the usage of limits after a deduction. If the deduction does not
+// fit, fits is false and uses is the present usage. A deduction that counts for no limit fits.
 func (l *lane) judge(
 	d *bucket.StoreDeduction,
 	nowMS int64,
@@ -129,7 +129,7 @@ func (l *lane) judge(
 	c := l.counters[valueName{d.Bucket, d.Value}]
 	before := make([]bucket.LimitUse, len(t.Limits))
 	next, fits = &counter{windows: map[limitName]window{}}, true
-	lasting := false
+	lifetime := false
 	for i := range t.Limits {
 		x := &t.Limits[i]
 		n, most := d.Amount, x.Max
@@ -154,10 +154,10 @@ func (l *lane) judge(
 		}
 		next.windows[name] = w
 		end := ends(x, w, nowMS)
-		next.expiresMS, lasting = max(next.expiresMS, end), lasting || end == 0
+		next.expiresMS, lifetime = max(next.expiresMS, end), lifetime || end == 0
 		uses = append(uses, use(x, w, nowMS))
 	}
-	if lasting {
+	if lifetime {
 		next.expiresMS = 0
 	}
 	if !fits {
@@ -166,7 +166,7 @@ func (l *lane) judge(
 	return next, uses, true
 }
 
-// slots are what the sliding limits of a deduction's value count.
+// slots returns the slots that count in each sliding limit of a deduction's value.
 func (l *lane) slots(d *bucket.StoreDeduction, nowMS int64) [][]limit.Slot {
 	out := make([][]limit.Slot, len(d.Terms.Limits))
 	for i := range d.Terms.Limits {

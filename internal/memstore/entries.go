@@ -27,7 +27,7 @@ type entry struct {
 	attempt                       string // of the copy
 }
 
-// put stores an entry and its epoch.
+// put stores an entry and updates the bucket's newest epoch.
 func (l *lane) put(bucketID int64, e entry) {
 	l.entries[bucketID] = e
 	l.newest[bucketID] = max(l.newest[bucketID], e.epoch)

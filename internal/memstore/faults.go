@@ -8,7 +8,7 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Fault is what happens to one call.
+// Fault is the treatment of one call.
 type Fault int
 
 // The faults.
@@ -35,15 +35,14 @@ type faults struct {
 	random *rand.Rand
 }
 
-// Inject makes decide choose the fault of every subsequent call; nil ends that. op is the call's
-// name: set, take, deduct, rollback, cancel, find, open, grant, close, read, changed, acknowledge,
-// sweep, mark, copy.
+// Inject lets decide choose the fault of every following call; nil injects no faults. op is the
+// call's name: set, take, deduct, rollback, cancel, find, open, grant, close, read, changed,
+// acknowledge, sweep, identity, marker, mark or copy. seed is that of random answers and orders.
 func (s *Store) Inject(seed uint64, decide func(op string) Fault) {
 	s.faults.mu.Lock()
 	defer s.faults.mu.Unlock()
-	s.faults.decide, s.faults.random = decide, rand.New(
-		rand.NewPCG(seed, seed),
-	) //nolint:gosec // a test's chance
+	s.faults.decide = decide
+	s.faults.random = rand.New(rand.NewPCG(seed, seed)) //nolint:gosec // reproducible
 }
 
 // Release executes the delayed calls in random order and discards the answers. It returns their
@@ -110,8 +109,8 @@ func (s *Store) Remember(index int) Memory {
 	return Memory{s.lanes[index].clone()}
 }
 
-// GoBack restores a past state of a lane. With the same process it keeps its present identity, as
-// after a resync from another master or an edit; otherwise it gets a new one, as after a restart.
+// GoBack restores a past state of a lane. If sameProcess, the lane keeps its present identity, as
+// after a resync from another master or an edit. Otherwise it gets a new one, as after a restart.
 func (s *Store) GoBack(index int, to Memory, sameProcess bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +122,7 @@ func (s *Store) GoBack(index int, to Memory, sameProcess bool) {
 	s.lanes[index].identity = identity
 }
 
-// Wipe empties a lane: FLUSHALL in the same process, or a restart without data.
+// Wipe empties a lane, as FLUSHALL does in the same process and a restart without data in another.
 func (s *Store) Wipe(index int, sameProcess bool) {
 	s.GoBack(index, Memory{newLane("")}, sameProcess)
 }
@@ -135,7 +134,7 @@ func (s *Store) Forget(index int, bucketID int64) {
 	delete(s.lanes[index].entries, bucketID)
 }
 
-// Fill writes any content into the filter of a bucket.
+// Fill replaces the filter's content for a bucket by an arbitrary one.
 func (s *Store) Fill(index int, bucketID, fill, balance int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,14 +10,14 @@ import (
 // content is the filter's content for a bucket.
 type content struct{ fill, balance int64 }
 
-// maxFill and farFill bound the fills that are accepted as valid.
+// Bounds of valid fills.
 const (
 	maxFill = 1 << 52
-	farFill = 1 << 32
+	farFill = 1 << 32 // above SQL's fill
 )
 
-// readable reports whether a content is plausible for SQL's fill.
-func (c content) readable(fill int64) bool {
+// plausible reports whether a content can belong to a bucket with that fill in SQL.
+func (c content) plausible(fill int64) bool {
 	return c.fill >= 0 && c.fill <= maxFill && c.fill <= fill+farFill && c.balance >= 0 &&
 		c.balance <= budget.MaxAmount
 }
@@ -34,7 +34,7 @@ func (s *Store) Set(_ context.Context, of bucket.Lane, levels []bucket.Level) er
 		for _, x := range levels {
 			c, known := l.contents[x.Bucket]
 			switch {
-			case !known || !c.readable(x.Fill) || c.fill < x.Fill-1:
+			case !known || !c.plausible(x.Fill) || c.fill < x.Fill-1:
 				c = content{x.Fill, x.Outstanding}
 			case c.fill == x.Fill-1:
 				if c = (content{x.Fill, c.balance + x.Added}); c.balance > budget.MaxAmount {
@@ -92,7 +92,7 @@ func (s *Store) Take(
 func (l *lane) take(t bucket.Take) bucket.Taken {
 	out := bucket.Taken{Fits: make([]bool, len(t.Amounts))}
 	c, known := l.contents[t.Bucket]
-	if known && !c.readable(t.Fill) {
+	if known && !c.plausible(t.Fill) {
 		delete(l.contents, t.Bucket)
 		known = false
 	}

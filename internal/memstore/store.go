@@ -19,15 +19,16 @@ var (
 	_ bucket.Copies   = (*Store)(nil)
 )
 
-// Config describes a store. Window defaults to ten minutes, Now to the machine's clock.
+// Config describes a store.
 type Config struct {
-	Name  string
+	Name string
+	// Lanes is the number of lanes, at least 1.
 	Lanes int
 	// Installation is written into markers.
 	Installation string
-	// Window is the record window.
+	// Window is the record window; 0 means ten minutes.
 	Window time.Duration
-	// Now is the clock of every lane.
+	// Now is the clock of every lane; nil means the system clock.
 	Now func() time.Time
 }
 
@@ -38,7 +39,7 @@ type Store struct {
 
 	mu    sync.Mutex
 	lanes []*lane
-	runs  int // how many identities were handed out
+	runs  int // the number of identities so far
 }
 
 // New returns a store with empty lanes.
@@ -69,7 +70,7 @@ type lane struct {
 	marker   bucket.Marker
 	// slice is the present slice, sliceMS its beginning.
 	slice, sliceMS int64
-	newest         map[int64]int64
+	newest         map[int64]int64 // by bucket, the newest epoch
 	entries        map[int64]entry
 	versions       map[int64]int64 // of limits
 	late           map[epochName]lateSum
@@ -88,7 +89,8 @@ type (
 	}
 )
 
-// lateSum is the sum returned after an epoch ended; slice is when it last grew.
+// lateSum has the units given back after the end of an epoch, and the slice in which the sum last
+// grew.
 type lateSum struct{ units, slice int64 }
 
 func newLane(identity string) *lane {
@@ -98,16 +100,11 @@ func newLane(identity string) *lane {
 		notes: map[bucket.RecordID]note{}, counters: map[valueName]counter{}}
 }
 
-// clone returns a copy that shares nothing that is changed in place.
+// clone returns a copy. It shares only values that are never changed in place.
 func (l *lane) clone() *lane {
 	c := *l
-	c.contents, c.newest, c.entries = maps.Clone(
-		l.contents,
-	), maps.Clone(
-		l.newest,
-	), maps.Clone(
-		l.entries,
-	)
+	c.contents, c.newest = maps.Clone(l.contents), maps.Clone(l.newest)
+	c.entries = maps.Clone(l.entries)
 	c.versions, c.late, c.changed = maps.Clone(l.versions), maps.Clone(l.late), maps.Clone(l.changed)
 	c.notes, c.counters = maps.Clone(l.notes), maps.Clone(l.counters)
 	c.records = map[int64]map[bucket.RecordID]bucket.Record{}
@@ -123,13 +120,8 @@ func (s *Store) nowMS() int64 { return s.config.Now().UnixMilli() }
 // at returns a lane of this store. The caller holds s.mu.
 func (s *Store) at(op string, of bucket.Lane) (*lane, error) {
 	if of.Instance != s.config.Name || of.Index < 0 || of.Index >= len(s.lanes) {
-		return nil, budget.Refuse(
-			budget.Unavailable,
-			op,
-			"instance %s has no lane %s",
-			s.config.Name,
-			of,
-		)
+		return nil, budget.Refuse(budget.Unavailable, op, "instance %s has no lane %s",
+			s.config.Name, of)
 	}
 	return s.lanes[of.Index], nil
 }

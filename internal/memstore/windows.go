@@ -29,7 +29,7 @@ type counter struct {
 	windows   map[limitName]window
 }
 
-// present returns a limit's window at an instant.
+// present returns a limit's window at an instant, without what no longer counts.
 func present(t *bucket.LimitTerms, w window, nowMS int64) window {
 	switch t.Kind {
 	case budget.WindowCalendar:
@@ -120,8 +120,8 @@ func lowered(t *bucket.LimitTerms, w window, n, atMS int64) window {
 	return w
 }
 
-// kept returns what a deduction still counts: a call as long as a unit is left, units in
-// proportion, rounded up.
+// kept returns what a deduction still counts after units were given back: a call as long as a unit
+// is left, units in proportion, rounded up.
 func kept(measure budget.Measure, counts, amount, back int64) int64 {
 	left := amount - back
 	switch {
@@ -142,7 +142,7 @@ type note struct {
 	counts  map[limitName]int64 // nil means one call, or the amount
 }
 
-// lower takes returned units off the windows in which a deduction was counted.
+// lower subtracts units that were given back from the windows in which their deduction was counted.
 func (l *lane) lower(
 	id bucket.RecordID,
 	r bucket.Record,

@@ -8,8 +8,8 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// orderOfChecks: if several checks fail, the first in the order of bucket.Counter is the verdict.
-// Each step removes the first.
+// orderOfChecks checks that the verdict is that of the first failing check, in the order of
+// bucket.Counter. Each step removes the first failure.
 func orderOfChecks(k *kit) {
 	now := k.now()
 	limit := bucket.LimitTerms{
@@ -69,7 +69,8 @@ func orderOfChecks(k *kit) {
 	k.deducted(d, bucket.Moving)
 }
 
-// refusalsWriteNothing: a refused deduction leaves no record, no count and no change (I6).
+// refusalsWriteNothing checks that a refused deduction leaves no record, no count and no change
+// (I6).
 func refusalsWriteNothing(k *kit) {
 	k.fill(1, 1, 5)
 	before := k.changes()
@@ -117,7 +118,7 @@ func refusalsWriteNothing(k *kit) {
 	k.deducted(
 		k.deduction("old", 1, k.terms()),
 		bucket.Outdated,
-	) // a definition of before the limits
+	) // its terms are older than the limits
 	k.fill(2, 1, 5)
 	roomy := k.terms(bucket.LimitTerms{Name: "r", Changed: 1, Kind: budget.WindowLifetime, Max: 100,
 		Measure: budget.MeasureAmount})
@@ -130,10 +131,11 @@ func refusalsWriteNothing(k *kit) {
 	k.used(k.deducted(fits, bucket.Accepted), 2)
 }
 
-// repeats: an id takes effect once, in one call and across calls, and returns its record (I4).
+// repeats checks that an id takes effect once, within one call and across calls, and that a repeat
+// returns its record (I4).
 func repeats(k *kit) {
 	k.fill(1, 1, 10)
-	terms := k.terms() // the same ones: other terms would be another run of the script
+	terms := k.terms() // shared, so that all run in one script
 	out := k.deduct(
 		k.deduction("a", 3, terms),
 		k.deduction("a", 3, terms),
@@ -169,8 +171,8 @@ func repeats(k *kit) {
 	}
 }
 
-// slicesOfRecords: a record is kept for at least one window and is gone after two, even if it was
-// made at the end of a slice.
+// slicesOfRecords checks that a record is kept for at least one window and is gone after two, even
+// if it was made at the end of a slice.
 func slicesOfRecords(k *kit) {
 	k.fill(1, 1, 10)
 	k.sweep()
@@ -201,7 +203,8 @@ func slicesOfRecords(k *kit) {
 	)
 }
 
-// instants: the lane's clock determines the end of a period and the deadline of a deduction.
+// instants checks that the lane's clock determines the end of a period and the deadline of a
+// deduction.
 func instants(k *kit) {
 	k.fill(1, 1, 10)
 	d := k.deduction("a", 1, &bucket.Terms{EndMS: k.now() + 150})
@@ -225,7 +228,7 @@ func changesAndAcknowledge(k *kit) {
 	first := k.changes()
 	k.same("changed", first, []bucket.Sum{{Bucket: 1, Epoch: 1, Taken: 4, Verdict: bucket.Accepted}})
 	k.deducted(k.deduction("b", 1, k.terms()), bucket.Accepted)
-	k.must(k.Store.Acknowledge(k.Context(), k.m, first)) // it has changed since
+	k.must(k.Store.Acknowledge(k.Context(), k.m, first)) // the sum has changed since
 	later := k.changes()
 	k.same("not acknowledged", later,
 		[]bucket.Sum{{Bucket: 1, Epoch: 1, Taken: 5, Verdict: bucket.Accepted}})

@@ -23,7 +23,7 @@ func Differential(t *testing.T, one, two Subject) {
 	rapid.Check(t, func(t *rapid.T) {
 		run++
 		p := &pair{a: a, b: b, toA: toA, toB: toB, first: run * 1000, epochs: map[int64]int64{}}
-		nowA, nowB := a.now(), b.now() // read once: both versions of a limit have the same window
+		nowA, nowB := a.now(), b.now() // one instant for both versions of the terms
 		for i := range p.terms {
 			p.terms[i] = &pairTerms{termsOf(int64(i+1), nowA), termsOf(int64(i+1), nowB)}
 		}
@@ -168,8 +168,8 @@ func (p *pair) id(t *rapid.T, of int64) bucket.RecordID {
 	return bucket.RecordID{Bucket: of, ID: fmt.Sprint("id", rapid.IntRange(1, 12).Draw(t, "id"))}
 }
 
-// undone draws the same rollbacks for both stores.
-func (p *pair) undone(t *rapid.T) (forA, forB []bucket.StoreRollback) {
+// rollbacks draws the same rollbacks for both stores.
+func (p *pair) rollbacks(t *rapid.T) (forA, forB []bucket.StoreRollback) {
 	version := rapid.IntRange(0, 1).Draw(t, "terms")
 	for range rapid.IntRange(1, 3).Draw(t, "rollbacks") {
 		x := bucket.StoreRollback{RecordID: p.id(t, p.bucket(t)), Terms: p.terms[version].a,
@@ -183,11 +183,11 @@ func (p *pair) undone(t *rapid.T) (forA, forB []bucket.StoreRollback) {
 }
 
 func (p *pair) rollback(t *rapid.T) {
-	forA, forB := p.undone(t)
+	forA, forB := p.rollbacks(t)
 	a, errA := p.a.Store.Rollback(p.a.Context(), p.a.m, forA)
 	b, errB := p.b.Store.Rollback(p.b.Context(), p.b.m, forB)
 	for i := range a {
-		if a[i].Young != b[i].Young { // real time passes for one of them
+		if a[i].Young != b[i].Young { // one of them may have a real clock
 			a[i].Young, b[i].Young = false, false
 			if a[i].Verdict == bucket.Unclear && a[i].Record.Amount == 0 {
 				a[i].Verdict = bucket.NotFound
@@ -201,7 +201,7 @@ func (p *pair) rollback(t *rapid.T) {
 }
 
 func (p *pair) cancel(t *rapid.T) {
-	forA, forB := p.undone(t)
+	forA, forB := p.rollbacks(t)
 	for i := range forA {
 		forA[i].RollbackID, forB[i].RollbackID, forA[i].Amount, forB[i].Amount = "", "", 0, 0
 	}
@@ -220,7 +220,7 @@ func (p *pair) close(t *rapid.T) {
 	same(t, "close", a, b, errA, errB)
 }
 
-// read compares entries, and checks audit 3 in them and in the records and sums of all buckets.
+// read compares the entries, records and changed sums of all buckets.
 func (p *pair) read(t *rapid.T) {
 	var refs []bucket.Ref
 	var ids []bucket.RecordID

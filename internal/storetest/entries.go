@@ -6,7 +6,8 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 )
 
-// markerRules: a marker only replaces a smaller one, and states since when the memory is kept.
+// markerRules checks that a marker only replaces a smaller one, and that it says since when the
+// memory has been kept without a gap.
 func markerRules(k *kit) {
 	mark := func(activation, since int64) error {
 		m := k.m
@@ -42,7 +43,7 @@ func markerRules(k *kit) {
 	k.same("another lane", empty.Activation, int64(3))
 }
 
-// otherMemory: a call for another activation or another identity does nothing.
+// otherMemory checks that a call for another activation or another identity does nothing.
 func otherMemory(k *kit) {
 	k.fill(1, 1, 10)
 	for _, m := range []bucket.Memory{
@@ -85,7 +86,7 @@ func otherMemory(k *kit) {
 	k.entry(1, 1, bucket.Entry{Verdict: bucket.Accepted, Epoch: 1, Balance: 10, LastGrant: 1})
 }
 
-// openGrantClose: the life of an epoch, every step twice.
+// openGrantClose goes through the life of an epoch and repeats every step.
 func openGrantClose(k *kit) {
 	k.entry(1, 1, bucket.Entry{Verdict: bucket.NotFound})
 	for range 2 {
@@ -134,8 +135,8 @@ func openGrantClose(k *kit) {
 	k.grant(1, 2, 2, 1, bucket.Closed)
 }
 
-// lateOpen: an open that arrives after the close of its epoch does nothing, even if there was no
-// entry.
+// lateOpen checks that an open that arrives after the close of its epoch does nothing, even if the
+// close found no entry.
 func lateOpen(k *kit) {
 	got := k.close(1, 5, false, bucket.Accepted)
 	k.same("closed", got, bucket.Entry{Verdict: bucket.Accepted, Epoch: 5})
@@ -145,7 +146,8 @@ func lateOpen(k *kit) {
 	k.open(1, 6, bucket.Accepted)
 }
 
-// lostEntry: an epoch whose entry is lost does not open again; closing it reports the loss.
+// lostEntry checks that an epoch whose entry is lost does not open again, and that closing it
+// reports the loss.
 func lostEntry(k *kit) {
 	k.fill(1, 1, 10)
 	k.fill(2, 1, 10)
@@ -163,7 +165,8 @@ func lostEntry(k *kit) {
 	k.entry(1, 2, bucket.Entry{Verdict: bucket.Accepted, Epoch: 2, Balance: 3, LastGrant: 1})
 }
 
-// grantNumbers: each grant counts once, and without gaps.
+// grantNumbers checks that each grant counts once, and that a grant with a gap before it is
+// refused.
 func grantNumbers(k *kit) {
 	k.grant(1, 1, 1, 10, bucket.Lost)
 	k.fill(1, 1, 10)

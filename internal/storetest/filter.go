@@ -26,7 +26,7 @@ func (k *kit) take(fill, back int64, amounts []int64, want bucket.Taken) {
 	k.same("take", got, []bucket.Taken{want})
 }
 
-// filterSet: the effect of a set depends on the present fill.
+// filterSet checks that the effect of a set depends on the present fill.
 func filterSet(k *kit) {
 	stale := bucket.Taken{Stale: true, Fits: []bool{}}
 	k.take(1, 0, []int64{}, stale)
@@ -42,8 +42,8 @@ func filterSet(k *kit) {
 	k.take(10, 0, []int64{}, stale)
 }
 
-// filterTake: amounts are taken in order, those that do not fit are skipped, and returned units are
-// added first.
+// filterTake checks that amounts are taken in order, that those that do not fit are skipped, and
+// that returned units are added first.
 func filterTake(k *kit) {
 	k.set(1, 10, 10)
 	k.take(
@@ -62,7 +62,7 @@ func filterTake(k *kit) {
 	k.take(1, 0, []int64{1}, bucket.Taken{Fill: 1, Balance: 0, Fits: []bool{false}})
 	var levels []bucket.Level
 	var takes []bucket.Take
-	const many = 2500 // more than one run of a script takes
+	const many = 2500 // more than one run of a script handles
 	for i := range int64(many) {
 		levels = append(levels, bucket.Level{Bucket: i + 100, Fill: 1, Outstanding: i})
 		takes = append(takes, bucket.Take{Bucket: i + 100, Fill: 1, Amounts: []int64{1250, 1}})
@@ -81,7 +81,7 @@ func filterTake(k *kit) {
 	}
 }
 
-// filterFar: a fill far above SQL's, or out of range, is ignored.
+// filterFar checks that a fill far above SQL's, or out of range, is ignored.
 func filterFar(k *kit) {
 	k.set(1<<33, 10, 10)
 	k.take(1, 0, []int64{1}, bucket.Taken{Stale: true, Fits: []bool{false}})

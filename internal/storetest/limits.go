@@ -8,7 +8,7 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// valued returns a deduction of a value under limits.
+// valued returns a deduction that counts for a value in the limits of terms.
 func (k *kit) valued(
 	id string,
 	amount int64,
@@ -20,7 +20,8 @@ func (k *kit) valued(
 	return d
 }
 
-// calendarWindow: a window begins empty, and a caller with another window is told so.
+// calendarWindow checks that a window begins empty, and that a caller with another window gets
+// WindowOver.
 func calendarWindow(k *kit) {
 	k.fill(1, 1, 100)
 	now := k.now()
@@ -43,14 +44,14 @@ func calendarWindow(k *kit) {
 	day.FromMS, day.ToMS = now+300, now+600_000
 	second := k.terms(day)
 	k.used(k.deducted(k.valued("d", 9, "u", second), bucket.Accepted), 1)
-	// What was counted in the previous window does not come back from this one.
+	// A rollback of a deduction in the previous window does not lower this one.
 	k.rollback("a", "r", 0, bucket.Accepted, second)
 	k.used(k.deducted(k.valued("e", 9, "u", second), bucket.Accepted), 2)
 	k.rollback("e", "r", 0, bucket.Accepted, second)
 	k.used(k.deducted(k.valued("f", 9, "u", second), bucket.Accepted), 2)
 }
 
-// slidingWindow: slots leave the window one by one.
+// slidingWindow checks that slots leave the window one by one.
 func slidingWindow(k *kit) {
 	k.fill(1, 1, 100)
 	terms := k.terms(
@@ -79,7 +80,7 @@ func slidingWindow(k *kit) {
 	k.used(k.deducted(k.valued("f", 5, "u", terms), bucket.Accepted), 5)
 }
 
-// firstHitWindow: the window begins with a deduction.
+// firstHitWindow checks that the window begins with a deduction.
 func firstHitWindow(k *kit) {
 	k.fill(1, 1, 100)
 	terms := k.terms(
@@ -98,7 +99,7 @@ func firstHitWindow(k *kit) {
 	k.used(k.deducted(k.valued("d", 9, "u", terms), bucket.Accepted), 2)
 }
 
-// lifetimeWindow: it never ends, and is never swept.
+// lifetimeWindow checks that the window never ends and is never swept.
 func lifetimeWindow(k *kit) {
 	k.fill(1, 1, 100)
 	terms := k.terms(
@@ -122,8 +123,8 @@ func lifetimeWindow(k *kit) {
 	k.used(k.deducted(d, bucket.Accepted), 7)
 }
 
-// limitChanged: a limit that counts something else starts over, the others continue; older terms
-// are refused.
+// limitChanged checks that a limit with another definition starts over, that the others continue,
+// and that older terms are refused.
 func limitChanged(k *kit) {
 	k.fill(1, 1, 100)
 	kept := bucket.LimitTerms{
@@ -159,7 +160,8 @@ func limitChanged(k *kit) {
 	k.deducted(k.valued("f", 1, "u", young), bucket.Outdated)
 }
 
-// ownCounts: a deduction may count its own amounts, and a value may have its own bounds.
+// ownCounts checks that a deduction may count its own amounts, and that a value may have its own
+// bounds.
 func ownCounts(k *kit) {
 	k.fill(1, 1, 100)
 	terms := k.terms(
@@ -198,10 +200,10 @@ func ownCounts(k *kit) {
 		budget.MaxAmount,
 		budget.MaxAmount,
 	}
-	k.deducted(huge, bucket.Limited) // nothing is counted above 2^53 - 1
+	k.deducted(huge, bucket.Limited) // no count exceeds 2^53 - 1
 }
 
-// sameValue: deductions of one value in one call are counted in sequence.
+// sameValue checks that deductions of one value in one call are counted in sequence.
 func sameValue(k *kit) {
 	k.fill(1, 1, 100)
 	terms := k.terms(

@@ -29,8 +29,8 @@ func inMemory() storetest.Subject {
 	}
 }
 
-// TestDifferentialOfItself checks that two stores in memory agree, without which random calls
-// cannot be compared.
+// TestDifferentialOfItself checks that two stores in memory agree: Differential reports no
+// difference where there is none.
 func TestDifferentialOfItself(t *testing.T) {
 	storetest.Differential(t, inMemory(), inMemory())
 }

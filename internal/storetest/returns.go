@@ -8,7 +8,8 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// rollbacks: never more comes back than was taken, and a rollback id counts once (I5).
+// rollbacks checks that a deduction gives back at most what it took, and that a rollback id takes
+// effect once (I5).
 func rollbacks(k *kit) {
 	k.fill(1, 1, 20)
 	k.deducted(k.deduction("a", 10, k.terms()), bucket.Accepted)
@@ -41,7 +42,7 @@ func rollbacks(k *kit) {
 		k.rollback("b", fmt.Sprint(i), 1, bucket.Accepted)
 	}
 	k.rollback("b", "one more", 1, bucket.TooMany)
-	k.cancel("b", bucket.Accepted) // all the rest comes back all the same
+	k.cancel("b", bucket.Accepted) // needs no further rollback id
 	k.entry(
 		1,
 		1,
@@ -56,8 +57,8 @@ func rollbacks(k *kit) {
 	)
 }
 
-// rollbackLimits: a rollback lowers what its deduction counted: a call with its last unit, units in
-// proportion.
+// rollbackLimits checks that a rollback lowers what its deduction counted: a call when its last
+// unit comes back, units in proportion.
 func rollbackLimits(k *kit) {
 	k.fill(1, 1, 20)
 	terms := k.terms(
@@ -88,7 +89,8 @@ func rollbackLimits(k *kit) {
 	k.used(k.deducted(k.valued("y", 1, "u", terms), bucket.Accepted), 2, 2)
 }
 
-// cancels: a cancelled id never takes effect afterwards, and what it took comes back.
+// cancels checks that a cancelled id never takes effect afterwards, and that what it took comes
+// back.
 func cancels(k *kit) {
 	k.fill(1, 1, 10)
 	k.verdict("void", k.cancel("a", bucket.Voided).Verdict, bucket.Voided)
@@ -118,23 +120,23 @@ func cancels(k *kit) {
 	)
 }
 
-// youngMemory: a missing record proves nothing while the memory is younger than the window.
+// youngMemory checks that a missing record is no proof while the memory is younger than the window.
 func youngMemory(k *kit) {
 	k.fill(1, 1, 10)
 	if got := k.rollback("a", "r", 0, bucket.Unclear); !got.Young {
-		k.Error("the memory is not called young")
+		k.Error("Young is false")
 	}
 	if got := k.cancel("b", bucket.Voided); !got.Young {
-		k.Error("the memory is not called young")
+		k.Error("Young is false")
 	}
 	k.Wait(Window + 50*time.Millisecond)
 	if got := k.rollback("a", "r", 0, bucket.NotFound); got.Young {
-		k.Error("the memory is called young")
+		k.Error("Young is true after a window")
 	}
 }
 
-// olderActivation: records from before a gap answer repeats and cannot be rolled back; those kept
-// without a gap can.
+// olderActivation checks that records from before a gap answer repeats and cannot be rolled back,
+// and that those kept without a gap can.
 func olderActivation(k *kit) {
 	k.fill(1, 1, 10)
 	k.deducted(k.deduction("a", 3, k.terms()), bucket.Accepted)
@@ -158,14 +160,15 @@ func olderActivation(k *kit) {
 	)
 }
 
-// lateSums: what comes back after an epoch goes to its late sum, until SQL has it and it is final.
+// lateSums checks that what comes back after the end of an epoch is added to the epoch's late sum,
+// and that the sum is kept until it is acknowledged and cannot grow any more.
 func lateSums(k *kit) {
 	k.fill(1, 1, 10)
 	k.deducted(k.deduction("a", 6, k.terms()), bucket.Accepted)
 	k.must(k.Store.Acknowledge(k.Context(), k.m, k.changes()))
 	k.close(1, 1, false, bucket.Accepted)
 	if got := k.rollback("a", "1", 2, bucket.Accepted); !got.Late {
-		k.Error("into a closed epoch")
+		k.Error("a rollback into a closed epoch is not late")
 	}
 	k.entry(
 		1,
@@ -174,7 +177,7 @@ func lateSums(k *kit) {
 	)
 	k.fill(1, 2, 5)
 	if got := k.rollback("a", "2", 1, bucket.Accepted); !got.Late {
-		k.Error("into the next epoch")
+		k.Error("a rollback into an earlier epoch is not late")
 	}
 	want := bucket.Sum{Bucket: 1, Epoch: 1, Late: true, LateSum: 3, Verdict: bucket.Accepted}
 	k.same("changed", k.changes(), []bucket.Sum{want})
@@ -183,16 +186,16 @@ func lateSums(k *kit) {
 		k.must(err)
 		return got[0].Late
 	}
-	turn := func() {
+	nextSlice := func() {
 		k.Wait(Window + 50*time.Millisecond)
 		k.sweep()
 	}
-	turn()
-	turn()
+	nextSlice()
+	nextSlice()
 	k.same("not acknowledged", late(), int64(3))
 	k.must(k.Store.Acknowledge(k.Context(), k.m, []bucket.Sum{want}))
 	k.same("acknowledged", len(k.changes()), 0)
-	turn()
+	nextSlice()
 	k.same("acknowledged and final", late(), int64(0))
 	k.entry(1, 2, bucket.Entry{Verdict: bucket.Accepted, Epoch: 2, Balance: 5, LastGrant: 1})
 }
@@ -219,8 +222,8 @@ func (k *kit) move(epoch int64, to bucket.Memory, attempt string) {
 	k.verdict("end", got, bucket.Accepted)
 }
 
-// copyReplaces: records, counters and late sums move and replace those at the new place, where
-// records can be rolled back.
+// copyReplaces checks that a copy replaces records, counters and late sums at the new place, and
+// that the copied records can be rolled back there.
 func copyReplaces(k *kit) {
 	terms := k.terms(
 		bucket.LimitTerms{
@@ -244,11 +247,11 @@ func copyReplaces(k *kit) {
 	k.cancel("void", bucket.Voided)
 	k.close(1, 2, true, bucket.Accepted)
 	k.move(2, to, "one")
-	k.deducted(d, bucket.Moving) // the source is silent
+	k.deducted(d, bucket.Moving) // the source answers nothing else
 	k.find("a", bucket.Moving)
 
 	k.m = to
-	k.find("a", bucket.Moving) // and so is the new place, before open
+	k.find("a", bucket.Moving) // nor does the new place before open
 	k.deducted(d, bucket.Moving)
 	opened, err := k.Store.Open(
 		k.Context(),
@@ -270,14 +273,14 @@ func copyReplaces(k *kit) {
 	next.Epoch = 3
 	k.used(k.deducted(next, bucket.Accepted), 4)
 	if got := k.rollback("a", "r", 0, bucket.Accepted, terms); !got.Late {
-		k.Error("of an epoch that was closed")
+		k.Error("a rollback into a closed epoch is not late")
 	}
 	next.ID = "c"
 	k.used(k.deducted(next, bucket.Accepted), 2)
 }
 
-// copyRules: only the copy of the most recently closed epoch opens, and only the last attempt
-// continues.
+// copyRules checks that only the copy of the most recently closed epoch opens, and that only the
+// last attempt continues.
 func copyRules(k *kit) {
 	to := k.adopt(1, 1, 1)
 	k.fill(1, 1, 20)

@@ -22,7 +22,7 @@ type Store interface {
 // Window is the record window of every store under test.
 const Window = time.Second
 
-// Subject is a store under test, empty, with lanes 0 and 1.
+// Subject is a store under test. It is empty and has lanes 0 and 1.
 type Subject struct {
 	Store Store
 	Name  string
@@ -32,8 +32,8 @@ type Subject struct {
 	LoseEntry func(bucketID int64)
 }
 
-// Run runs the suite. make creates a store for each test.
-func Run(t *testing.T, make func(t *testing.T) Subject) {
+// Run runs the suite. It calls create for the store of each test.
+func Run(t *testing.T, create func(t *testing.T) Subject) {
 	for _, test := range []struct {
 		name string
 		run  func(*kit)
@@ -55,7 +55,7 @@ func Run(t *testing.T, make func(t *testing.T) Subject) {
 		{"CopyRules", copyRules},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			subject := make(t)
+			subject := create(t)
 			k := &kit{T: t, Subject: subject}
 			k.m = k.adopt(0, 1, 1)
 			test.run(k)
@@ -84,9 +84,9 @@ func (k *kit) must(err error) {
 // adopt marks a lane with an activation.
 func (k *kit) adopt(lane int, activation, since int64) bucket.Memory {
 	k.Helper()
-	who, err := k.Store.Identity(k.Context(), k.lane(lane))
+	identity, err := k.Store.Identity(k.Context(), k.lane(lane))
 	k.must(err)
-	m := bucket.Memory{Lane: k.lane(lane), Activation: activation, Identity: who}
+	m := bucket.Memory{Lane: k.lane(lane), Activation: activation, Identity: identity}
 	k.must(k.Store.Mark(k.Context(), m, since))
 	return m
 }
@@ -142,7 +142,7 @@ func (k *kit) close(bucketID, epoch int64, moving bool, want bucket.Verdict) buc
 	return got[0]
 }
 
-// entry reads an entry and checks that grants + given back = balance + taken.
+// entry reads an entry and compares it.
 func (k *kit) entry(bucketID, epoch int64, want bucket.Entry) {
 	k.Helper()
 	got, err := k.Store.Read(k.Context(), k.m, []bucket.Ref{{Bucket: bucketID, Epoch: epoch}})
@@ -180,7 +180,7 @@ func (k *kit) deduct(all ...bucket.StoreDeduction) []bucket.StoreOutcome {
 	return answer.Outcomes
 }
 
-// deducted makes one deduction and checks its verdict.
+// deducted makes one deduction, checks its verdict and returns its outcome.
 func (k *kit) deducted(d bucket.StoreDeduction, want bucket.Verdict) bucket.StoreOutcome {
 	k.Helper()
 	out := k.deduct(d)[0]
@@ -243,7 +243,7 @@ func (k *kit) changes() (all []bucket.Sum) {
 	}
 }
 
-// sweep sweeps until nothing more follows.
+// sweep sweeps until nothing is left to sweep.
 func (k *kit) sweep() {
 	k.Helper()
 	for {

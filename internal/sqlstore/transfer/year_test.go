@@ -119,7 +119,7 @@ func (y *year) live(events []naive.Event, periods []naive.Period) {
 	}
 	y.at(y.d.EndAt)
 	must(y.part.RollOver(y.ctx, y.id))(y.world)
-	y.book.TurnTo(y.d.EndAt)
+	y.book.RollTo(y.d.EndAt)
 	y.compare("at the end")
 	f := y.figures(y.id)
 	if f.Undistributed != 0 || f.Remaining != 0 || f.Returning != 0 || f.Online != 0 {
@@ -133,7 +133,7 @@ func (y *year) live(events []naive.Event, periods []naive.Period) {
 // happen applies an event on both sides.
 func (y *year) happen(i int, e naive.Event) {
 	y.Helper()
-	reply := y.book.Happen(e)
+	reply := y.book.Apply(e)
 	accepted := reply.Answer == naive.Accepted
 	switch {
 	case e.Use > 0 && accepted:
