@@ -12,7 +12,8 @@ import (
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// TestDocumentedACL: the ACL in docs/OPERATIONS.md lets budgetd do everything, also recover.
+// TestDocumentedACL checks that the ACL in docs/OPERATIONS.md permits everything that budgetd does,
+// including recovery from a lost store.
 func TestDocumentedACL(t *testing.T) {
 	rules := documentedACL(t)
 	redis := testservers.Redis(t, testservers.RedisArgs(append([]string{"--user"}, rules...)...))
@@ -31,14 +32,14 @@ func TestDocumentedACL(t *testing.T) {
 		return err
 	}
 	must(t, deduct("one", 5))
-	must(t, deduct("many", 1000)) // a collect: close, drain, forget
+	must(t, deduct("many", 1000)) // more than a bucket has: units are collected
 	_, err := c.Append(ctx, "guarded", client.AppendRequest{RequestID: "more", Quantity: 400})
 	must(t, err)
 	must(t, redis.Restart()) // comes back empty
 	eventually(t, time.Minute, "the store is back in use", func() error { return deduct("after", 300) })
 	checkBooks(t, c, "guarded", 2000, used)
 	if strings.Contains(n.log.String(), "NOPERM") {
-		t.Errorf("something was not permitted:\n%s", tail(n.log.String()))
+		t.Errorf("the ACL forbids a command:\n%s", tail(n.log.String()))
 	}
 }
 

@@ -21,21 +21,21 @@ import (
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// audited is two nodes on MariaDB and three Redis whose rows and keys a test changes by hand.
+// audited is two nodes on MariaDB and three Redis. A test changes rows in the database by hand.
 type audited struct {
 	*cluster
 	nodes   []*node
 	clients []*client.Client
 	rows    *sql.DB
 	ctl     string
-	// callers make each call once; loads counts the loads, so that their ids differ.
+	// callers do not retry. loads counts the loads, so that their ids differ.
 	callers []*client.Client
 	loads   atomic.Int64
 }
 
 func newAudited(t *testing.T) *audited {
 	t.Helper()
-	t.Setenv("BUDGETD_DEDUCT_DEADLINE", "1s") // a call that is routed to the fenced bucket takes as long
+	t.Setenv("BUDGETD_DEDUCT_DEADLINE", "1s") // the duration of calls to the fenced bucket
 	w := &audited{cluster: newCluster(t), ctl: testservers.Program(t, "budgetctl")}
 	var err error
 	dsn := regexp.MustCompile(`dsn: "([^"]+)"`).FindStringSubmatch(w.text)[1]
@@ -104,7 +104,7 @@ func (w *audited) load(t *testing.T, name string) (accepted *atomic.Int64, stop 
 	return accepted, func() { close(stopped); all.Wait() }
 }
 
-// scraped is the sum of a metric over the nodes.
+// scraped returns the sum of a metric over the nodes.
 func (w *audited) scraped(t *testing.T, name string) (sum float64) {
 	t.Helper()
 	for _, n := range w.nodes {
@@ -124,9 +124,10 @@ func (w *audited) scraped(t *testing.T, name string) (sum float64) {
 	return sum
 }
 
-// TestAuditFencesOneBucket: a unit changed by hand in a column or in a row of the ledger fences its bucket
-// and no other, under load. The bucket stays fenced until an operator has repaired the figure and lifted
-// the fence. Promised are 2 s; the bound here leaves room for a machine that is busy with other tests.
+// TestAuditFencesOneBucket checks, under load, that a unit changed by hand in a column or in a row
+// of the ledger fences its bucket and no other. The bucket stays fenced until an operator has
+// repaired the figure and lifted the fence. The documents promise a fence within 2 s; the bound
+// here leaves room for a busy machine.
 func TestAuditFencesOneBucket(t *testing.T) {
 	w := newAudited(t)
 	t.Run("column", func(t *testing.T) {
@@ -141,7 +142,7 @@ func TestAuditFencesOneBucket(t *testing.T) {
 	})
 }
 
-// tampered changes something of a bucket under load and checks what an operator sees.
+// tampered changes a figure of a bucket under load and checks what an operator sees.
 func (w *audited) tampered(t *testing.T, name string, change func(key string)) {
 	t.Helper()
 	create(t, w.clients[0], name, 1_000_000, 6)
@@ -159,14 +160,14 @@ func (w *audited) tampered(t *testing.T, name string, change func(key string)) {
 	})
 	t.Logf("fenced after %s", time.Since(began))
 	sold := accepted.Load()
-	eventually(t, time.Minute, "the others serve on", func() error {
+	eventually(t, time.Minute, "the other buckets continue to serve", func() error {
 		if n := accepted.Load() - sold; n < 30 {
 			return fmt.Errorf("%d accepted", n)
 		}
 		return nil
 	})
 	if got := w.fenced(t, name); got != key {
-		t.Errorf("fenced are %q, want %s alone", got, key)
+		t.Errorf("the fenced buckets are %q, want %s alone", got, key)
 	}
 	for _, name := range []string{"budgetd_audit_discrepancies", "budgetd_conservation_gap_units"} {
 		if got := w.scraped(t, name); got < 1 {
@@ -185,22 +186,22 @@ func (w *audited) tampered(t *testing.T, name string, change func(key string)) {
 	}
 }
 
-// repaired mends a fenced bucket as docs/OPERATIONS.md says: the figure first, then the fence.
-func (w *audited) repaired(t *testing.T, name string, mend func(key string)) {
+// repaired repairs a fenced bucket as docs/OPERATIONS.md says: first the figure, then the fence.
+func (w *audited) repaired(t *testing.T, name string, repair func(key string)) {
 	t.Helper()
 	key := name + ":bucket-0"
 	before := w.bucket(t, name, key)
-	mend(key)
+	repair(key)
 	if status := w.audit(t, name); status != 0 {
 		t.Errorf("budgetctl audit exits with %d after the repair", status)
 	}
 	if b := w.bucket(t, name, key); b.Fenced == "" {
-		t.Errorf("the fence lifts by itself: %+v", b)
+		t.Errorf("the fence was lifted without an operator: %+v", b)
 	}
 	w.exec(t, `UPDATE bucket_epoch SET fenced = '' WHERE `+newestOf, key)
 	_, stop := w.load(t, name)
 	defer stop()
-	eventually(t, time.Minute, "the mended bucket serves again", func() error {
+	eventually(t, time.Minute, "the repaired bucket serves again", func() error {
 		if b := w.bucket(t, name, key); b.Fenced != "" || b.Epoch != before.Epoch || b.Used <= before.Used {
 			return fmt.Errorf("%+v, before %+v", b, before)
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/budgetd/budgetd/client"
 )
 
-// balancer spreads TCP connections over the nodes that were ready when it last looked, once a second.
-// It does not try another node when one refuses: that connection is lost.
+// balancer spreads TCP connections over the nodes that were ready at its last check. It checks once
+// a second. A connection that a node refuses is closed; the balancer does not try another node.
 type balancer struct {
 	listener net.Listener
 	mu       sync.Mutex
@@ -39,7 +39,7 @@ func newBalancer(t *testing.T, nodes ...string) *balancer {
 			case <-stop:
 				return
 			case <-time.After(time.Second):
-				b.look()
+				b.check()
 			}
 		}
 	}()
@@ -49,14 +49,14 @@ func newBalancer(t *testing.T, nodes ...string) *balancer {
 			if err != nil {
 				return
 			}
-			go b.carry(conn)
+			go b.forward(conn)
 		}
 	}()
 	return b
 }
 
-// look asks every node whether it is ready.
-func (b *balancer) look() {
+// check asks every node whether it is ready.
+func (b *balancer) check() {
 	b.mu.Lock()
 	nodes := append([]string{}, b.nodes...)
 	b.mu.Unlock()
@@ -76,7 +76,8 @@ func (b *balancer) look() {
 	b.mu.Unlock()
 }
 
-func (b *balancer) carry(conn net.Conn) {
+// forward connects a caller to the next ready node.
+func (b *balancer) forward(conn net.Conn) {
 	defer conn.Close()
 	b.mu.Lock()
 	if len(b.ready) == 0 {
@@ -97,9 +98,9 @@ func (b *balancer) carry(conn net.Conn) {
 	_, _ = io.Copy(conn, to)
 }
 
-// TestRestartsBehindABalancer: two nodes, as in a pod, are restarted one after the other under load.
-// The balancer lists a node for up to a second after it was told to stop. No call fails, without a
-// single repeat by the callers.
+// TestRestartsBehindABalancer restarts two nodes, configured as in a pod, one after the other under
+// load. The balancer uses a node for up to a second after the node was told to stop. No call may
+// fail, although callers do not retry.
 func TestRestartsBehindABalancer(t *testing.T) {
 	world := newCluster(t)
 	addrs := []string{fmt.Sprintf("127.0.0.1:%d", freePort(t)), fmt.Sprintf("127.0.0.1:%d", freePort(t))}
@@ -114,7 +115,7 @@ func TestRestartsBehindABalancer(t *testing.T) {
 	var accepted, failed atomic.Int64
 	stop, all := make(chan struct{}), sync.WaitGroup{}
 	for caller := range 4 {
-		// Each call has a connection of its own: the balancer decides about each.
+		// Each call has a connection of its own, so that the balancer chooses a node for it.
 		c, err := client.New("http://"+b.listener.Addr().String(), client.WithRetry(client.Retry{Attempts: 1}),
 			client.WithTransport(&http.Transport{DisableKeepAlives: true}))
 		must(t, err)
@@ -141,7 +142,7 @@ func TestRestartsBehindABalancer(t *testing.T) {
 		must(t, nodes[i].cmd.Process.Signal(syscall.SIGTERM))
 		<-nodes[i].done
 		nodes[i] = begin(i)
-		eventually(t, time.Minute, "calls go on", func() error {
+		eventually(t, time.Minute, "calls are accepted", func() error {
 			if accepted.Load() < before+50 {
 				return fmt.Errorf("%d accepted", accepted.Load())
 			}

@@ -9,15 +9,15 @@ import (
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// TestBench: `budgetctl bench` against a real budgetd: the mix comes out exact, one by one, in batches,
-// at a rate, under limits and after the sell-out.
+// TestBench runs `budgetctl bench` against a real budgetd: with single calls, in batches, at a
+// fixed rate, under limits and beyond the sell-out. Its own check must succeed.
 func TestBench(t *testing.T) {
 	ctl := testservers.Program(t, "budgetctl")
 	n := start(t, t.TempDir())
 	tests := []struct {
 		name string
 		args []string
-		want map[string]bool // answers that there must be
+		want map[string]bool // outcomes that must occur
 	}{
 		{"singles", []string{"--calls", "300", "--rollback-share", "0.1", "--repeat-share", "0.1"},
 			map[string]bool{"accepted": true, "replayed": true, "rolled_back": true}},
@@ -53,7 +53,7 @@ func TestBench(t *testing.T) {
 			}
 			for answer := range test.want {
 				if report.Answers[answer] == 0 {
-					t.Errorf("nothing was %s: %v", answer, report.Answers)
+					t.Errorf("no outcome %s in %v", answer, report.Answers)
 				}
 			}
 			if !report.Check.OK || report.Check.ToldUnits == 0 || len(report.Processes) != 2 {

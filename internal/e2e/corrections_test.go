@@ -12,8 +12,8 @@ import (
 	"github.com/budgetd/budgetd/client"
 )
 
-// TestStartIsMoved: a start is moved while it is to come. Until the new start deductions are refused
-// with that instant, afterwards they are served, in both modes.
+// TestStartIsMoved moves a budget's start before it has begun. Deductions are refused with the new
+// instant until then, and served afterwards, in both modes.
 func TestStartIsMoved(t *testing.T) {
 	eachWorld(t, func(w *dailyWorld, mode string) {
 		name, later := "moved-"+mode, time.Now().Add(time.Hour).Truncate(time.Second)
@@ -51,13 +51,13 @@ func TestStartIsMoved(t *testing.T) {
 		}
 		w.audited(name, 100, 5)
 		if status, said := w.run("set %s --start %s", name, later.Format(time.RFC3339)); status == 0 {
-			w.Errorf("the start of a budget that has begun is moved:\n%s", said)
+			w.Errorf("the start of a budget that has begun was moved:\n%s", said)
 		}
 	})
 }
 
-// TestArchivedAreNotFound: an archived budget is in no list, search or order and in no total, unless
-// archived ones are asked for.
+// TestArchivedAreNotFound checks that no list, search, sorted page or total includes an archived
+// budget unless the query asks for archived ones.
 func TestArchivedAreNotFound(t *testing.T) {
 	n := start(t, t.TempDir())
 	c, ctx := n.client(), context.Background()

@@ -15,8 +15,8 @@ import (
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// dailyWorld is one or more nodes with an operator at the command line. Every call goes through
-// the next node.
+// dailyWorld is one or more nodes and an operator who uses budgetctl. Each call goes to the next
+// node.
 type dailyWorld struct {
 	*testing.T
 	nodes []*node
@@ -24,7 +24,8 @@ type dailyWorld struct {
 	turn  int
 }
 
-// eachWorld runs a test on the embedded server, and on two nodes with MariaDB and three Redis in both modes.
+// eachWorld runs a test on the embedded server, and in both modes on two nodes with MariaDB and
+// three Redis.
 func eachWorld(t *testing.T, test func(w *dailyWorld, mode string)) {
 	t.Helper()
 	ctl := testservers.Program(t, "budgetctl")
@@ -45,7 +46,7 @@ func (w *dailyWorld) next() *node {
 	return w.nodes[w.turn%len(w.nodes)]
 }
 
-// run runs a command line of budgetctl and returns its exit status and what it says.
+// run runs budgetctl and returns its exit status and its output.
 func (w *dailyWorld) run(line string, args ...any) (status int, said string) {
 	w.Helper()
 	command := exec.Command(w.ctl, strings.Fields(fmt.Sprintf(line, args...))...)
@@ -60,7 +61,7 @@ func (w *dailyWorld) run(line string, args ...any) (status int, said string) {
 	return command.ProcessState.ExitCode(), out.String()
 }
 
-// does runs a command line that has to succeed.
+// does runs budgetctl, which must succeed.
 func (w *dailyWorld) does(line string, args ...any) {
 	w.Helper()
 	if status, said := w.run(line, args...); status != 0 {
@@ -77,8 +78,8 @@ func (w *dailyWorld) view(name string) *client.Budget {
 	return b
 }
 
-// sells deducts until the period refuses, the rest one by one, and returns what was sold. The refusal must
-// say how much is left and that the next period begins within so long.
+// sells deducts until the period is exhausted, the rest one unit at a time, and returns what was
+// sold. The refusal must say how much is left, and that the next period begins within that time.
 func (w *dailyWorld) sells(name, prefix string, within time.Duration) (sold int64) {
 	w.Helper()
 	amount := int64(7)
@@ -105,7 +106,7 @@ func (w *dailyWorld) sells(name, prefix string, within time.Duration) (sold int6
 	}
 }
 
-// refused checks what a person is told when the period is exhausted: status 3, and when to come again.
+// refused checks what budgetctl says when the period is exhausted: status 3, and when to try again.
 func (w *dailyWorld) refused(name string) {
 	w.Helper()
 	status, said := w.run("deduct %s 1 --request-id refused", name)
@@ -119,10 +120,10 @@ func (w *dailyWorld) refused(name string) {
 	}
 }
 
-// agrees checks a budget's total, what is used of it and its period, and has it audited.
+// agrees checks a budget's total, its used units and its period, and audits it.
 func (w *dailyWorld) agrees(name string, total, used, notFunded, periodTotal, periodUsed int64) {
 	w.Helper()
-	eventually(w.T, time.Minute, name+" is in the ledger", func() error { // in store mode that follows
+	eventually(w.T, time.Minute, name+" is in the ledger", func() error { // in store mode after a sync
 		b := w.view(name)
 		got := []int64{b.TotalQuantity, b.Used, b.NotFunded, -1, -1}
 		if b.Period != nil {
@@ -136,7 +137,7 @@ func (w *dailyWorld) agrees(name string, total, used, notFunded, periodTotal, pe
 	w.audited(name, total, used)
 }
 
-// audited has a budget audited through each node.
+// audited audits a budget through each node.
 func (w *dailyWorld) audited(name string, total, used int64) {
 	w.Helper()
 	for range w.nodes {
@@ -147,7 +148,8 @@ func (w *dailyWorld) audited(name string, total, used int64) {
 	}
 }
 
-// quietHour is a zone in which no hour begins or ends within the next quarter of an hour.
+// quietHour returns a zone in which no hour begins or ends within the next quarter of an hour, and
+// the end of its present hour.
 func quietHour() (zone string, ends time.Time) {
 	now := time.Now().UTC()
 	if m := now.Minute(); m >= 15 && m < 45 {
@@ -157,14 +159,14 @@ func quietHour() (zone string, ends time.Time) {
 	return "Asia/Kolkata", shifted.Truncate(time.Hour).Add(30 * time.Minute)
 }
 
-// noonZone is a zone in which it is between 12:00 and 13:00.
+// noonZone returns a zone in which it is between 12:00 and 13:00.
 func noonZone() string {
 	ahead := 12 - time.Now().UTC().Hour() // Etc/GMT-3 is 3 hours ahead
 	return fmt.Sprintf("Etc/GMT%+d", -ahead)
 }
 
-// TestHourlyBudget: a fixed quantity an hour is sold to the last unit and no further, also when it is
-// raised and lowered within the hour, and what is given back is sold again.
+// TestHourlyBudget checks that exactly a fixed quantity an hour is sold, even if the quantity is
+// raised and lowered within the hour, and that units that were given back are sold again.
 func TestHourlyBudget(t *testing.T) {
 	eachWorld(t, func(w *dailyWorld, mode string) {
 		name := "hourly-" + mode
@@ -210,14 +212,14 @@ func TestHourlyBudget(t *testing.T) {
 		w.agrees(name, 10_500, 620, 9_880, 620, 620)
 		if status, said := w.run("deduct %s 10000 --request-id more", name); status != 3 ||
 			!strings.Contains(said, "budget_exhausted") {
-			w.Errorf("more than there will ever be: status %d\n%s", status, said)
+			w.Errorf("more than the budget will ever have: status %d\n%s", status, said)
 		}
 		w.lowered("lowered-"+mode, zone, mode)
 	})
 }
 
-// lowered checks that the open period shows the hour's figures under a lower quantity that is not used
-// up, alone and in the list, and that exactly its rest is sold.
+// lowered checks that after a lower quantity that is not used up, the open period shows the hour's
+// figures, in the budget and in the list, and that exactly the rest of that quantity is sold.
 func (w *dailyWorld) lowered(name, zone, mode string) {
 	w.Helper()
 	w.does("create %s --total 10000 --every hour --quantity 1000 --buckets 4 --timezone %s --durability %s",
@@ -239,8 +241,8 @@ func (w *dailyWorld) lowered(name, zone, mode string) {
 	w.agrees(name, 10_000, 800, 9_200, 800, 800)
 }
 
-// TestEqualParts: a total over four hours is released in quarters, and an append goes on at once with
-// its quarter.
+// TestEqualParts checks that a total over four hours is released in quarters, and that a quarter of
+// an append is released at once.
 func TestEqualParts(t *testing.T) {
 	eachWorld(t, func(w *dailyWorld, mode string) {
 		name := "parts-" + mode
@@ -261,13 +263,14 @@ func TestEqualParts(t *testing.T) {
 		w.does("shrink %s 1202", name) // all that is not funded
 		if status, said := w.run("deduct %s 1 --request-id last", name); status != 3 ||
 			!strings.Contains(said, "budget_exhausted") {
-			w.Errorf("no later period has anything: status %d\n%s", status, said)
+			w.Errorf("no later period has units: status %d\n%s", status, said)
 		}
 		w.agrees(name, 400, 400, 0, 400, 400)
 	})
 }
 
-// TestWindows: the segment of the day that it is has its own units, and units of another one are not sold.
+// TestWindows checks that the present window of the day has its own units, and that those of other
+// windows are not sold.
 func TestWindows(t *testing.T) {
 	eachWorld(t, func(w *dailyWorld, mode string) {
 		name := "windows-" + mode
@@ -297,7 +300,8 @@ func TestWindows(t *testing.T) {
 	})
 }
 
-// sellsNothing checks that no unit is to be had before the next period, and for how long not.
+// sellsNothing returns how many units are sold, which should be 0. A refusal must say that the next
+// period begins within that time.
 func (w *dailyWorld) sellsNothing(name, id string, within time.Duration) (sold int64) {
 	w.Helper()
 	for range w.nodes {
@@ -312,8 +316,8 @@ func (w *dailyWorld) sellsNothing(name, id string, within time.Duration) (sold i
 	return sold
 }
 
-// TestEndOfABudget: after its end everything that was not used is back in the total and nothing in
-// a bucket; another end revives it.
+// TestEndOfABudget checks that after its end a budget has all unused units in the total and none in
+// its buckets, and that a later end makes it effective again.
 func TestEndOfABudget(t *testing.T) {
 	eachWorld(t, func(w *dailyWorld, mode string) {
 		rules := map[string]*budget.Rule{"promo": nil, "free": {Kind: budget.Free},
@@ -361,7 +365,7 @@ func TestEndOfABudget(t *testing.T) {
 	})
 }
 
-// short makes a budget of 1,000 that ends within seconds, and uses 100 of them.
+// short creates a budget of 1,000 that ends within seconds, and deducts 100.
 func (w *dailyWorld) short(name string, rule *budget.Rule, mode budget.Durability) {
 	w.Helper()
 	request := client.CreateRequest{Name: name, Unit: budget.Count, Type: budget.Promo, TypeRule: rule,
@@ -378,7 +382,8 @@ func (w *dailyWorld) short(name string, rule *budget.Rule, mode budget.Durabilit
 	}
 }
 
-// revive gives a rule that needs an end, and would be refused without one, a quantity.
+// revive returns flags for a kind of budget that loses its end: a rule without a quantity requires
+// one.
 func revive(kind string) string {
 	if kind == "daily" {
 		return " --every day --quantity 1000"

@@ -15,19 +15,19 @@ import (
 var updateDocuments = flag.Bool("documents.update", false,
 	"write the outputs of the commands in docs/TUTORIAL.md instead of comparing them")
 
-// changing is what differs from run to run in an output: instants, spans, ids and cursors.
+// changing matches what differs between the outputs of two runs: instants, spans, ids and cursors.
 var changing = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z|\b(\d+h)?(\d+m)?\d+s\b|` +
 	`\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b[A-Z2-7]{26}\b|(next: )\S+`)
 
 var spaces = regexp.MustCompile(`[ \t]+`)
 
-// stable returns an output without what changes from run to run.
+// stable returns an output without what differs between two runs.
 func stable(output string) string {
 	return spaces.ReplaceAllString(changing.ReplaceAllString(strings.TrimSpace(output), "…"), " ")
 }
 
-// TestTutorial runs every command of the console blocks of docs/TUTORIAL.md, in order, against one
-// fresh server, and compares its output with the one that the page shows.
+// TestTutorial runs every command in the console blocks of docs/TUTORIAL.md, in order, against one
+// fresh server, and compares the output with the page.
 func TestTutorial(t *testing.T) {
 	const page = "../../docs/TUTORIAL.md"
 	text, err := os.ReadFile(page)
@@ -46,7 +46,7 @@ func TestTutorial(t *testing.T) {
 				got := n.shell(t, command)
 				commands++
 				if !*updateDocuments && stable(got) != stable(want) {
-					t.Errorf("%s\nprints\n%s\nand the page shows\n%s", command, got, want)
+					t.Errorf("%s\nprints\n%s\nbut the page shows\n%s", command, got, want)
 				}
 				out.WriteString("$ " + command + "\n" + strings.TrimSpace(got) + "\n\n")
 			}

@@ -15,10 +15,10 @@ import (
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// TestDrainInstance: two budgetd on MariaDB and four Redis; budgetctl drains one Redis while callers deduct.
-// No call fails that the client's own retries do not carry, the audit is ok, every id counted once, and
-// what is drained can be stopped: ids of before are known. In ledger mode the budget then gets another
-// number of buckets.
+// TestDrainInstance drains one of four Redis with budgetctl while callers deduct through two nodes
+// on MariaDB. No call may fail after the client's own retries, the audit must succeed, and every id
+// must count once. The drained Redis is then killed, and ids from before the drain must be known.
+// In ledger mode the budget then gets other numbers of buckets.
 func TestDrainInstance(t *testing.T) {
 	for _, durability := range []budget.Durability{budget.Ledger, budget.Store} {
 		t.Run(string(durability), func(t *testing.T) { drainInstance(t, durability) })
@@ -40,15 +40,15 @@ func drainInstance(t *testing.T, durability budget.Durability) {
 		t.Fatal(err)
 	}
 	load := deductUntil(t, nodes)
-	load.goesOn(t, 200)
+	load.progresses(t, 200)
 	out, err := exec.Command(ctl, "--server", "http://"+nodes[1].addr, "instances", "drain", "redis-1").CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "done") || strings.Contains(string(out), "\r") {
 		t.Fatalf("drain: %v\n%s", err, out)
 	}
-	load.goesOn(t, 200)
+	load.progresses(t, 200)
 	t.Logf("%s: drained; the slowest call took %s with its retries", durability, time.Duration(load.slowest.Load()))
 	must(t, c.redis[1].Kill())
-	load.goesOn(t, 200)
+	load.progresses(t, 200)
 	buckets, resizes := 16, []string{"32", "5"}
 	if durability == budget.Store {
 		resizes = nil
@@ -60,7 +60,7 @@ func drainInstance(t *testing.T, durability budget.Durability) {
 		if err != nil {
 			t.Fatalf("set: %v\n%s", err, out)
 		}
-		load.goesOn(t, 100)
+		load.progresses(t, 100)
 	}
 	done := load.end()
 	if n := load.failed.Load(); n > 0 {
@@ -96,7 +96,7 @@ func drainInstance(t *testing.T, durability budget.Durability) {
 		time.Duration(load.slowest.Load()))
 }
 
-// callers deduct one unit each with the client's own retries, every fifth id twice.
+// callers deduct one unit per id, with the client's own retries, and repeat every fifth id.
 type callers struct {
 	stop         chan struct{}
 	all          sync.WaitGroup
@@ -106,6 +106,7 @@ type callers struct {
 	slowest atomic.Int64
 }
 
+// deductUntil starts callers, which deduct until end is called.
 func deductUntil(t *testing.T, nodes []*node) *callers {
 	l := &callers{stop: make(chan struct{})}
 	for w := range 4 {
@@ -148,10 +149,11 @@ func (l *callers) took(d time.Duration) {
 	}
 }
 
-func (l *callers) goesOn(t *testing.T, n int64) {
+// progresses waits until callers have made n more deductions.
+func (l *callers) progresses(t *testing.T, n int64) {
 	t.Helper()
 	from := l.made.Load()
-	eventually(t, 60*time.Second, "callers go on", func() error {
+	eventually(t, 60*time.Second, "callers make progress", func() error {
 		if got := l.made.Load() - from; got < n {
 			return fmt.Errorf("%d more calls; %d failed, such as %v", got, l.failed.Load(), l.first.Load())
 		}

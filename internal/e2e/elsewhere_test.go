@@ -16,8 +16,8 @@ import (
 	"github.com/budgetd/budgetd/client"
 )
 
-// TestTriedElsewhere gives real nodes the inputs that made other quota and budget systems answer
-// wrongly, in every mode. Each row says what the right answer is.
+// TestTriedElsewhere gives real nodes, in every mode, inputs for which other quota and budget
+// systems gave wrong answers.
 func TestTriedElsewhere(t *testing.T) {
 	eachWorld(t, func(w *dailyWorld, mode string) {
 		for _, c := range []struct {
@@ -33,7 +33,7 @@ func TestTriedElsewhere(t *testing.T) {
 			{"a limit in the zone of its budget", zoneOfLimits},
 			{"another limit leaves the others", limitsByName},
 			{"7 units over 30 periods", sevenOverThirty},
-			{"collects are no applications", collectsAreNoApplications},
+			{"collects are no applies", collectsAreNoApplies},
 			{"what is shown is accepted", shownIsAccepted},
 		} {
 			w.Run(c.name, func(t *testing.T) { c.try(&dailyWorld{T: t, nodes: w.nodes, ctl: w.ctl}, mode) })
@@ -41,7 +41,8 @@ func TestTriedElsewhere(t *testing.T) {
 	})
 }
 
-// says runs a command line, which has to end with that status, and finds texts in what it says.
+// says runs budgetctl, which must exit with that status and print those texts, and returns its
+// output.
 func (w *dailyWorld) says(status int, line string, texts ...string) string {
 	w.Helper()
 	got, said := w.run("%s", line)
@@ -56,7 +57,7 @@ func (w *dailyWorld) says(status int, line string, texts ...string) string {
 	return said
 }
 
-// shows runs a command line that shows a budget.
+// shows runs a command of budgetctl that prints a budget, and returns that budget.
 func (w *dailyWorld) shows(line string) (b client.Budget) {
 	w.Helper()
 	said := w.says(0, line+" -o json")
@@ -66,7 +67,7 @@ func (w *dailyWorld) shows(line string) (b client.Budget) {
 	return b
 }
 
-// asks deducts an amount that has to be refused with that code.
+// asks deducts an amount, which must be refused with that code, and returns the problem.
 func (w *dailyWorld) asks(name string, amount int64, code budget.Code) *client.Problem {
 	w.Helper()
 	_, err := w.next().client().Deduct(w.Context(), name, client.DeductRequest{RequestID: fmt.Sprint("ask-", amount),
@@ -78,7 +79,7 @@ func (w *dailyWorld) asks(name string, amount int64, code budget.Code) *client.P
 	return p
 }
 
-// never asks for an amount that no period will ever have.
+// never asks for an amount that no period can ever cover, which the answer must say.
 func (w *dailyWorld) never(name string, amount int64) {
 	w.Helper()
 	if p := w.asks(name, amount, budget.BudgetExhausted); !p.Never || p.RetryAfter != 0 {
@@ -86,10 +87,11 @@ func (w *dailyWorld) never(name string, amount int64) {
 	}
 }
 
-// later asks for an amount that the period beginning at that instant can have.
+// later asks for an amount that the period beginning at that instant can cover, which the answer
+// must say.
 func (w *dailyWorld) later(name string, amount int64, at time.Time) {
 	w.Helper()
-	const apart = 2 * time.Second // whole seconds, and clocks that differ
+	const apart = 2 * time.Second // for rounding to seconds, and for clocks that differ
 	most := time.Until(at) + apart
 	p := w.asks(name, amount, budget.PeriodExhausted)
 	if p.Never || p.RetryAfter > most || p.RetryAfter < time.Until(at)-apart {
@@ -98,7 +100,7 @@ func (w *dailyWorld) later(name string, amount int64, at time.Time) {
 	}
 }
 
-// neverLater: Retry-After is sent only if a later period can have that much.
+// neverLater checks that Retry-After is sent only if a later period can cover the amount.
 func neverLater(w *dailyWorld, mode string) {
 	zone, ends := quietHour()
 	rule := " --buckets 2 --timezone " + zone + " --durability " + mode + " --every hour"
@@ -132,7 +134,8 @@ func neverLater(w *dailyWorld, mode string) {
 	}
 }
 
-// endHasPassed: a budget cannot be created with an end that has passed, or get one, by mistake.
+// endHasPassed checks that a budget cannot get an end in the past without allow_past, neither when
+// it is created nor later.
 func endHasPassed(w *dailyWorld, mode string) {
 	const past = " --end 2020-01-01T00:00:00Z"
 	name := "past-" + mode
@@ -150,8 +153,8 @@ func endHasPassed(w *dailyWorld, mode string) {
 	w.says(0, strings.Replace(made, name, name+"-asked", 1)+past+" --allow-past", "expired")
 }
 
-// monthOfOneDay: a month of which the budget has one day gets a part of the quantity, and the
-// answers say how much.
+// monthOfOneDay checks that a month of which the budget has one day gets a part of the quantity,
+// and that the answers say how much.
 func monthOfOneDay(w *dailyWorld, mode string) {
 	start := time.Date(time.Now().Year()+1, 1, 31, 0, 0, 0, 0, time.UTC)
 	line := fmt.Sprintf(" --total 1000000 --every month --quantity 3100 --buckets 2 --start %s --durability %s",
@@ -175,7 +178,8 @@ func monthOfOneDay(w *dailyWorld, mode string) {
 	}
 }
 
-// anchored: months, weeks and days begin where the rule or the limit says, in its zone.
+// anchored checks that months, weeks and days begin at the anchor of the rule, in its zone, and
+// that a limit keeps its own anchor.
 func anchored(w *dailyWorld, mode string) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	must(w.T, err)
@@ -210,7 +214,7 @@ func anchored(w *dailyWorld, mode string) {
 	}
 }
 
-// rolloverIsBounded: what a period may leave to the next one can be bounded.
+// rolloverIsBounded checks that max_rollover bounds what a period carries to the next one.
 func rolloverIsBounded(w *dailyWorld, mode string) {
 	zone, ends := quietHour()
 	name := "rollover-" + mode
@@ -223,8 +227,8 @@ func rolloverIsBounded(w *dailyWorld, mode string) {
 	w.never(name, 311)
 }
 
-// said is the answer to a batch, or its problem.
-type said struct {
+// batchAnswer is the answer to a batch, or its problem.
+type batchAnswer struct {
 	Code    budget.Code
 	Results []struct {
 		Code              budget.Code
@@ -232,7 +236,7 @@ type said struct {
 	}
 }
 
-func (w *dailyWorld) batch(body string) (status int, out said) {
+func (w *dailyWorld) batch(body string) (status int, out batchAnswer) {
 	w.Helper()
 	answer, err := http.Post("http://"+w.next().addr+"/v1/deductions:batch", "application/json", strings.NewReader(body))
 	must(w.T, err)
@@ -243,7 +247,8 @@ func (w *dailyWorld) batch(body string) (status int, out said) {
 	return answer.StatusCode, out
 }
 
-// batchOfStrings: a string can be no deduction, so the whole body is wrong and nothing is done.
+// batchOfStrings checks that a batch with a string instead of a deduction is malformed as a whole
+// and has no effect.
 func batchOfStrings(w *dailyWorld, mode string) {
 	name := "strings-" + mode
 	w.does("create %s --type promo --total 10 --buckets 1 --durability %s", name, mode)
@@ -261,12 +266,13 @@ func batchOfStrings(w *dailyWorld, mode string) {
 	w.agrees(name, 10, 0, 0, -1, -1)
 }
 
-// zoneOfLimits: a day of a limit is a day of its budget, and it is shown whose day it is.
+// zoneOfLimits checks that a limit without a zone counts days of its budget's zone, and that the
+// zone is shown.
 func zoneOfLimits(w *dailyWorld, mode string) {
 	zone := "Asia/Kolkata"
 	there, err := time.LoadLocation(zone)
 	must(w.T, err)
-	if time.Now().In(there).Hour() == 23 { // the day must not end meanwhile
+	if time.Now().In(there).Hour() == 23 { // the day must not end during the test
 		zone = "America/New_York"
 		there, err = time.LoadLocation(zone)
 		must(w.T, err)
@@ -286,8 +292,8 @@ func zoneOfLimits(w *dailyWorld, mode string) {
 	}
 }
 
-// limitsByName: a limit is added, changed or removed by its name, the others stay, and the
-// difference is said first. Only a file replaces all.
+// limitsByName checks that a limit is added, changed or removed by its name, that the others stay,
+// and that budgetctl prints the difference first. Only a file replaces all limits.
 func limitsByName(w *dailyWorld, mode string) {
 	name := "named-" + mode
 	names := func() string {
@@ -317,7 +323,7 @@ func limitsByName(w *dailyWorld, mode string) {
 	}
 }
 
-// sevenOverThirty: few units are spread over the whole span.
+// sevenOverThirty checks that 7 units are spread over all of 30 periods.
 func sevenOverThirty(w *dailyWorld, mode string) {
 	first := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, 1)
 	b := w.shows(fmt.Sprintf("create seven-%s --total 7 --every day --start %s --end %s --buckets 1 --dry-run --durability %s",
@@ -336,9 +342,9 @@ func sevenOverThirty(w *dailyWorld, mode string) {
 	w.later(name, 1, ends.Add(3*time.Hour)) // in the fifth of 30 hours
 }
 
-// collectsAreNoApplications: adjust_cnt bounds the applications of each bucket, and nothing else is
-// counted as one.
-func collectsAreNoApplications(w *dailyWorld, mode string) {
+// collectsAreNoApplies checks that adjust_cnt bounds the applies of each bucket, and that a
+// collect does not count as an apply.
+func collectsAreNoApplies(w *dailyWorld, mode string) {
 	name := "applies-" + mode
 	w.does("create %s --type promo --total 12 --buckets 2 --adjust-cnt 2 --durability %s", name, mode)
 	for i := range 12 {
@@ -364,7 +370,8 @@ func collectsAreNoApplications(w *dailyWorld, mode string) {
 	})
 }
 
-// shownIsAccepted: the command line takes what it shows, and says what was meant.
+// shownIsAccepted checks that budgetctl accepts names and numbers as it prints them, and that its
+// errors suggest what was meant.
 func shownIsAccepted(w *dailyWorld, mode string) {
 	name := "shown-" + mode
 	w.says(0, "create "+name+" --type promo --total 1,000,000 --buckets 2 --durability "+mode, "1,000,000")

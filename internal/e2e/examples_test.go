@@ -66,13 +66,14 @@ func startExample(t *testing.T, n *node, dir, name string, args ...string) *exam
 	return e
 }
 
-// disturb sets what happens to the calls of budgetd from now on.
+// disturb disturbs the example's calls of budgetd from now on.
 func (e *example) disturb(d testservers.Disturbance) {
 	e.t.Helper()
 	must(e.t, e.proxy.Set(testservers.Rule{Disturbance: d}))
 }
 
-// ask makes a request and expects a status and a text in the answer. Headers come as name, value.
+// ask makes a request, expects a status and a text in the answer, and returns its headers. headers
+// are names, each followed by its value.
 func (e *example) ask(method, path, body string, status int, text string, headers ...string) http.Header {
 	e.t.Helper()
 	request, err := http.NewRequest(method, "http://"+e.addr+path, strings.NewReader(body))
@@ -92,8 +93,8 @@ func (e *example) ask(method, path, body string, status int, text string, header
 	return response.Header
 }
 
-// TestExamples: each example tells refused, conflict, not done and unknown apart, and after an
-// unknown outcome the same id shows that units were taken once.
+// TestExamples checks that each example distinguishes refused, conflict, not done and unknown, and
+// that after an unknown outcome a repeat with the same id shows that units were taken once.
 func TestExamples(t *testing.T) {
 	n, dir := start(t, t.TempDir()), buildExamples(t)
 	t.Run("coupons", func(t *testing.T) { tryCoupons(t, n, dir) })
@@ -102,7 +103,7 @@ func TestExamples(t *testing.T) {
 	t.Run("quota", func(t *testing.T) { tryQuota(t, n, dir) })
 }
 
-// usedAndHeld compares what is used and held of a budget.
+// usedAndHeld compares the used and held units of a budget.
 func usedAndHeld(t *testing.T, n *node, name string, used, held int64) {
 	t.Helper()
 	b, err := n.client().Budget(context.Background(), name)
@@ -174,7 +175,7 @@ func tryGateway(t *testing.T, n *node, dir string) {
 		case strings.Contains(string(body), "fail"):
 			http.Error(w, "out of memory", http.StatusInternalServerError)
 			return
-		case strings.Contains(string(body), "alone"): // budgetd is gone when the answer is there
+		case strings.Contains(string(body), "alone"): // budgetd is unreachable once the model has answered
 			if err := e.proxy.Set(testservers.Rule{Disturbance: testservers.Refuse}); err != nil {
 				t.Error(err)
 			}

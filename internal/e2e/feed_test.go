@@ -20,8 +20,8 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// follower is a `budgetctl ledger --follow` whose output is appended to a file, as a consumer would
-// keep it.
+// follower is a process `budgetctl ledger --follow`. Its output is appended to a file, as a
+// consumer would do.
 type follower struct {
 	t            *testing.T
 	ctl          string
@@ -41,10 +41,11 @@ func newFollower(t *testing.T, name string) *follower {
 	return f
 }
 
-// followPage is the limit of the follower's pages: small, so that it is often between two.
+// followPage is the size of the follower's pages. It is small, so that a kill often comes between
+// two pages.
 const followPage = 20
 
-// start lets it go on from its cursor, through any node.
+// start starts the follower. It continues from its cursor, through any node.
 func (f *follower) start(n *node) {
 	f.t.Helper()
 	out, err := os.OpenFile(f.out, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -61,8 +62,8 @@ func (f *follower) start(n *node) {
 	}
 }
 
-// kill ends it with SIGKILL. A line that it had not written to its end is dropped, as its page was
-// not read.
+// kill ends the follower with SIGKILL and removes an incomplete last line: the cursor is before the
+// page of that line.
 func (f *follower) kill() {
 	if f.cmd == nil {
 		return
@@ -83,7 +84,7 @@ func (f *follower) kill() {
 	}
 }
 
-// entries returns what was written, each once, and how many lines were repetitions.
+// entries returns each entry that was written, once, and the number of repeated lines.
 func (f *follower) entries() (once []client.LedgerEntry, repeated int) {
 	f.t.Helper()
 	text, err := os.ReadFile(f.out)
@@ -115,9 +116,10 @@ func (f *follower) entries() (once []client.LedgerEntry, repeated int) {
 	return once, repeated
 }
 
-// TestFollowerIsKilledAndResumed is I7 for readers, end to end: two nodes deduct and roll back, buckets
-// get new epochs, and a follower that is killed again and again and goes on from its cursor file reads
-// every accepted deduction and every rollback once, but for the page that it was killed in.
+// TestFollowerIsKilledAndResumed checks I7 for readers, end to end: two nodes deduct and roll back,
+// and buckets get new epochs. A follower that is killed repeatedly and continues from its cursor
+// file must read every accepted deduction and every rollback once. Only the page in which it was
+// killed may be repeated.
 func TestFollowerIsKilledAndResumed(t *testing.T) {
 	const name, callers, kills = "followed", 8, 6
 	world := newCluster(t)
@@ -161,13 +163,13 @@ func TestFollowerIsKilledAndResumed(t *testing.T) {
 		t.Errorf("%d lines were repeated by %d kills, at most %d can be", repeated, kills, most)
 	}
 	if len(told.accepted) < 200 || len(told.returned) < 10 {
-		t.Error("no load")
+		t.Error("too few deductions or rollbacks")
 	}
 	checkBooks(t, clients[1], name, 1_000_000, told.used())
 	checkLeaving(t, nodes[(kills-1)%2], f)
 }
 
-// spend deducts until it is told to stop, and gives some of it back.
+// spend deducts until stop is closed, and gives some units back.
 func spend(t *testing.T, clients []*client.Client, caller int, name string, told *books, stop chan struct{}) {
 	ctx, chance := context.Background(), rand.New(rand.NewPCG(3, uint64(caller)))
 	for i := 0; ; i++ {
@@ -215,7 +217,8 @@ func resize(t *testing.T, c *client.Client, name string, buckets int) {
 	}
 }
 
-// compareFeed holds the entries against what callers were told, and each bucket's against its numbers.
+// compareFeed compares the entries with what callers were told, and checks that the numbers of each
+// bucket's entries increase.
 func compareFeed(t *testing.T, got []client.LedgerEntry, told *books) {
 	t.Helper()
 	last, made, back := map[string]int64{}, map[string]int64{}, map[string]int64{}
@@ -247,8 +250,8 @@ func compareFeed(t *testing.T, got []client.LedgerEntry, told *books) {
 	same("rollback", back, told.returned)
 }
 
-// checkLeaving: a node that stops does not wait for a follower that waits for news, and the follower
-// takes an interrupt for its end.
+// checkLeaving checks that a node that stops does not wait for a follower's long poll, and that an
+// interrupted follower exits without an error.
 func checkLeaving(t *testing.T, n *node, f *follower) {
 	t.Helper()
 	if code := n.stop(); code != 0 || strings.Contains(n.log.String(), "requests are cut off") {

@@ -15,9 +15,9 @@ import (
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// TestGarbageInFilters is I9 with real processes: while callers deduct, the keys of every Redis are
-// wiped, replaced by other types and filled with random fills and balances. No call is refused while
-// units are left, every unit is sold once, and the books are exact.
+// TestGarbageInFilters checks I9 with real processes: while callers deduct, the keys of every Redis
+// are wiped, replaced by other types and filled with random fills and balances. No call may be
+// refused while units are left, and every unit must be sold once.
 func TestGarbageInFilters(t *testing.T) {
 	const total, callers, name = 3000, 8, "garbage"
 	world := newCluster(t)
@@ -43,10 +43,10 @@ func TestGarbageInFilters(t *testing.T) {
 	sold := sellOut(t, nodes, name, callers, total)
 	close(stop)
 	vandal.Wait()
-	t.Logf("spoilt, by kind: %v", kinds)
+	t.Logf("garbage by kind: %v", kinds)
 	for kind, n := range kinds {
 		if n == 0 {
-			t.Errorf("nothing was spoilt in way %d", kind)
+			t.Errorf("no garbage of kind %d was written", kind)
 		}
 	}
 	if sold != total {
@@ -55,7 +55,8 @@ func TestGarbageInFilters(t *testing.T) {
 	checkBooks(t, c, name, total, sold)
 }
 
-// spoil writes garbage over what a Redis has, in one of six ways, and reports whether it had anything.
+// spoil overwrites data of a Redis with garbage of one of six kinds, and reports whether it had any
+// data.
 func spoil(t *testing.T, r *testservers.RedisServer, kind int, chance *rand.Rand) bool {
 	t.Helper()
 	run := func(args ...string) string {
@@ -81,7 +82,7 @@ func spoil(t *testing.T, r *testservers.RedisServer, kind int, chance *rand.Rand
 		run("EVAL", `redis.call('DEL', KEYS[1]) redis.call('RPUSH', KEYS[1], 'a', 'list')`, "1", key)
 		return true
 	}
-	// What fields a filter has, and how it packs them, may change: every one of them is overwritten.
+	// All fields are overwritten, so that the test does not depend on how a filter packs them.
 	value := fmt.Sprint(chance.Int64N(1 << 40))
 	if kind == 4 {
 		value = fmt.Sprintf("%d:%d", chance.Int64N(1<<33), chance.Int64N(1<<53))
@@ -106,8 +107,8 @@ func spoil(t *testing.T, r *testservers.RedisServer, kind int, chance *rand.Rand
 	return run("EVAL", fields, "1", key, how, by) != "0"
 }
 
-// TestNearSellOut: four nodes and many buckets; every unit is sold exactly once, no call is refused while
-// the budget covers it (I3), and nothing hangs.
+// TestNearSellOut sells a budget with many buckets out through four nodes. Every unit must be sold
+// exactly once, and no call refused while the budget covers it (I3).
 func TestNearSellOut(t *testing.T) {
 	const total, buckets, name = 2500, 64, "last"
 	world := newCluster(t)
@@ -123,9 +124,10 @@ func TestNearSellOut(t *testing.T) {
 	checkBooks(t, nodes[3].client(), name, total, sold)
 }
 
-// sellOut deducts amounts of 1 to 5 through all nodes until nothing is left, and returns what was sold.
-// A refusal is false where the total covers the amount beside all that was sold and all that is being
-// asked for by others when it is answered: nothing comes back, so that no more was sold before.
+// sellOut deducts amounts of 1 to 5 through all nodes until nothing is left, and returns what was
+// sold. It reports a refusal as wrong if, when it arrives, the total covers the refused amount in
+// addition to all that was sold or is being asked for. Nothing is given back meanwhile, so the
+// total also covered it when the refusal was decided.
 func sellOut(t *testing.T, nodes []*node, name string, callers int, total int64) int64 {
 	t.Helper()
 	var sold, asked, slowest atomic.Int64

@@ -10,11 +10,12 @@ import (
 	"github.com/budgetd/budgetd/client"
 )
 
-// TestHoldsWhoseOwnerDies: 10,000 holds are made through a node, a few of them are confirmed, and the node
-// is killed. The other one gives back the rest once its time is up, to the unit; each hold once.
+// TestHoldsWhoseOwnerDies makes 10,000 holds through a node, confirms a few of them, and kills the
+// node. The other node must give back the rest when the holds expire: all units, and each hold
+// once.
 func TestHoldsWhoseOwnerDies(t *testing.T) {
 	const holds, each, total, confirmed, parts, name = 10_000, 3, 40_000, 40, 30, "held"
-	const ttl = 20 * time.Second // the holds have to be made within it
+	const ttl = 20 * time.Second // longer than it takes to make the holds
 	world := newCluster(t)
 	owner, other := world.start(t), world.start(t)
 	ctx, c := context.Background(), owner.client()
@@ -47,7 +48,7 @@ func TestHoldsWhoseOwnerDies(t *testing.T) {
 	b, err := c.Budget(ctx, name)
 	must(t, err)
 	if b.Used != used {
-		t.Errorf("%d used before, want %d", b.Used, used)
+		t.Errorf("%d used after the confirms, want %d", b.Used, used)
 	}
 	eventually(t, ttl+60*time.Second, "all units are back", func() error {
 		b, err := c.Budget(ctx, name)
@@ -66,14 +67,14 @@ func TestHoldsWhoseOwnerDies(t *testing.T) {
 	expiredOnce(t, c, name, holds-confirmed-parts, each)
 	_, err = c.Confirm(ctx, name, client.ConfirmRequest{RequestID: "h1"})
 	if client.CodeOf(err) != budget.HoldExpired {
-		t.Errorf("a confirm after the time: %v", err)
+		t.Errorf("a confirm after the expiry: %v", err)
 	}
 	if answer, err := c.Deduct(ctx, name, client.DeductRequest{RequestID: "all", Amount: total - used}); err != nil {
 		t.Errorf("what came back cannot be used: %+v, %v", answer, err)
 	}
 }
 
-// expiredOnce reads the feed: so many holds expired, each once, and all of what it held.
+// expiredOnce checks in the feed that so many holds expired, each once and with all of its units.
 func expiredOnce(t *testing.T, c *client.Client, name string, holds int, amount int64) {
 	t.Helper()
 	ends := map[string]string{}

@@ -13,7 +13,7 @@ import (
 	"github.com/budgetd/budgetd/internal/hostile"
 )
 
-// figures is everything about a budget that a refused request must not change.
+// figures returns what a refused request must not change in a budget, as a text.
 func figures(t *testing.T, c *client.Client, name string) string {
 	t.Helper()
 	b, err := c.Budget(context.Background(), name)
@@ -24,7 +24,8 @@ func figures(t *testing.T, c *client.Client, name string) string {
 		b.Version, b.TotalQuantity, b.Undistributed, b.Remaining, b.Used, b.Held, b.InTransit, b.Buckets, b.Status)
 }
 
-// TestHostileInput sends the whole table to real servers; no figure moves (I6).
+// TestHostileInput sends the whole table of package hostile to real servers. No figure may change
+// (I6).
 func TestHostileInput(t *testing.T) {
 	t.Run("embedded", func(t *testing.T) { hostileInput(t, start(t, t.TempDir(), "--config", patient(t, ""))) })
 	t.Run("cluster", func(t *testing.T) {
@@ -32,8 +33,8 @@ func TestHostileInput(t *testing.T) {
 	})
 }
 
-// patient is a configuration that ends a trickling request soon. It recycles nothing by itself: that moves
-// units between two looks.
+// patient writes a configuration that soon ends a request that arrives slowly, and without
+// automatic recycles, which would change figures during a case.
 func patient(t *testing.T, text string) string {
 	t.Helper()
 	return writeConfig(t, text+"http:\n  read_timeout: 2s\nrecycle:\n  stranded_share: 0\n")
@@ -49,7 +50,7 @@ func hostileInput(t *testing.T, n *node) {
 	list := budgets(t, c)
 	target := hostile.Target{Addr: n.addr, Budget: "sale", BodyBytes: 1 << 20, BatchBytes: 4 << 20, BatchItems: 1000,
 		ReadTimeout: 2 * time.Second}
-	t.Run("table", func(t *testing.T) { // its cases run side by side: they end with this
+	t.Run("table", func(t *testing.T) { // its cases run in parallel and end with this subtest
 		hostile.Run(t, target, func() string {
 			if after := figures(t, c, "sale"); after != before {
 				return after + ", before " + before
@@ -77,7 +78,7 @@ func budgets(t *testing.T, c *client.Client) string {
 	return strings.Join(names, " ")
 }
 
-// oddIDs: ids that look alike are different requests in every database.
+// oddIDs checks that ids that look alike are different requests in every database.
 func oddIDs(t *testing.T, c *client.Client) {
 	t.Helper()
 	ids := hostile.OddIDs()
@@ -98,7 +99,7 @@ func oddIDs(t *testing.T, c *client.Client) {
 	}
 }
 
-// hostileMeaning: well-formed requests that contradict what is recorded.
+// hostileMeaning sends well-formed requests that contradict what is recorded.
 func hostileMeaning(t *testing.T, c *client.Client) {
 	t.Helper()
 	ctx := context.Background()
@@ -123,7 +124,7 @@ func hostileMeaning(t *testing.T, c *client.Client) {
 	must(t, err)
 	_, err = c.Rollback(ctx, "other", client.RollbackRequest{RequestID: "gone"})
 	must(t, err)
-	// What these left on its way to the total must have arrived before figures are compared.
+	// Units on their way to the total must arrive before figures are compared.
 	eventually(t, time.Minute, "returns are swept", func() error {
 		for _, name := range []string{"sale", "other"} {
 			if b, err := c.Budget(ctx, name); err != nil || b.InTransit != 0 {
@@ -152,7 +153,7 @@ func hostileMeaning(t *testing.T, c *client.Client) {
 		{"same id, another amount", "sale", deduct("sale", client.DeductRequest{RequestID: "first", Amount: 6}), budget.RequestConflict},
 		{"same id, another key", "sale", deduct("sale", client.DeductRequest{RequestID: "first", Amount: 5, Key: "k"}), budget.RequestConflict},
 		{"same id, a dimension", "sale", deduct("sale", client.DeductRequest{RequestID: "first", Amount: 5, Dimensions: map[string]string{"user": "u"}}), budget.RequestConflict},
-		{"rollback of what never was", "sale", rollback("sale", client.RollbackRequest{RequestID: "never"}), budget.DeductionNotFound},
+		{"rollback of an unknown id", "sale", rollback("sale", client.RollbackRequest{RequestID: "never"}), budget.DeductionNotFound},
 		{"rollback twice with two ids", "other", rollback("other", client.RollbackRequest{RequestID: "gone", RollbackID: "second"}), budget.AlreadyRolledBack},
 		{"rollback of more than was deducted", "other", rollback("other", client.RollbackRequest{RequestID: "first", Amount: 8}), budget.AmountExceedsRemaining},
 		{"a second part that sums above it", "sale", rollback("sale", client.RollbackRequest{RequestID: "first", RollbackID: "more", Amount: 4}), budget.AmountExceedsRemaining},
@@ -197,7 +198,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// batchOfTwins: the same id twice in one batch, with the same and with another amount.
+// batchOfTwins repeats an id in one batch, with the same and with another amount.
 func batchOfTwins(t *testing.T, c *client.Client) {
 	t.Helper()
 	item := func(id string, amount int64) client.BatchItem {
@@ -219,7 +220,7 @@ func batchOfTwins(t *testing.T, c *client.Client) {
 	}
 }
 
-// thousandAtOnce: 1,000 times the same id at once takes effect once.
+// thousandAtOnce checks that 1,000 concurrent calls with the same id take effect once.
 func thousandAtOnce(t *testing.T, c *client.Client) {
 	t.Helper()
 	ctx := context.Background()

@@ -17,7 +17,7 @@ func (w *limitWorld) tenant(name string) *client.Client {
 	return c
 }
 
-// create makes a budget with limits; 0 units: an unlimited one.
+// create creates a budget with limits, an unlimited one if units is 0.
 func (w *limitWorld) create(name string, units int64, limits ...client.Limit) *client.Budget {
 	w.Helper()
 	request := client.CreateRequest{Name: name, Unit: budget.Count, Type: budget.Promo, TotalQuantity: units, Limits: limits,
@@ -32,8 +32,8 @@ func (w *limitWorld) create(name string, units int64, limits ...client.Limit) *c
 	return b
 }
 
-// whom reads dimensions written "user=u1 phone=p1".
-func whom(text string) map[string]string {
+// dimensionsOf parses dimensions such as "user=u1 phone=p1".
+func dimensionsOf(text string) map[string]string {
 	out := map[string]string{}
 	for len(text) > 0 {
 		var name, value string
@@ -52,8 +52,8 @@ func whom(text string) map[string]string {
 	return out
 }
 
-// deduct deducts under an id of its own and returns what it was told: "accepted", "replayed", or the code,
-// with the limit's name where it is one.
+// deduct deducts under a new id and returns the outcome: "accepted", "replayed", the name of the
+// limit that refused, or else the code of the refusal.
 func (w *limitWorld) deduct(name string, amount int64, dimensions string) string {
 	w.ids++
 	return w.deductAs(fmt.Sprintf("r%d", w.ids), name, amount, dimensions)
@@ -61,7 +61,7 @@ func (w *limitWorld) deduct(name string, amount int64, dimensions string) string
 
 func (w *limitWorld) deductAs(id, name string, amount int64, dimensions string) string {
 	w.Helper()
-	answer, err := w.c.Deduct(w.ctx, name, client.DeductRequest{RequestID: id, Amount: amount, Dimensions: whom(dimensions)})
+	answer, err := w.c.Deduct(w.ctx, name, client.DeductRequest{RequestID: id, Amount: amount, Dimensions: dimensionsOf(dimensions)})
 	if err == nil && answer.Replayed {
 		return "replayed"
 	}
@@ -85,7 +85,7 @@ func (w *limitWorld) outcome(err error) string {
 	return string(p.Code)
 }
 
-// expect deducts and compares what it was told.
+// expect deducts and compares the outcome.
 func (w *limitWorld) expect(want, name string, amount int64, dimensions string) {
 	w.Helper()
 	if got := w.deduct(name, amount, dimensions); got != want {
@@ -93,7 +93,7 @@ func (w *limitWorld) expect(want, name string, amount int64, dimensions string) 
 	}
 }
 
-// audit: nothing is lost by all that was refused.
+// audit checks that refused calls lost nothing.
 func (w *limitWorld) audit(name string) {
 	w.Helper()
 	report, err := w.c.Audit(w.ctx, name)

@@ -16,12 +16,12 @@ import (
 	"github.com/budgetd/budgetd/client"
 )
 
-// The load on limits: so many callers, identities per dimension, and deductions per identity.
+// The load on limits: callers, identities per dimension, and the maximum of each identity.
 const limitCallers, identities, perIdentity = 64, 200, 5
 
 var loadDimensions = []string{"user", "device", "phone"}
 
-// limitLoad is a budget with a limit per dimension, callers on it, and what they were told.
+// limitLoad is a budget with a limit per dimension, its callers, and the outcomes of their calls.
 type limitLoad struct {
 	*testing.T
 	world *cluster
@@ -53,7 +53,7 @@ func newLimitLoad(t *testing.T) (*limitLoad, []*node) {
 	return l, nodes
 }
 
-// deduct deducts 1, through whichever node, until it is known what became of it.
+// deduct deducts 1, through alternating nodes, and repeats until the outcome is known.
 func (l *limitLoad) deduct(dimensions map[string]string) string {
 	id := fmt.Sprintf("r%d", l.ids.Add(1))
 	deadline := time.Now().Add(2 * time.Minute)
@@ -84,7 +84,8 @@ func (l *limitLoad) deduct(dimensions map[string]string) string {
 	}
 }
 
-// run lets all callers deduct for random identities; middle is called when a third and when two thirds are done.
+// run lets all callers deduct for random identities. It calls middle after a third and after two
+// thirds of the calls.
 func (l *limitLoad) run(each int, middle func(part int)) {
 	var all sync.WaitGroup
 	var done atomic.Int64
@@ -116,17 +117,17 @@ func (l *limitLoad) run(each int, middle func(part int)) {
 	}
 }
 
-// check: nobody has more than the maximum, a user below it gets the rest and not one more, and the service
-// counted what callers were told.
+// check checks that no identity exceeds the maximum, that a user below it gets exactly the rest,
+// and that the service counted what callers were told.
 func (l *limitLoad) check() {
 	l.Helper()
 	l.Logf("told: %v", l.told)
 	if l.told["accepted"] == 0 || l.told["user"]+l.told["device"]+l.told["phone"] == 0 {
 		l.Fatal("the limits were never reached")
 	}
-	for who, n := range l.counted {
+	for identity, n := range l.counted {
 		if n > perIdentity {
-			l.Errorf("%s: %d accepted", who, n)
+			l.Errorf("%s: %d accepted", identity, n)
 		}
 	}
 	for i := range identities / 4 {
@@ -149,15 +150,17 @@ func (l *limitLoad) check() {
 	checkBooks(l.T, l.nodes[0].Load(), "quota", 100_000, int64(l.told["accepted"]))
 }
 
-// TestQuotasUnderLoad: 64 callers on 200 identities of three dimensions, two nodes and three Redis.
+// TestQuotasUnderLoad runs 64 callers for 200 identities in each of three dimensions, on two nodes
+// and three Redis.
 func TestQuotasUnderLoad(t *testing.T) {
 	l, _ := newLimitLoad(t)
 	l.run(20, func(int) {})
 	l.check()
 }
 
-// TestQuotasOutliveFaults: the same, while a Redis is killed and comes back empty, and a node is killed.
-func TestQuotasOutliveFaults(t *testing.T) {
+// TestQuotasSurviveFaults runs the same load while a Redis is killed and comes back empty, and
+// while a node is killed.
+func TestQuotasSurviveFaults(t *testing.T) {
 	l, nodes := newLimitLoad(t)
 	l.run(20, func(part int) {
 		if part == 1 {

@@ -11,8 +11,8 @@ import (
 	"github.com/budgetd/budgetd/client"
 )
 
-// TestRealRequests: 6,000 requests of a web server on their own clock, judged line by line as a list of all
-// accepted ones that is searched each time says.
+// TestRealRequests replays 6,000 requests of a web server, with their times, and compares each
+// outcome with that of a search in the list of all accepted requests.
 func TestRealRequests(t *testing.T) {
 	text, err := os.ReadFile("../../examples/web-requests.tsv")
 	if err != nil {
@@ -21,11 +21,12 @@ func TestRealRequests(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")[1:]
 	eachStore(t, func(w *limitWorld) {
 		if !strings.HasSuffix(w.Name(), "memory") {
-			w.realRequests("site", lines[:500], 5) // enough to see it agree
+			w.realRequests("site", lines[:500], 5) // the whole log would take too long
 			return
 		}
 		verdicts := w.realRequests("site", lines, 5)
-		// The log has a minute of each hour only: without the limit per minute that per hour is reached.
+		// The log has only one minute of each hour, so the limit per hour is reached only without the
+		// limit per minute.
 		for name, n := range w.realRequests("busy", lines[:1500], 1000) {
 			verdicts[name] += n
 		}
@@ -56,7 +57,7 @@ func (w *limitWorld) realRequests(name string, lines []string, perMinute int) ma
 		if err != nil || len(parts) != 4 {
 			w.Fatal(line, err)
 		}
-		if offset == 0 { // the clock begins with the first line, on a full hour's worth later than now
+		if offset == 0 { // the first line is in the future, by whole hours
 			now := w.clock.Now()
 			offset = (now.Unix()-at)/3600*3600 + 3600
 		}
@@ -82,8 +83,8 @@ func (w *limitWorld) realRequests(name string, lines []string, perMinute int) ma
 	return verdicts
 }
 
-// judge is what the limits say of a request after those that were accepted: it looks at every one of them,
-// and a window that begins with its first hit is walked from the beginning.
+// judge returns the outcome of a request after those that were accepted. It goes through all of
+// them to find the counts and the present first_hit window.
 func judge(accepted []hit, h hit, perMinute int) string {
 	hour, minute, began := 0, 0, int64(-1)
 	for _, a := range accepted {
@@ -93,7 +94,7 @@ func judge(accepted []hit, h hit, perMinute int) string {
 		if a.at/3600 == h.at/3600 {
 			hour++
 		}
-		if a.at >= h.at-60 { // a slot counts as long as a part of it lies within the last minute
+		if a.at >= h.at-60 { // a slot counts while a part of it is within the last minute
 			minute++
 		}
 		if a.page == h.page && (began < 0 || a.at >= began+30) {

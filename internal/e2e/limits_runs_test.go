@@ -21,8 +21,8 @@ func (w *limitWorld) noon() {
 	w.clock.Advance(at.Sub(w.clock.Now()))
 }
 
-// TestAdsWithAWindowEach: two ads with a window of their own, which begins with the first impression; an ad
-// without a rule is always shown.
+// TestAdsWithAWindowEach: two ads with a window of their own, which begins with the first
+// impression; an ad without a rule is always shown.
 func TestAdsWithAWindowEach(t *testing.T) {
 	eachStore(t, func(w *limitWorld) {
 		w.create("ad-1", 0, firstHit("cap", "user", "3s", 2))
@@ -88,8 +88,8 @@ func (w *limitWorld) mayShow(user, want string) {
 	}
 }
 
-// TestQuotasOfOneBuyer: user, device, phone and ID card, all or nothing; a refund gives back to the period in
-// which it was counted only; a repetition counts once.
+// TestQuotasOfOneBuyer: user, device, phone and ID card, all or nothing; a refund gives back to the
+// period in which it was counted only; a repetition counts once.
 func TestQuotasOfOneBuyer(t *testing.T) {
 	eachStore(t, func(w *limitWorld) {
 		w.noon()
@@ -127,11 +127,11 @@ func TestQuotasOfOneBuyer(t *testing.T) {
 		w.expect("accepted", "phones", 1, u1)
 		w.expect("user", "phones", 1, "user=u1 device=d8 phone=p8 id_card=c8 product=x")
 		w.expect("phone", "phones", 1, "user=u8 device=d8 phone=p1 id_card=c8 product=x")
-		usage, err := w.c.Usage(w.ctx, "phones", client.UsageRequest{Dimensions: whom("user=u1")})
+		usage, err := w.c.Usage(w.ctx, "phones", client.UsageRequest{Dimensions: dimensionsOf("user=u1")})
 		if err != nil || usage.Calls != 7 || usage.Amount != 7 || usage.RolledBack != 2 {
 			w.Errorf("usage of u1: %+v, %v", usage, err)
 		}
-		usage, err = w.c.Usage(w.ctx, "phones", client.UsageRequest{Dimensions: whom("user=u1 product=x"),
+		usage, err = w.c.Usage(w.ctx, "phones", client.UsageRequest{Dimensions: dimensionsOf("user=u1 product=x"),
 			From: w.clock.Now().Add(-time.Hour)})
 		if err != nil || usage.Calls != 1 || usage.RolledBack != 0 {
 			w.Errorf("usage of u1 today for x: %+v, %v", usage, err)
@@ -140,7 +140,8 @@ func TestQuotasOfOneBuyer(t *testing.T) {
 	})
 }
 
-// TestCoupons: stock, per day, per user, per user and day, a coupon's id twice; each refusal has its name.
+// TestCoupons: stock, per day, per user, per user and day, a coupon's id twice; each refusal has
+// its name.
 func TestCoupons(t *testing.T) {
 	eachStore(t, func(w *limitWorld) {
 		w.noon()
@@ -156,7 +157,7 @@ func TestCoupons(t *testing.T) {
 		get("accepted", "u3")
 		get("batch-day", "u4")
 		w.clock.Advance(24 * time.Hour)
-		answer, err := w.c.Deduct(w.ctx, "coupons", client.DeductRequest{RequestID: "c1", Amount: 1, Dimensions: whom("batch=b1 user=u1")})
+		answer, err := w.c.Deduct(w.ctx, "coupons", client.DeductRequest{RequestID: "c1", Amount: 1, Dimensions: dimensionsOf("batch=b1 user=u1")})
 		if err != nil || *answer.BudgetRemaining > 2 || len(answer.Limits) != 3 {
 			w.Fatalf("%+v, %v", answer, err)
 		}
@@ -180,8 +181,8 @@ func TestCoupons(t *testing.T) {
 	})
 }
 
-// TestExceptions: another bound for one value, none at all, one that only counts, and a limit that becomes
-// monthly on the go without beginning at 0.
+// TestExceptions: another bound for one value, none at all, one that only counts, and a limit that
+// becomes monthly on the go without beginning at 0.
 func TestExceptions(t *testing.T) {
 	eachStore(t, func(w *limitWorld) {
 		w.noon()
@@ -230,7 +231,7 @@ func TestDryRun(t *testing.T) {
 		w.create("sale", 5, ever("cap", "user", 2))
 		ask := func(id string, amount int64, dimensions string) (string, *client.Foreseen) {
 			w.Helper()
-			answer, err := w.c.DryRun(w.ctx, "sale", client.DeductRequest{RequestID: id, Amount: amount, Dimensions: whom(dimensions)})
+			answer, err := w.c.DryRun(w.ctx, "sale", client.DeductRequest{RequestID: id, Amount: amount, Dimensions: dimensionsOf(dimensions)})
 			if err == nil && answer.Outcome != "would_be_accepted" {
 				return answer.Outcome, answer
 			}
@@ -258,10 +259,10 @@ func TestDryRun(t *testing.T) {
 			w.Errorf("a repetition: %s, %+v", got, answer)
 		}
 		results, err := w.c.DeductBatch(w.ctx, []client.BatchItem{
-			{Budget: "sale", DeductRequest: client.DeductRequest{RequestID: "b1", Amount: 1, Dimensions: whom("user=u1")}},
-			{Budget: "sale", DeductRequest: client.DeductRequest{RequestID: "b2", Amount: 1, Dimensions: whom("user=u2"),
+			{Budget: "sale", DeductRequest: client.DeductRequest{RequestID: "b1", Amount: 1, Dimensions: dimensionsOf("user=u1")}},
+			{Budget: "sale", DeductRequest: client.DeductRequest{RequestID: "b2", Amount: 1, Dimensions: dimensionsOf("user=u2"),
 				Counts: map[string]int64{"cap": 2}}},
-			{Budget: "sale", DeductRequest: client.DeductRequest{RequestID: "b3", Amount: 1, Dimensions: whom("user=u3"),
+			{Budget: "sale", DeductRequest: client.DeductRequest{RequestID: "b3", Amount: 1, Dimensions: dimensionsOf("user=u3"),
 				Counts: map[string]int64{"other": 1}}}})
 		if err != nil || w.outcome(results[0].Err) != "cap" || results[1].Err != nil || w.outcome(results[2].Err) != "invalid" {
 			w.Fatal(err, results)
@@ -299,7 +300,7 @@ func TestTenants(t *testing.T) {
 			if d, err := c.Deduction(w.ctx, "sale", "r0"); err != nil || d.Amount != int64(i+1) {
 				w.Errorf("line %d: %+v, %v", i, d, err)
 			}
-			if u, err := c.Usage(w.ctx, "sale", client.UsageRequest{Dimensions: whom("user=u1")}); err != nil || u.Amount != int64(2*(i+1)) {
+			if u, err := c.Usage(w.ctx, "sale", client.UsageRequest{Dimensions: dimensionsOf("user=u1")}); err != nil || u.Amount != int64(2*(i+1)) {
 				w.Errorf("line %d: %+v, %v", i, u, err)
 			}
 			page, err := c.List(w.ctx, client.Filter{})
@@ -317,7 +318,7 @@ func TestTenants(t *testing.T) {
 // strangers: no call of a tenant reaches a budget that is another's.
 func (w *limitWorld) strangers(c *client.Client, ref string) {
 	w.Helper()
-	one := client.DeductRequest{RequestID: "r0", Amount: 1, Dimensions: whom("user=u1")}
+	one := client.DeductRequest{RequestID: "r0", Amount: 1, Dimensions: dimensionsOf("user=u1")}
 	calls := map[string]func() error{
 		"get":      func() error { _, err := c.Budget(w.ctx, ref); return err },
 		"deduct":   func() error { _, err := c.Deduct(w.ctx, ref, one); return err },
@@ -336,7 +337,7 @@ func (w *limitWorld) strangers(c *client.Client, ref string) {
 		"buckets": func() error { _, err := c.Buckets(w.ctx, ref); return err },
 		"audit":   func() error { _, err := c.Audit(w.ctx, ref); return err },
 		"usage": func() error {
-			_, err := c.Usage(w.ctx, ref, client.UsageRequest{Dimensions: whom("user=u1")})
+			_, err := c.Usage(w.ctx, ref, client.UsageRequest{Dimensions: dimensionsOf("user=u1")})
 			return err
 		},
 		"series": func() error { _, err := c.Series(w.ctx, ref, client.SeriesSpan{}); return err },

@@ -34,7 +34,7 @@ import (
 	"github.com/budgetd/budgetd/ring"
 )
 
-// movedClock is a machine's clock that stands still unless a test moves it. Safe for concurrent use.
+// movedClock is a clock that only the test advances. It is safe for concurrent use.
 type movedClock struct {
 	began time.Time
 	ahead atomic.Int64
@@ -46,8 +46,9 @@ func (c *movedClock) Now() time.Time { return c.began.Add(time.Duration(c.ahead.
 
 func (c *movedClock) Advance(d time.Duration) { c.ahead.Add(int64(d)) }
 
-// limitWorld is the whole service in ledger mode behind its HTTP interface, on a clock that the test
-// moves. Budgets whose periods end are for real processes: a database server's clock cannot be moved.
+// limitWorld is the whole service in ledger mode behind its HTTP interface, with a clock that the
+// test advances. Tests of periods that end use real processes, because periods follow the clock of
+// the database server.
 type limitWorld struct {
 	*testing.T
 	ctx   context.Context
@@ -114,14 +115,14 @@ func (s stores) Ping(ctx context.Context, lane bucket.Lane) error {
 	return nil
 }
 
-// modeOf is what works in its own way in ledger mode.
+// modeOf has the calls that ledger mode implements in its own way.
 type modeOf struct {
 	*row.Service
 	bucket.Predictor
 	bucket.Returner
 }
 
-// readerOf reads the usage of limits; there is no feed.
+// readerOf reads the usage of limits. It has no feed.
 type readerOf struct {
 	bucket.Reader
 	*usage.Service
@@ -141,7 +142,7 @@ func (a auditorOf) Series(ctx context.Context, r bucket.SeriesRequest) (bucket.S
 	return a.shown.Series(ctx, r)
 }
 
-// serveLimits puts the parts of the service together, as package daemon does, and serves them.
+// serveLimits wires the parts of the service, as package daemon does, and serves them.
 func serveLimits(t *testing.T, clock *movedClock, db *engine.DB, stores stores) *limitWorld {
 	t.Helper()
 	const patience = 30 * time.Second

@@ -14,8 +14,9 @@ import (
 	"github.com/budgetd/budgetd/access"
 )
 
-// TestListeners: data calls, administrative calls with the console, and metrics have addresses of
-// their own, each over TLS. Administrators can make data calls at theirs, and health is everywhere.
+// TestListeners checks that data calls, administrative calls with the console, and metrics each
+// have an address of their own, over TLS. The administrative address has data calls as well, and
+// every address has the health checks.
 func TestListeners(t *testing.T) {
 	w := &secureWorld{authority: newAuthority(t), t: t}
 	w.sign("node", false)
@@ -23,7 +24,7 @@ func TestListeners(t *testing.T) {
 		"listen: 127.0.0.1:0\nlisteners: {admin: 127.0.0.1:0, metrics: 127.0.0.1:0}\nauth: keys\ntls: {cert_file: %s, key_file: %s}\n"+
 			"keys: {first_admin_file: %s}\n", w.file("node.pem"), w.file("node.key"), w.firstAdmin())))
 	addrs := map[string]string{}
-	eventually(t, time.Minute, "it listens three times", func() error {
+	eventually(t, time.Minute, "it listens on three addresses", func() error {
 		for _, line := range regexp.MustCompile(`listening addr=(\S+) .*listener=(\w+)`).FindAllStringSubmatch(n.log.String(), -1) {
 			addrs[line[2]] = line[1]
 		}
@@ -36,7 +37,7 @@ func TestListeners(t *testing.T) {
 	must(t, err)
 	caller := http.Client{Transport: w.transport()}
 	defer caller.CloseIdleConnections()
-	// answers reports whether an address has a call. A call may refuse, but says that it is there.
+	// answers reports whether an address has a call. The call may refuse.
 	answers := func(addr, method, path string) bool {
 		t.Helper()
 		r, err := http.NewRequestWithContext(t.Context(), method, "https://"+addr+path, http.NoBody)

@@ -15,7 +15,7 @@ func (w *limitWorld) refused(name string, amount int64, code budget.Code) *clien
 	w.Helper()
 	w.ids++
 	_, err := w.c.Deduct(w.ctx, name, client.DeductRequest{RequestID: fmt.Sprint("r", w.ids), Amount: amount,
-		Dimensions: whom("user=u1")})
+		Dimensions: dimensionsOf("user=u1")})
 	var p *client.Problem
 	if !errors.As(err, &p) || p.Code != code {
 		w.Fatalf("a deduction of %d from %s: %v, want %s", amount, name, err, code)
@@ -23,8 +23,8 @@ func (w *limitWorld) refused(name string, amount int64, code budget.Code) *clien
 	return p
 }
 
-// TestWhenToTryAgain checks that a caller who comes back when the answer says is served, and that no
-// caller is told to come back for what can never be.
+// TestWhenToTryAgain checks that a caller who comes back when the answer says is served, and that
+// no caller is told to come back for what can never be.
 func TestWhenToTryAgain(t *testing.T) {
 	eachStore(t, func(w *limitWorld) {
 		w.noon()
@@ -59,8 +59,8 @@ func TestWhenToTryAgain(t *testing.T) {
 	})
 }
 
-// TestUnitsComeBackAtOnce: what is rolled back is part of what remains, at no time in between, and can
-// be spent to the last unit.
+// TestUnitsComeBackAtOnce: what is rolled back is part of what remains, at no time in between, and
+// can be spent to the last unit.
 func TestUnitsComeBackAtOnce(t *testing.T) {
 	eachStore(t, func(w *limitWorld) {
 		w.create("back", 500)
@@ -84,7 +84,8 @@ func TestUnitsComeBackAtOnce(t *testing.T) {
 	})
 }
 
-// TestUnlimitedThroughHTTP: the largest amounts use nothing up, and counts that overflow change nothing.
+// TestUnlimitedThroughHTTP: the largest amounts use nothing up, and counts that overflow change
+// nothing.
 func TestUnlimitedThroughHTTP(t *testing.T) {
 	eachStore(t, func(w *limitWorld) {
 		off := false
@@ -96,7 +97,7 @@ func TestUnlimitedThroughHTTP(t *testing.T) {
 		}
 		count := func(id string) error {
 			_, err := w.c.Deduct(w.ctx, "free", client.DeductRequest{RequestID: id, Amount: 1,
-				Dimensions: whom("user=u2"), Counts: map[string]int64{"seen": budget.MaxAmount}})
+				Dimensions: dimensionsOf("user=u2"), Counts: map[string]int64{"seen": budget.MaxAmount}})
 			return err
 		}
 		if err := count("c1"); err != nil {
