@@ -148,3 +148,43 @@ func TestNamedPaths(t *testing.T) {
 		}
 	}
 }
+
+var (
+	makes   = regexp.MustCompile("(?m)(?:`|^ *(?:\\$ )?)make ([a-z-]+)")
+	targets = regexp.MustCompile(`(?m)^(?:([a-z-]+):|PROOFS = (.*)$)`)
+)
+
+// TestDocumentedTargets: every target of make that a document names exists.
+func TestDocumentedTargets(t *testing.T) {
+	makefile, err := os.ReadFile("Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	for _, m := range targets.FindAllStringSubmatch(string(makefile), -1) {
+		known[m[1]] = true
+		for _, proof := range strings.Fields(m[2]) {
+			known[proof] = true
+		}
+	}
+	out, err := exec.Command("git", "ls-files", "*.md").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, page := range strings.Fields(string(out)) {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range makes.FindAllStringSubmatch(string(text), -1) {
+			found++
+			if !known[m[1]] {
+				t.Errorf("%s names make %s, which the Makefile does not have", page, m[1])
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("only %d targets were found", found)
+	}
+}
