@@ -30,9 +30,8 @@ const (
 
 // Keys configures the check of API keys.
 type Keys struct {
-	// Refresh is the interval at which changes are read. StaleAfter is how long the keys stay valid
-	// while the database cannot be read.
-	Refresh, StaleAfter time.Duration
+	// StaleAfter is how long the keys stay valid while the database cannot be read.
+	StaleAfter time.Duration
 	// FirstAdminFile holds the key of the first administrator; "" means no such file.
 	FirstAdminFile string
 	// Rate bounds the requests per second of one key, 0 means no bound. Burst bounds those at once.
@@ -47,7 +46,6 @@ type ServerTLS struct {
 	ClientCAFile       string
 	ClientCertificates string
 	MinVersion         string
-	Reload             time.Duration
 	// Principals maps client certificates to principals.
 	Principals []CertificateGrant
 }
@@ -96,7 +94,6 @@ func (c *Config) accessSettings() []setting {
 
 		{"auth", choice(&c.Auth, Loopback, ByKeys, NoAuth)},
 
-		{"keys.refresh", duration(&c.Keys.Refresh, "10ms", "900ms")},
 		{"keys.stale_after", duration(&c.Keys.StaleAfter, "1s", "1h")},
 		{"keys.first_admin_file", text(&c.Keys.FirstAdminFile)},
 		{"keys.rate", integer(&c.Keys.Rate, 0, 1_000_000)},
@@ -108,7 +105,6 @@ func (c *Config) accessSettings() []setting {
 		{"tls.client_certificates", choice(&c.TLS.ClientCertificates,
 			CertificatesIgnored, CertificatesOptional, CertificatesRequired)},
 		{"tls.min_version", choice(&c.TLS.MinVersion, "1.2", "1.3")},
-		{"tls.reload", duration(&c.TLS.Reload, "1s", "1h")},
 		{"tls.principals", certificateGrants(&c.TLS.Principals)},
 
 		{"oidc.issuer", text(&c.OIDC.Issuer)},

@@ -1,21 +1,16 @@
 package config
 
 import (
-	"bytes"
 	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.yaml.in/yaml/v3"
 
-	"github.com/budgetd/budgetd"
 	"github.com/budgetd/budgetd/internal/secret"
 )
 
@@ -46,14 +41,14 @@ func mustLoad(t *testing.T, text string, environ ...string) Config {
 	return c
 }
 
-// The defaults are those of the contract and of the service.
+// TestDefaults checks the configuration without a file and environment.
 func TestDefaults(t *testing.T) {
 	c := mustLoad(t, "")
 	want := Config{
 		Listen:   "127.0.0.1:8080",
 		Auth:     Loopback,
-		Keys:     Keys{Refresh: 300 * time.Millisecond, StaleAfter: 10 * time.Second, Burst: 100},
-		TLS:      ServerTLS{ClientCertificates: CertificatesIgnored, MinVersion: "1.2", Reload: 10 * time.Second},
+		Keys:     Keys{StaleAfter: 10 * time.Second, Burst: 100},
+		TLS:      ServerTLS{ClientCertificates: CertificatesIgnored, MinVersion: "1.2"},
 		OIDC:     OIDC{GroupsClaim: "groups"},
 		Database: Database{Driver: SQLite, DSN: secret.New("./data/budgetd.db"), ConnectTimeout: 30 * time.Second},
 		Instances: []Instance{{Name: "embedded", Driver: SQL, Lanes: 1, Topology: "standalone", Connections: 16,
@@ -121,7 +116,7 @@ func TestDSNFile(t *testing.T) {
 	}
 }
 
-// Each file or variable has one fault, blamed on one key.
+// TestFaults loads files and variables with one fault each, and checks its key and message.
 func TestFaults(t *testing.T) {
 	redis := func(rest string) string { return "instances: [{name: a, driver: redis, " + rest + "}]" }
 	for _, c := range []struct{ name, file, variable, key, want string }{
@@ -129,14 +124,14 @@ func TestFaults(t *testing.T) {
 		{"unknown in a section", "database: {url: x}", "", "database.url", "database has driver, dsn"},
 		{"unknown section", "foo: {bar: 1}", "", "foo.bar", "not a key"},
 		{"unknown empty section", "foo: {}", "", "foo", "not a key"},
-		{"a key of the past", "down_after: 5s", "", "down_after", "not a key of budgetd; see config.yaml"},
-		{"a key of the past in a section", "store_mode: {window_units: 1}", "", "store_mode.window_units",
+		{"a deleted key", "down_after: 5s", "", "down_after", "not a key of budgetd; see config.yaml"},
+		{"a deleted key in a section", "store_mode: {window_units: 1}", "", "store_mode.window_units",
 			"store_mode has record_window"},
-		{"a key of the past in the environment", "", "BUDGETD_CACHE_REQUEST_IDS=9", "BUDGETD_CACHE_REQUEST_IDS", "not a key"},
+		{"a deleted key in the environment", "", "BUDGETD_CACHE_REQUEST_IDS=9", "BUDGETD_CACHE_REQUEST_IDS", "not a key"},
 		{"capitals", "Listen: 127.0.0.1:1", "", "Listen", "small letters"},
 		{"capitals inside", redis("Addrs: [a:1], addrs: [a:1]"), "", "Addrs", "small letters"},
 		{"schedule", "recycle: {schedule: '0 4 * *'}", "", "recycle.schedule", "five fields"},
-		{"schedule that never comes", "recycle: {schedule: '0 4 30 2 *'}", "", "recycle.schedule", "five fields"},
+		{"schedule without a time", "recycle: {schedule: '0 4 30 2 *'}", "", "recycle.schedule", "five fields"},
 		{"schedule with a word", "recycle: {schedule: 'at four in the morning'}", "", "recycle.schedule", "five fields"},
 		{"schedule by name", "recycle: {schedule: '@daily'}", "", "recycle.schedule", "five fields"},
 		{"time zone", "recycle: {timezone: Europe/Nowhere}", "", "recycle.timezone", "time zone"},
@@ -152,34 +147,34 @@ func TestFaults(t *testing.T) {
 		{"null", "listen:", "", "listen", "must be host:port"},
 		{"driver", "database: {driver: oracle}", "", "database.driver", `"oracle" must be sqlite or mysql`},
 		{"empty dsn", "database: {dsn: ''}", "", "database.dsn", "not empty"},
-		{"dsn of another driver", "database: {driver: mysql}", "", "database.dsn", "for mysql"},
+		{"sqlite's default dsn for mysql", "database: {driver: mysql}", "", "database.dsn", "for mysql"},
 		{"dsn file", "database: {dsn_file: /nowhere}", "", "database.dsn_file", "can be read"},
 		{"duration without unit", "deduct: {deadline: 2}", "", "deduct.deadline", "10ms to 1m"},
 		{"duration too short", "deduct: {deadline: 1ms}", "", "deduct.deadline", "10ms to 1m"},
 		{"duration too long", "deduct: {deadline: 2m}", "", "deduct.deadline", "10ms to 1m"},
 		{"duration negative", "deduct: {deadline: -2s}", "", "deduct.deadline", "10ms to 1m"},
-		{"deadlines cross", "http: {request_timeout: 1s}", "", "http.request_timeout", "longer than deduct.deadline"},
+		{"request timeout below the deadline", "http: {request_timeout: 1s}", "", "http.request_timeout", "longer than deduct.deadline"},
 		{"integer", "cache: {budgets: many}", "", "cache.budgets", "an integer of 1 to 10000000"},
 		{"integer as a fraction", "cache: {budgets: 1.5}", "", "cache.budgets", "an integer"},
 		{"integer too small", "cache: {budgets: 0}", "", "cache.budgets", "an integer"},
 		{"integer too large", "cache: {budgets: 10000001}", "", "cache.budgets", "an integer"},
-		{"integer beyond all", "cache: {budgets: 99999999999999999999}", "", "cache.budgets", "an integer"},
+		{"integer beyond int64", "cache: {budgets: 99999999999999999999}", "", "cache.budgets", "an integer"},
 		{"flag", "strict: yes", "", "strict", "true or false"},
 		{"flag as a number", "strict: 1", "", "strict", "true or false"},
 		{"level", "log: {level: loud}", "", "log.level", "debug, info, warn or error"},
 		{"format", "log: {format: xml}", "", "log.format", "text or json"},
-		{"instances no list", "instances: {name: a}", "", "instances", "must be a list"},
+		{"instances not a list", "instances: {name: a}", "", "instances", "must be a list"},
 		{"instances null", "instances:", "", "instances", "must be a list"},
 		{"no instances", "instances: []", "", "instances", "at least one"},
-		{"instance no section", "instances: [a]", "", "instances[0]", "must be a section"},
+		{"instance not a section", "instances: [a]", "", "instances[0]", "must be a section"},
 		{"instance without name", "instances: [{driver: sql}]", "", "instances[0].name", "start with a letter"},
 		{"instance without driver", "instances: [{name: a}]", "", "instances[0].driver", "sql or redis"},
 		{"instance with an unknown key", redis("addrs: [a:1], adresses: [b:1]"), "", "instances[0].adresses", "not a key of an instance"},
 		{"instance with an unknown key inside", redis("addrs: [a:1], tls: {on: true}"), "", "instances[0].tls.on", "not a key of an instance"},
 		{"instance name", "instances: [{name: A_1, driver: sql}]", "", "instances[0].name", "start with a letter"},
 		{"instance driver", "instances: [{name: a, driver: memcached}]", "", "instances[0].driver", "sql or redis"},
-		{"two of one name", "instances: [{name: a, driver: sql}, {name: a, driver: redis, addrs: [a:1]}]", "", "instances[1].name", "unique"},
-		{"two of sql", "instances: [{name: a, driver: sql}, {name: b, driver: sql}]", "", "instances[1].driver", "a second time"},
+		{"two instances with one name", "instances: [{name: a, driver: sql}, {name: a, driver: redis, addrs: [a:1]}]", "", "instances[1].name", "unique"},
+		{"two instances with driver sql", "instances: [{name: a, driver: sql}, {name: b, driver: sql}]", "", "instances[1].driver", "a second time"},
 		{"sql with addrs", "instances: [{name: a, driver: sql, addrs: [a:1]}]", "", "instances[0]", "keys for redis"},
 		{"redis without addrs", redis("lanes: 1"), "", "instances[0].addrs", "one host:port"},
 		{"redis with two addrs", redis("addrs: [a:1, b:1]"), "", "instances[0].addrs", "one host:port"},
@@ -189,10 +184,10 @@ func TestFaults(t *testing.T) {
 		{"topology", redis("addrs: [a:1], topology: ring"), "", "instances[0].topology", "standalone, sentinel or cluster"},
 		{"sentinel without addrs", redis("topology: sentinel, master_name: m"), "", "instances[0].addrs", "of the sentinels"},
 		{"sentinel without a name", redis("addrs: [a:1], topology: sentinel"), "", "instances[0].master_name", "give to the group"},
-		{"a name without sentinel", redis("addrs: [a:1], master_name: m"), "", "instances[0].master_name", "without topology sentinel"},
+		{"a master name without sentinels", redis("addrs: [a:1], master_name: m"), "", "instances[0].master_name", "without topology sentinel"},
 		{"a sentinel's user on a cluster", redis("addrs: [a:1], topology: cluster, sentinel_username: u"), "",
 			"instances[0].sentinel_username", "without topology sentinel"},
-		{"a sentinel's password without one", redis("addrs: [a:1], sentinel_password: p"), "",
+		{"a sentinel's password without sentinels", redis("addrs: [a:1], sentinel_password: p"), "",
 			"instances[0].sentinel_password", "without topology sentinel"},
 		{"a sentinel's password twice", redis("addrs: [a:1], topology: sentinel, master_name: m, sentinel_password: x, sentinel_password_file: y"),
 			"", "instances[0].sentinel_password_file", "beside sentinel_password"},
@@ -200,7 +195,7 @@ func TestFaults(t *testing.T) {
 		{"cluster with a db", redis("addrs: [a:1], topology: cluster, db: 1"), "", "instances[0].db", "must be 0"},
 		{"a server twice", redis("addrs: [a:1, b:1, a:1], topology: cluster"), "", "instances[0].addrs", "appear twice"},
 		{"sql with a topology", "instances: [{name: a, driver: sql, topology: cluster}]", "", "instances[0]", "keys for redis"},
-		{"sql with a name of sentinels", "instances: [{name: a, driver: sql, master_name: m}]", "", "instances[0]", "keys for redis"},
+		{"sql with a master name", "instances: [{name: a, driver: sql, master_name: m}]", "", "instances[0]", "keys for redis"},
 		{"lanes", redis("addrs: [a:1], lanes: -1"), "", "instances[0].lanes", "0 to 64"},
 		{"too many lanes", redis("addrs: [a:1], topology: cluster, lanes: 65"), "", "instances[0].lanes", "0 to 64"},
 		{"password as a number", redis("addrs: [a:1], password: 123"), "", "instances[0].password", "must be a text"},
@@ -208,8 +203,8 @@ func TestFaults(t *testing.T) {
 		{"password file", redis("addrs: [a:1], password_file: /nowhere"), "", "instances[0].password_file", "can be read"},
 		{"ca file", redis("addrs: [a:1], tls: {enabled: true, ca_file: /nowhere}"), "", "instances[0].tls", "/nowhere"},
 		{"half a pair", redis("addrs: [a:1], tls: {enabled: true, cert_file: /nowhere}"), "", "instances[0].tls", "go together"},
-		{"variable unknown", "", "BUDGETD_LISTN=x", "BUDGETD_LISTN", "not a key"},
-		{"variable of no instance", "", "BUDGETD_INSTANCES_B_LANES=1", "BUDGETD_INSTANCES_B_LANES", "not a key"},
+		{"unknown variable", "", "BUDGETD_LISTN=x", "BUDGETD_LISTN", "not a key"},
+		{"variable of an unknown instance", "", "BUDGETD_INSTANCES_B_LANES=1", "BUDGETD_INSTANCES_B_LANES", "not a key"},
 		{"variable of a list", "", "BUDGETD_INSTANCES_EMBEDDED_ADDRS=a:1", "BUDGETD_INSTANCES_EMBEDDED_ADDRS", "not a key"},
 		{"variable's value", "", "BUDGETD_CACHE_BUDGETS=+5", "BUDGETD_CACHE_BUDGETS", `"+5" must be an integer`},
 		{"variable's value empty", "", "BUDGETD_LISTEN=", "BUDGETD_LISTEN", `"" must be host:port`},
@@ -250,7 +245,7 @@ auth: {}
 		t.Error(diff)
 	}
 	if lines := strings.Count(err.Error(), "\n"); lines != len(want) {
-		t.Errorf("not one line each: %s", err)
+		t.Errorf("the error has %d lines for %d faults: %s", lines, len(want), err)
 	}
 }
 
@@ -282,7 +277,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 	}
 }
 
-// TestTopologies: what each topology needs, and how many lanes it gets when nobody says.
+// TestTopologies checks the settings of each topology and its default number of lanes.
 func TestTopologies(t *testing.T) {
 	password := write(t, "password", "from a file\n")
 	c := mustLoad(t, `
@@ -308,99 +303,5 @@ instances:
 	}
 	if diff := cmp.Diff(want, c.Instances); diff != "" {
 		t.Error(diff)
-	}
-}
-
-// config.yaml, the table and the struct have the same keys; every key is commented, with its range.
-func TestTheThreeAgree(t *testing.T) {
-	var c Config
-	var i Instance
-	targets := map[any]bool{}
-	leaves(reflect.ValueOf(&c).Elem(), targets)
-	leaves(reflect.ValueOf(&i).Elem(), targets)
-	delete(targets, any(&c.Instances))
-	settings := append(c.settings(), i.settings()...)
-	for _, s := range settings {
-		if !targets[s.target] {
-			t.Errorf("%s sets nothing of Config, or what another key sets", s.key)
-		}
-		delete(targets, s.target)
-	}
-	if len(targets) != 0 {
-		t.Errorf("%d fields have no key", len(targets))
-	}
-
-	var document yaml.Node
-	if err := yaml.Unmarshal(budgetd.Config, &document); err != nil {
-		t.Fatal(err)
-	}
-	documented := map[string]string{}
-	comments(document.Content[0], "", "", documented)
-	for _, s := range c.settings() {
-		checkComment(t, s.key, s, documented)
-	}
-	for _, s := range i.settings() {
-		checkComment(t, "instances."+s.key, s, documented)
-	}
-	if len(documented) != 0 {
-		t.Errorf("config.yaml has keys that are none: %v", documented)
-	}
-}
-
-func leaves(v reflect.Value, into map[any]bool) {
-	if v.Kind() == reflect.Struct && v.Type() != reflect.TypeFor[secret.Text]() {
-		for n := range v.NumField() {
-			leaves(v.Field(n), into)
-		}
-		return
-	}
-	into[v.Addr().Interface()] = true
-}
-
-// comments collects the comment above each key; keys that follow one share it.
-func comments(node *yaml.Node, within, above string, into map[string]string) {
-	switch node.Kind {
-	case yaml.SequenceNode:
-		comments(node.Content[0], within, above, into)
-	case yaml.MappingNode:
-		for n := 0; n+1 < len(node.Content); n += 2 {
-			name, value := node.Content[n], node.Content[n+1]
-			if name.HeadComment != "" {
-				above = name.HeadComment
-			} else if n == 0 && node.HeadComment != "" {
-				above = node.HeadComment
-			}
-			nested := value.Kind == yaml.MappingNode || value.Kind == yaml.SequenceNode && len(value.Content) > 0
-			if nested {
-				comments(value, within+name.Value+".", above, into)
-			} else {
-				into[within+name.Value] = above
-			}
-		}
-	}
-}
-
-func checkComment(t *testing.T, key string, s setting, documented map[string]string) {
-	t.Helper()
-	comment, there := documented[key]
-	delete(documented, key)
-	text := strings.Join(strings.Fields(strings.ReplaceAll(comment, "#", " ")), " ")
-	switch {
-	case !there:
-		t.Errorf("%s is not in config.yaml", key)
-	case text == "":
-		t.Errorf("%s has no comment in config.yaml", key)
-	case !strings.Contains(text, s.bounds):
-		t.Errorf("%s: the comment lacks its range %q: %s", key, s.bounds, text)
-	case !strings.Contains(text, "Default") && !slices.Contains([]string{"instances.name", "instances.driver"}, key):
-		t.Errorf("%s: the comment lacks its default: %s", key, text)
-	}
-}
-
-func TestConfigIsPlainText(t *testing.T) {
-	for n, line := range bytes.Split(budgetd.Config, []byte("\n")) {
-		if len(line) > 110 || bytes.ContainsAny(line, "\t\r") {
-			t.Errorf("line %d is too long or has tabs", n+1)
-		}
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/budgetd/budgetd"
 )
 
-// FuzzLoad checks that a file is a configuration or refused, whatever it contains.
+// FuzzLoad checks that any file is either accepted with addresses and instances, or refused with a
+// fault.
 func FuzzLoad(f *testing.F) {
 	f.Add(budgetd.Config)
 	f.Add([]byte("listen: 127.0.0.1:0\ninstances:\n  - {name: r1, driver: redis, addrs: [\"h:1\"]}\n"))
@@ -27,7 +28,7 @@ func FuzzLoad(f *testing.F) {
 			t.Errorf("%q is refused without a fault", text)
 		}
 		if err == nil && (len(c.Listen) == 0 || len(c.Instances) == 0) {
-			t.Errorf("%q passed as %+v", text, c)
+			t.Errorf("%q is accepted as %+v", text, c)
 		}
 	})
 }

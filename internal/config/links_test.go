@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Kubernetes puts these into every pod beside a Service of that name; a mistyped key stays an error.
+// TestServiceLinks checks that the variables that Kubernetes sets for a Service named budgetd are
+// ignored, and that a mistyped key remains an error.
 func TestServiceLinks(t *testing.T) {
 	_, err := Load("", []string{"BUDGETD_PORT=tcp://10.0.0.9:8080", "BUDGETD_SERVICE_HOST=10.0.0.9",
 		"BUDGETD_SERVICE_PORT=8080", "BUDGETD_SERVICE_PORT_HTTP=8080", "BUDGETD_PORT_8080_TCP=tcp://10.0.0.9:8080",
@@ -33,7 +34,7 @@ func TestSockets(t *testing.T) {
 	for _, wrong := range []string{`"unix://run/redis.sock"]}]`, `"unix:///a"], topology: cluster}]`,
 		`"unix:///a"], tls: {enabled: true}}]`} {
 		if _, err := Load(write(t, "config", redis+wrong), nil); err == nil {
-			t.Errorf("%s is taken", wrong)
+			t.Errorf("%s is accepted", wrong)
 		}
 	}
 }

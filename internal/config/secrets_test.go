@@ -12,7 +12,8 @@ import (
 	"github.com/budgetd/budgetd/internal/secret"
 )
 
-// A secret from a file is read again; one from the configuration stays.
+// TestSecretSources checks that a secret in a file is read each time, and that one in the
+// configuration stays.
 func TestSecretSources(t *testing.T) {
 	file := write(t, "secret", "one\n")
 	for name, source := range map[string]func() (*secret.Source, error){
@@ -45,12 +46,12 @@ func TestSecretSources(t *testing.T) {
 		}
 	}
 	if _, err := (OIDC{}).SessionSource(); err == nil {
-		t.Error("a session key from nowhere")
+		t.Error("a session key without a file is accepted")
 	}
 }
 
-// TestMarkerIsInNoFault puts a marker into every key and variable that holds a secret, with faults
-// everywhere, and searches the errors.
+// TestMarkerIsInNoFault puts a marker into every key and variable that holds a secret, in
+// configurations with faults, and checks that no error shows it.
 func TestMarkerIsInNoFault(t *testing.T) {
 	const marker = "marker-4711"
 	var c Config
@@ -83,8 +84,8 @@ func TestMarkerIsInNoFault(t *testing.T) {
 	}
 }
 
-// TestMarkerIsInNoFaultOfAnotherKey puts secrets where no secret belongs: under another key, into a URL,
-// into a section in place of a list, and into YAML that cannot be read.
+// TestMarkerIsInNoFaultOfAnotherKey puts a marker where a secret does not belong, and checks that no
+// error shows it: under another key, in a URL, in a section in place of a list, and in invalid YAML.
 func TestMarkerIsInNoFaultOfAnotherKey(t *testing.T) {
 	const marker = "marker-4711"
 	redis := "instances: [{name: a, driver: redis, addrs: [x:1], "
@@ -116,8 +117,8 @@ func TestMarkerIsInNoFaultOfAnotherKey(t *testing.T) {
 	}
 }
 
-// TestMarkerIsInNoConfig: a configuration that is printed, encoded, logged or part of a panic shows no
-// secret, wherever that came from.
+// TestMarkerIsInNoConfig checks that a configuration that is printed, encoded, logged or part of a
+// panic shows no secret, from the configuration or from a file.
 func TestMarkerIsInNoConfig(t *testing.T) {
 	const marker = "marker-4711"
 	file := write(t, "secret", marker)
@@ -147,7 +148,7 @@ func TestMarkerIsInNoConfig(t *testing.T) {
 		}()
 		if !strings.Contains(c.Database.DSN.Reveal(), marker) || c.Instances[0].Password.Reveal() != marker ||
 			c.Instances[0].SentinelPassword.Reveal() != marker || c.OIDC.ClientSecret.Reveal() != marker {
-			t.Error("a secret is lost")
+			t.Error("a secret is not loaded")
 		}
 	}
 	for _, shown := range []string{marker, fmt.Sprintf("%x", marker)} {

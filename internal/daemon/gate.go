@@ -26,8 +26,14 @@ type gate struct {
 	work  []loop
 }
 
-// The intervals at which refusals are written to the audit log, and old rows of it removed.
-const refusalsEvery, pruneEvery = 2 * time.Second, time.Minute
+const (
+	// keysEvery is the interval at which changes of keys are read. A pause of a loop is up to one and
+	// a half times its interval, so a revoked key is refused within a second.
+	keysEvery = 200 * time.Millisecond
+	// refusalsEvery is the interval at which counted refusals are written to the audit log,
+	// pruneEvery that at which old rows of the audit log are removed.
+	refusalsEvery, pruneEvery = 2 * time.Second, time.Minute
+)
 
 // gate builds the gate. It has read the keys when it returns.
 func (g *ground) gate(ctx context.Context, c config.Config, log *slog.Logger) (*gate, error) {
@@ -52,8 +58,7 @@ func (g *ground) gate(ctx context.Context, c config.Config, log *slog.Logger) (*
 			log.Warn("there is no key yet: nobody may do anything",
 				"remedy", "run `budgetd keys bootstrap` or set keys.first_admin_file")
 		}
-		// The pause of a loop is up to one and a half times its interval.
-		out.work = append(out.work, loop{"keys", c.Keys.Refresh * 2 / 3, once})
+		out.work = append(out.work, loop{"keys", keysEvery, once})
 	}
 	out.work = append(out.work, loop{"refusals", refusalsEvery, out.books.noteRefusals},
 		loop{"audit log", pruneEvery, out.books.prune})

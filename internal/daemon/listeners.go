@@ -77,8 +77,11 @@ func (d *doors) close() {
 	}
 }
 
+// certificateEvery is the interval at which the files of the certificate are checked.
+const certificateEvery = time.Second
+
 // serve starts to answer at every address.
-func (d *doors) serve(ctx context.Context, c config.Config, api httpapi.Config, log *slog.Logger) {
+func (d *doors) serve(ctx context.Context, api httpapi.Config, log *slog.Logger) {
 	for _, one := range d.all {
 		settings := api
 		settings.Part = one.part
@@ -93,7 +96,7 @@ func (d *doors) serve(ctx context.Context, c config.Config, api httpapi.Config, 
 		}()
 	}
 	if d.tls != nil {
-		go d.tls.Watch(ctx, c.TLS.Reload, log)
+		go d.tls.Watch(ctx, certificateEvery, log)
 	}
 }
 

@@ -57,7 +57,7 @@ func newOffice(t *testing.T, settings ...string) *office {
 	if err := os.WriteFile(filepath.Join(dir, "hooks"), []byte(secret), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, err := config.Load("", append([]string{"BUDGETD_AUTH=keys", "BUDGETD_KEYS_REFRESH=900ms", "BUDGETD_KEYS_STALE_AFTER=1h",
+	c, err := config.Load("", append([]string{"BUDGETD_AUTH=keys", "BUDGETD_KEYS_STALE_AFTER=1h",
 		"BUDGETD_DATABASE_DSN=" + filepath.Join(dir, "budgetd.db"), "BUDGETD_WEBHOOKS_SECRETS_DIR=" + dir,
 		"BUDGETD_DEDUCT_DEADLINE=20s", "BUDGETD_HTTP_REQUEST_TIMEOUT=30s"}, settings...)) // a busy machine is no fault of the service
 	ok := func(err error) {

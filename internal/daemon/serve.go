@@ -76,7 +76,7 @@ func serve(ctx context.Context, c config.Config, file string, log *slog.Logger,
 	if gate.login != nil {
 		api.Login = gate.login
 	}
-	doors.serve(ctx, c, api, log)
+	doors.serve(ctx, api, log)
 	started(c, file, doors, ground, log)
 	go feedWatchdog(ctx, log)
 	select {

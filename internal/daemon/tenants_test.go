@@ -62,7 +62,7 @@ func TestTwoLiveKeys(t *testing.T) {
 	check("the old one is revoked before its end", "the key is revoked", "")
 	for _, loop := range o.gate.work {
 		if longest := loop.every * 3 / 2; loop.name == "keys" && longest > 900*time.Millisecond {
-			t.Errorf("with the longest keys.refresh SQL is looked at only after %s", longest)
+			t.Errorf("a change of keys is read only after %s", longest)
 		}
 	}
 }

@@ -109,7 +109,7 @@ func newSecureWorld(t *testing.T) *secureWorld {
 	w.user("budgetd", "PASSWORD")
 	w.write(w.dsn, "budgetd:PASSWORD"+w.base)
 	w.write(w.password, "PASSWORD")
-	text := fmt.Sprintf("auth: keys\ntls:\n  cert_file: %s\n  key_file: %s\n  reload: 1s\n%s%sdatabase:\n  driver: mysql\n"+
+	text := fmt.Sprintf("auth: keys\ntls:\n  cert_file: %s\n  key_file: %s\n%s%sdatabase:\n  driver: mysql\n"+
 		"  dsn_file: %s\n%sinstances:\n", a.file("node.pem"), a.file("node.key"), w.certificates(), w.secretFiles(), w.dsn,
 		a.settings("  "))
 	a.sign("node", false)
