@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/internal/daemon"
-	"github.com/budgetd/budgetd/internal/testservers"
 )
 
 // process is a Run under way.
@@ -328,85 +327,5 @@ func TestBoundedStop(t *testing.T) {
 	}
 	if !strings.Contains(p.log.String(), "cut off") {
 		t.Error("does not say so")
-	}
-}
-
-// The settings of a Redis are checked: a warning that says how to mend it. A filter needs none of them, so
-// they are no more than that under strict too.
-func TestRedisSettings(t *testing.T) {
-	redis := testservers.Redis(t) // without an append-only file
-	file := filepath.Join(t.TempDir(), "redis.yaml")
-	text := fmt.Sprintf("instances:\n  - {name: redis-a, driver: redis, addrs: [%q]}\n", redis.Addr())
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, strict := range []string{"false", "true"} {
-		const mend = "CONFIG SET appendonly yes"
-		dsn := "BUDGETD_DATABASE_DSN=" + filepath.Join(t.TempDir(), "data", "budgetd.db")
-		p := start(t, []string{"--config", file}, "BUDGETD_STRICT="+strict, dsn)
-		p.create("sale")
-		if strings.Contains(p.log.String(), mend) {
-			t.Error("warned of what a filter does not need")
-		}
-		for n := range 2 {
-			status, body := 503, ""
-			for tries := 0; status == 503 && tries < 100; tries++ { // until the lane is activated
-				time.Sleep(100 * time.Millisecond)
-				status, body = p.ask("POST", "/v1/budgets", fmt.Sprintf(`{"name":"stored-%d","unit":"count",`+
-					`"type":"promo","total_quantity":10,"durability":"store"}`, n))
-			}
-			if status != 201 {
-				t.Errorf("create: %d %s", status, body)
-			}
-		}
-		if n := strings.Count(p.log.String(), mend); n != 1 {
-			t.Errorf("%d warnings once there are budgets in store mode:\n%s", n, p.log)
-		}
-		if status, body := p.ask("POST", "/v1/budgets/sale/deduct", `{"request_id":"o1","amount":7}`); status != 200 {
-			t.Errorf("deduct: %d %s", status, body)
-		}
-		if _, body := p.ask("GET", "/v1/instances", ""); !strings.Contains(body, `"driver":"redis","health":"up"`) {
-			t.Error(body)
-		}
-		p.signal()
-		p.ended()
-		again := start(t, []string{"--config", file}, dsn)
-		if n := strings.Count(again.log.String(), mend); n != 1 {
-			t.Errorf("%d warnings at the next start:\n%s", n, again.log)
-		}
-		again.signal()
-		again.ended()
-	}
-}
-
-// A database that does not flush at every commit is warned of, and refused under strict.
-func TestDatabaseSettings(t *testing.T) {
-	server := testservers.MariaDB(t, testservers.FlushLogAtTrxCommit(2))
-	environ := []string{"BUDGETD_DATABASE_DRIVER=mysql", "BUDGETD_DATABASE_DSN=" + server.NewDatabase(t)}
-	const mend = "innodb_flush_log_at_trx_commit=2: a crash of the server may lose commits"
-	if p := start(t, nil, environ...); !strings.Contains(p.log.String(), mend) {
-		t.Error("no warning")
-	}
-	strict := launch(t, nil, append(environ, "BUDGETD_STRICT=true")...)
-	if status := strict.ended(); status != 1 || !strings.Contains(strict.log.String(), "strict: "+mend) {
-		t.Errorf("exit status %d: %s", status, strict.log)
-	}
-}
-
-// An instance that is down does not keep the others from serving.
-func TestInstanceDown(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "redis.yaml")
-	text := "instances:\n  - {name: redis-a, driver: redis, addrs: [127.0.0.1:1]}\n  - {name: rows, driver: sql}\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	p := start(t, []string{"--config", file})
-	p.create("sale")
-	if status, body := p.ask("POST", "/v1/budgets/sale/deduct", `{"request_id":"o1","amount":7}`); status != 200 {
-		t.Errorf("deduct: %d %s", status, body)
-	}
-	_, body := p.ask("GET", "/v1/instances", "")
-	if !strings.Contains(body, `"redis-a","driver":"redis","health":"down"`) || !strings.Contains(body, `"rows","driver":"sql","health":"up"`) {
-		t.Error(body)
 	}
 }

@@ -4,17 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
-	"net/http"
-	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/httpapi"
 	"github.com/budgetd/budgetd/ledger"
 	"github.com/budgetd/budgetd/series"
 )
@@ -340,12 +334,6 @@ func (f *fake) Unfence(_ context.Context, ref bucket.BudgetRef, key string) (buc
 	return aBucket, f.note("unfence %+v %q", ref, key)
 }
 
-func (f *fake) GiveUp(_ context.Context, name string) (bucket.DrainView, error) {
-	v := aDrain
-	v.GivenUp = bucket.GivenUp{Quarantined: 30, Returned: 2}
-	return v, f.note("give up %s", name)
-}
-
 func (f *fake) Feed(ctx context.Context, r bucket.FeedRequest) (bucket.FeedPage, error) {
 	if f.before != nil {
 		f.before(ctx, r.After)
@@ -384,108 +372,4 @@ func (f *fake) Series(_ context.Context, r bucket.SeriesRequest) (bucket.SeriesA
 	before.At, before.Used, before.Remaining = at.Add(-time.Minute), 300, 547
 	return bucket.SeriesAnswer{Span: series.Span{From: before.At, To: at, Step: time.Minute},
 		Points: []series.Point{before, now}, Now: now, Projection: f.projection}, f.note("series %+v", r)
-}
-
-func (f *fake) Lanes(context.Context) ([]bucket.LaneView, error) {
-	return []bucket.LaneView{
-		{Lane: bucket.Lane{Instance: "redis-a"}, Activation: 2, Reachable: true},
-		{Lane: bucket.Lane{Instance: "redis-b"}, Activation: 1, Problem: "connection refused"},
-		{Lane: bucket.Lane{Instance: "redis-b", Index: 1}, Activation: 1, Reachable: true},
-	}, f.note("lanes")
-}
-
-func (f *fake) Ready(context.Context) []string { return f.reasons }
-
-func (f *fake) Missing() []string { return nil }
-
-func (f *fake) Nodes(context.Context) ([]bucket.Node, error) {
-	return []bucket.Node{{Name: "node-1", Address: "10.0.0.7:8080", Version: "v1.2.3", StartedAt: at, SeenAt: at}},
-		f.note("nodes")
-}
-
-var aDrain = bucket.DrainView{Instance: "redis-a", Draining: true, Left: 3, Moved: 5, Uncleared: 5, Problem: "slow"}
-
-func (f *fake) Drain(_ context.Context, name string) (bucket.DrainView, error) {
-	return aDrain, f.note("drain %s", name)
-}
-
-func (f *fake) Undrain(_ context.Context, name string) (bucket.DrainView, error) {
-	return aDrain, f.note("undrain %s", name)
-}
-
-func (f *fake) Recover(_ context.Context, name string) ([]bucket.LaneView, error) {
-	return []bucket.LaneView{{Lane: bucket.Lane{Instance: "redis-a"}, Activation: 3, Reachable: true}}, f.note("recover %s", name)
-}
-
-func (f *fake) Rebalance(_ context.Context, dryRun bool) (bucket.Rebalance, error) {
-	return bucket.Rebalance{DryRun: dryRun, Budgets: 2, Misplaced: 1, Moves: []bucket.BucketMove{
-		{Bucket: "sale:bucket-0", From: bucket.Lane{Instance: "redis-a"}, To: bucket.Lane{Instance: "redis-b", Index: 1}},
-	}}, f.note("rebalance %t", dryRun)
-}
-
-// limits are small, so that tests of them are quick, and leave a busy machine time for bodies of 4 MiB.
-var limits = httpapi.Limits{
-	BodyBytes: 1 << 20, BatchBytes: 4 << 20, HeaderBytes: 64 << 10, Headers: 100,
-	InFlight: 100, RequestTimeout: 5 * time.Second, HeaderTimeout: 3 * time.Second, ReadTimeout: 3 * time.Second,
-	WriteTimeout: 3 * time.Second, IdleTimeout: 3 * time.Second,
-}
-
-// observed notes what an API tells its observer.
-type observed struct {
-	mu    sync.Mutex
-	lines []string
-}
-
-func (o *observed) note(format string, args ...any) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.lines = append(o.lines, fmt.Sprintf(format, args...))
-}
-
-func (o *observed) Request(route string, status int, _ time.Duration, _ string) {
-	o.note("%s %d", route, status)
-}
-func (o *observed) Deduction(code budget.Code, replayed bool) {
-	o.note("deduction %q %t", code, replayed)
-}
-func (o *observed) InFlight(int64) {}
-
-// start serves an API over a fake.
-func start(t *testing.T, change ...func(*httpapi.Config)) (*fake, *running, *httpapi.API) {
-	t.Helper()
-	f := new(fake)
-	c := httpapi.Config{Service: f, Alerts: f, Webhooks: f, Limits: limits, Drivers: map[string]string{"redis-a": "redis", "redis-b": "redis"},
-		NewID: func() string { return "corr-1" }, Log: slog.New(slog.DiscardHandler),
-		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "budgetd_up 1") })}
-	for _, change := range change {
-		change(&c)
-	}
-	api := httpapi.New(c)
-	return f, serve(t, api, c), api
-}
-
-// ask sends a request with a JSON body, if any.
-func ask(t *testing.T, server *running, method, path, body string, header ...string) (*http.Response, string) {
-	t.Helper()
-	r, err := http.NewRequest(method, server.URL+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if body != "" {
-		r.Header.Set("Content-Type", "application/json")
-	}
-	for i := 0; i < len(header); i += 2 {
-		r.Header.Add(header[i], header[i+1])
-	}
-	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	answer, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer, string(text)
 }
