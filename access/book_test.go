@@ -56,7 +56,7 @@ func otherThan(digit byte) string {
 	return "0"
 }
 
-// A key that is missing from the next generation is refused.
+// TestReplace checks that a key that is missing from the next generation is refused.
 func TestReplace(t *testing.T) {
 	book, token := NewBook(0), newToken(t)
 	book.Replace([]Key{keyOf(token, "a")}, now)
@@ -66,9 +66,10 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-func TestMessagesTellNothing(t *testing.T) {
+// TestMessagesRevealNothing checks that an unknown id and a wrong secret have the same message.
+func TestMessagesRevealNothing(t *testing.T) {
 	if Unknown.Message() != WrongSecret.Message() {
-		t.Error("an unknown id and a wrong secret are told apart")
+		t.Error("an unknown id and a wrong secret have different messages")
 	}
 	for _, reason := range []Reason{Missing, Malformed, Mistyped, Stale, Unknown, Revoked, Expired, Unmapped} {
 		if reason.Message() == "" {
@@ -77,8 +78,8 @@ func TestMessagesTellNothing(t *testing.T) {
 	}
 }
 
-// The last use is recorded to the hour, kept over generations, and reported until the database has
-// it.
+// TestUsed checks that the last use is recorded to the hour, kept over generations, and reported
+// until the database has it.
 func TestUsed(t *testing.T) {
 	book, token := NewBook(0), newToken(t)
 	key := keyOf(token, "a")
@@ -98,11 +99,12 @@ func TestUsed(t *testing.T) {
 	key.LastUsedMS = hour
 	book.Replace([]Key{key}, now)
 	if got := book.Used(); len(got) != 0 {
-		t.Errorf("still told: %v", got)
+		t.Errorf("uses that the database has are reported: %v", got)
 	}
 }
 
-// Generations may change while callers authenticate: run with -race.
+// TestBookIsSafeForConcurrentUse replaces generations while callers authenticate. The race detector
+// checks it.
 func TestBookIsSafeForConcurrentUse(t *testing.T) {
 	book, token := NewBook(1000), newToken(t)
 	book.Replace([]Key{keyOf(token, "a")}, now)
@@ -111,7 +113,7 @@ func TestBookIsSafeForConcurrentUse(t *testing.T) {
 		group.Go(func() {
 			for n := range int64(1000) {
 				if _, reason := book.Authenticate(token.Reveal(), now+n*HourMS/100); reason == Unknown {
-					t.Error("not found while its generation changes")
+					t.Error("a key is unknown while its generation is replaced")
 				}
 				book.Used()
 			}
@@ -146,7 +148,7 @@ func BenchmarkAuthenticate(b *testing.B) {
 	}
 }
 
-// TestAuthenticateAllocatesNothing keeps the collector out of the hot path.
+// TestAuthenticateAllocatesNothing checks that the hot path creates no garbage.
 func TestAuthenticateAllocatesNothing(t *testing.T) {
 	book, token := NewBook(0), newToken(t)
 	book.Replace([]Key{keyOf(token, "a")}, now)

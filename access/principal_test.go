@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// Every role makes its own calls and those of lower roles, and no others.
+// TestEveryCallWithEveryRole checks that a role may make its own calls and those of lower roles, and
+// no others.
 func TestEveryCallWithEveryRole(t *testing.T) {
 	for _, call := range Calls() {
 		for _, role := range Roles() {
@@ -35,7 +36,8 @@ func TestEveryCallWithEveryRole(t *testing.T) {
 	}
 }
 
-// A principal of one tenant neither reaches nor learns of another tenant's budgets.
+// TestForeignTenant checks that a principal of one tenant cannot act on another tenant's budgets or
+// learn which exist.
 func TestForeignTenant(t *testing.T) {
 	p := &Principal{Name: "p", Role: Admin, Scope: Scope{Tenant: "a", Budgets: []string{"x*"}}}
 	for _, call := range Calls() {
@@ -58,8 +60,8 @@ func TestForeignTenant(t *testing.T) {
 	}
 }
 
-// A role that is too low is forbidden whether or not the budget is in scope, so the refusal reveals
-// nothing.
+// TestForbiddenBeforeHidden checks that a role that is too low is forbidden whether or not the
+// budget is in scope, so that the refusal reveals nothing.
 func TestForbiddenBeforeHidden(t *testing.T) {
 	call, _ := CallOf("POST /v1/budgets/{budget}/append")
 	p := &Principal{Role: Deduct, Scope: Scope{Tenant: "a"}}
@@ -113,7 +115,7 @@ func TestOwns(t *testing.T) {
 		}
 	}
 	if (&Principal{}).Owns("") {
-		t.Error("a principal without a name owns what nobody made")
+		t.Error("a principal without a name owns a deduction without an owner")
 	}
 }
 
@@ -127,20 +129,20 @@ func TestRoleText(t *testing.T) {
 	}
 	var r Role
 	if _, err := r.MarshalText(); err == nil || r.UnmarshalText([]byte("root")) == nil {
-		t.Error("what is no role is written or read")
+		t.Error("an invalid role is encoded or parsed")
 	}
 	if !strings.Contains(Role(9).String(), "9") {
 		t.Error(Role(9))
 	}
 }
 
-// The table is complete and without duplicates.
+// TestCalls checks that the table of calls is complete and has no duplicates.
 func TestCalls(t *testing.T) {
 	ops, routes := map[string]bool{}, map[string]bool{}
 	for _, call := range Calls() {
 		route := call.Method + " " + call.Pattern
 		if ops[call.Op] || routes[route] {
-			t.Errorf("%s (%s) is there twice", route, call.Op)
+			t.Errorf("%s (%s) is in the table twice", route, call.Op)
 		}
 		ops[call.Op], routes[route] = true, true
 		if (call.Least == 0) != (call.Over == Nobody) || (call.More == 0) != (call.When == "") ||

@@ -40,7 +40,7 @@ var (
 	somePat  = rapid.StringMatching(`[ab*-]{0,6}`)
 )
 
-// Patterns agree with path.Match, which has the same star.
+// TestMatchesAsPathMatch compares matches with path.Match, which treats a star alike.
 func TestMatchesAsPathMatch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pattern, name := somePat.Draw(t, "pattern"), someName.Draw(t, "name")
@@ -54,7 +54,7 @@ func TestMatchesAsPathMatch(t *testing.T) {
 	})
 }
 
-// A scope that includes another covers all that the other covers.
+// TestIncludesIsSound checks that a scope that includes another covers everything that it covers.
 func TestIncludesIsSound(t *testing.T) {
 	scope := rapid.Custom(func(t *rapid.T) Scope {
 		return Scope{Tenant: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "tenant"),
@@ -67,7 +67,7 @@ func TestIncludesIsSound(t *testing.T) {
 		if s.Includes(other) {
 			included++
 			if other.Covers(tenant, name) && !s.Covers(tenant, name) {
-				t.Errorf("%+v includes %+v, which alone covers %s/%s", s, other, tenant, name)
+				t.Errorf("%+v includes %+v, but does not cover %s/%s", s, other, tenant, name)
 			}
 		}
 		if !s.Includes(s) {

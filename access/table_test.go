@@ -8,7 +8,7 @@ import (
 	"github.com/budgetd/budgetd/access"
 )
 
-// docs/SECURITY.md contains the table of calls.
+// TestSecurityPageHasTheTable checks that docs/SECURITY.md contains the table of calls.
 func TestSecurityPageHasTheTable(t *testing.T) {
 	page, err := os.ReadFile("../docs/SECURITY.md")
 	if err != nil {

@@ -38,7 +38,7 @@ func TestTokenRoundTrip(t *testing.T) {
 	}
 }
 
-// A short secret is padded to the full length.
+// TestTokenOfSmallSecret checks that a short secret is padded to the full length.
 func TestTokenOfSmallSecret(t *testing.T) {
 	token, err := NewToken(bytes.NewReader(make([]byte, 64)))
 	if err != nil {
@@ -50,7 +50,8 @@ func TestTokenOfSmallSecret(t *testing.T) {
 	}
 }
 
-// The largest secret fits too, and the id skips bytes that would favour some letters.
+// TestTokenOfLargestSecret checks that the largest secret fits, and that an id skips bytes that
+// would favour some letters.
 func TestTokenOfLargestSecret(t *testing.T) {
 	random := bytes.NewReader(bytes.Repeat([]byte{255}, 32))
 	id := bytes.NewReader(append(bytes.Repeat([]byte{255, 252}, 5), bytes.Repeat([]byte{35}, 10)...))
@@ -73,7 +74,8 @@ func TestNoRandomness(t *testing.T) {
 	}
 }
 
-// Every single wrong character and every swap of two neighbours is detected.
+// TestTypingErrors checks that the checksum detects every wrong character and every swap of
+// neighbours.
 func TestTypingErrors(t *testing.T) {
 	whole := newToken(t).Reveal()
 	for n := range len(whole) {
@@ -98,7 +100,7 @@ func TestTypingErrors(t *testing.T) {
 	}
 }
 
-// The checksum is the CRC-32 that other tools compute.
+// TestChecksumIsCRC32 compares the checksum with the CRC-32 of the standard library.
 func TestChecksumIsCRC32(t *testing.T) {
 	whole := newToken(t).Reveal()
 	sum := crc32.ChecksumIEEE([]byte(whole[:checksumAt-1]))
@@ -111,7 +113,7 @@ func TestChecksumIsCRC32(t *testing.T) {
 	}
 }
 
-// Only Reveal shows the secret.
+// TestTokenIsRedacted checks that only Reveal shows the secret.
 func TestTokenIsRedacted(t *testing.T) {
 	token := newToken(t)
 	secret := token.Reveal()[secretAt : checksumAt-1]

@@ -13,14 +13,14 @@ import (
 
 var start = time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)
 
-// book is the rows that Settle would have written.
+// book holds the states that a database would have stored.
 type book struct {
 	states []alert.State
 	next   int64
 }
 
-// settle decides and writes down, as the database's part does.
-func (b *book) settle(f alert.Figures, list []alert.Threshold) []alert.Transition {
+// apply decides and stores the result, as the database does.
+func (b *book) apply(f alert.Figures, list []alert.Threshold) []alert.Transition {
 	out := alert.Decide(b.states, f, list, f.At.Add(time.Millisecond))
 	for i := range out {
 		s := &out[i].State
@@ -55,7 +55,7 @@ func figures(at time.Time, total, spent int64) alert.Figures {
 	return alert.Figures{At: at, Period: 1, Of: map[string]alert.Units{"total": units, "period": units}}
 }
 
-// text writes transitions as a table does.
+// text formats transitions, one for each message.
 func text(list []alert.Transition) string {
 	var out []string
 	for _, t := range list {
@@ -78,7 +78,7 @@ func shares(percents ...int) (out []alert.Threshold) {
 	return append(out, alert.Threshold{Kind: alert.Exhausted, Of: alert.Total})
 }
 
-// TestStory follows a budget step by step.
+// TestStory checks the transitions of budgets step by step.
 func TestStory(t *testing.T) {
 	type step struct {
 		name         string
@@ -151,7 +151,7 @@ func TestStory(t *testing.T) {
 				if s.change != nil {
 					s.change(&f)
 				}
-				if got := strings.ReplaceAll(text(b.settle(f, story.thresholds)), "  ", " "); got != s.want {
+				if got := strings.ReplaceAll(text(b.apply(f, story.thresholds)), "  ", " "); got != s.want {
 					t.Fatalf("%s: %q, want %q", s.name, got, s.want)
 				}
 			}
@@ -172,8 +172,8 @@ func rate(r float64) func(*alert.Figures) {
 
 func TestRemovedThresholds(t *testing.T) {
 	var b book
-	b.settle(figures(start, 100, 96), shares(50, 80, 95))
-	got := text(b.settle(figures(start.Add(time.Second), 100, 96), shares(80)))
+	b.apply(figures(start, 100, 96), shares(50, 80, 95))
+	got := text(b.apply(figures(start.Add(time.Second), 100, 96), shares(80)))
 	if got != "threshold_removed used_share/total/50 +; threshold_removed used_share/total/95 +" {
 		t.Error(got)
 	}
@@ -182,7 +182,7 @@ func TestRemovedThresholds(t *testing.T) {
 	}
 }
 
-// TestProperties lets budgets live at random and checks what holds after every decision.
+// TestProperties changes budgets at random and checks the invariants after every decision.
 func TestProperties(t *testing.T) {
 	for seed := range uint64(100) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -203,7 +203,7 @@ type life struct {
 	period       int64
 }
 
-// choose returns some of all thresholds.
+// choose returns a random selection of thresholds.
 func (l *life) choose() (list []alert.Threshold) {
 	all := append(shares(10, 50, 80, 95, 100), alert.Defaults()[3:]...)
 	for _, p := range []int{50, 90} {
@@ -240,15 +240,15 @@ func (l *life) step() {
 		l.spent = min(l.spent+l.random.Int64N(200), l.total)
 	}
 	list, f, before := l.choose(), l.figures(), slices.Clone(l.b.states)
-	changes := l.b.settle(f, list)
+	changes := l.b.apply(f, list)
 	l.checkTelling(changes)
 	l.checkStates(before)
-	if again := l.b.settle(f, list); len(again) > 0 {
+	if again := l.b.apply(f, list); len(again) > 0 {
 		l.Fatalf("seed %d: the same figures change %v again", l.seed, again)
 	}
 	f.At = f.At.Add(time.Second)
 	l.at = f.At
-	if again := l.b.settle(f, list); len(again) > 0 {
+	if again := l.b.apply(f, list); len(again) > 0 {
 		l.Fatalf("seed %d: equal figures change %v a second later", l.seed, again)
 	}
 	old := figures(start.Add(-time.Hour), 10, 10)
@@ -267,7 +267,7 @@ func (l *life) step() {
 	}
 }
 
-// checkTelling checks that every transition is told once: by its own message or in a list.
+// checkTelling checks that every transition is reported once: by its own message or in a list.
 func (l *life) checkTelling(changes []alert.Transition) {
 	told := map[string]int{}
 	for _, c := range changes {
@@ -289,8 +289,8 @@ func (l *life) checkTelling(changes []alert.Transition) {
 	}
 }
 
-// checkStates checks that no resolved state changes, that each threshold fires once at most, and
-// that episodes count.
+// checkStates checks that resolved states never change, that a threshold has at most one firing
+// state, and that episodes count up.
 func (l *life) checkStates(before []alert.State) {
 	for i, s := range before {
 		if !s.Firing() && l.b.states[i] != s {

@@ -6,13 +6,13 @@ import (
 	"testing"
 )
 
-// TestRows: names are unique, titles say the mode that is measured, and targets and halves speak of rows that there
-// are, targets in the mode that they name.
+// TestRows checks that the names of rows are unique, that titles name the measured mode, and that
+// targets and halves refer to existing rows in the mode that they name.
 func TestRows(t *testing.T) {
 	names, modes := map[string]bool{}, map[string]string{}
 	for _, r := range rows {
 		if names[r.name] || r.what == "" {
-			t.Errorf("row %q: twice, or without a word", r.name)
+			t.Errorf("row %q appears twice, or has no title", r.name)
 		}
 		names[r.name] = true
 		if o, ok := r.measurer.(ours); ok && o.half != "" && !names[o.half] {
@@ -21,7 +21,7 @@ func TestRows(t *testing.T) {
 		if o, ok := r.measurer.(ours); ok && !o.embedded {
 			modes[r.name] = o.durability
 			if !strings.Contains(r.what, o.durability+" mode") {
-				t.Errorf("row %q is in %s mode, and is called %q", r.name, o.durability, r.what)
+				t.Errorf("row %q is in %s mode, but its title is %q", r.name, o.durability, r.what)
 			}
 		}
 	}
@@ -31,7 +31,7 @@ func TestRows(t *testing.T) {
 		}
 		for _, mode := range []string{"ledger", "store"} {
 			if strings.Contains(target.what, mode+" mode") && modes[target.row] != mode {
-				t.Errorf("target %q is of row %q, which is in %s mode", target.what, target.row, modes[target.row])
+				t.Errorf("target %q has row %q, which is in %s mode", target.what, target.row, modes[target.row])
 			}
 		}
 	}
@@ -46,7 +46,7 @@ func TestChosen(t *testing.T) {
 		t.Errorf("%d rows, %v", len(got), err)
 	}
 	if _, err := chosen("luna", all); err == nil {
-		t.Error("a row that there is not was chosen")
+		t.Error("an unknown row is accepted")
 	}
 }
 
@@ -82,8 +82,8 @@ func TestThousands(t *testing.T) {
 	}
 }
 
-// TestFlatTable: a size may be dearer than the first by as much as the series allows, and one that was not
-// measured shows.
+// TestFlatTable checks the verdict on a size that costs more than the series allows, and the note on
+// sizes that were not measured.
 func TestFlatTable(t *testing.T) {
 	got := flatTable([]spot{{series: "budgets", durability: "store", size: 1, total: 10},
 		{series: "budgets", durability: "store", size: 10_000, total: 25.1},
@@ -98,7 +98,7 @@ func TestFlatTable(t *testing.T) {
 	}
 }
 
-// TestBeside: a row is compared with the baseline as it was before and after it.
+// TestBeside checks that a row is compared with the mean of the baseline before and after it.
 func TestBeside(t *testing.T) {
 	w := &world{measured: map[string]measurement{"lua": {perS: 1}, "store-single": {perS: 30_000,
 		beside: map[string]measurement{"lua": mean(measurement{perS: 10_000, cpu: []cost{{"server", 40}}},

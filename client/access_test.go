@@ -21,7 +21,7 @@ import (
 	"github.com/budgetd/budgetd/client"
 )
 
-// bearer is a server that answers with the Authorization header that it got.
+// bearer starts a server that answers with the Authorization header of the request.
 func bearer(t *testing.T) *httptest.Server {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -58,7 +58,8 @@ func TestTokenIsSent(t *testing.T) {
 	}
 }
 
-// A key that cannot be had, or would break the header, is never sent and never told.
+// TestTokenIsNotSent checks that nothing is sent without a valid key, and that the error does not
+// show the key.
 func TestTokenIsNotSent(t *testing.T) {
 	asked := false
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
@@ -81,7 +82,8 @@ func TestTokenIsNotSent(t *testing.T) {
 	}
 }
 
-// A key file is read again; while it is missing the last key goes on.
+// TestTokenFileIsReadAgain checks that a key file is read again, and that the last key is used while
+// the file is missing.
 func TestTokenFileIsReadAgain(t *testing.T) {
 	server := bearer(t)
 	file := filepath.Join(t.TempDir(), "key")
@@ -116,11 +118,12 @@ func TestTokenFileIsReadAgain(t *testing.T) {
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(1100 * time.Millisecond) // the key is older than it may be
+	time.Sleep(1100 * time.Millisecond) // longer than a key from a file is used
 	until("Bearer two")
 }
 
-// The transport takes the authority and the name from its files, and speaks HTTP/2.
+// TestTLSTransport checks that the transport verifies the server by the authority and the name in
+// its files, and uses HTTP/2.
 func TestTLSTransport(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, `{"principal":"`+r.Proto+`","role":"read"}`)
@@ -147,21 +150,21 @@ func TestTLSTransport(t *testing.T) {
 	}
 	var unknown *tls.CertificateVerificationError
 	if _, err := ask(client.TLSFiles{}); !errors.As(err, &unknown) || !client.Unreachable(err) {
-		t.Errorf("a certificate of nobody: %v", err)
+		t.Errorf("an unknown authority: %v", err)
 	}
 	var name x509.HostnameError
 	if _, err := ask(client.TLSFiles{CA: ca, ServerName: "budgetd.example"}); !errors.As(err, &name) {
 		t.Errorf("another name: %v", err)
 	}
 	if _, err := client.TLSTransport(client.TLSFiles{CA: ca + "x"}); err == nil {
-		t.Error("a file that is not there is taken")
+		t.Error("a missing file is accepted")
 	}
 	if _, err := client.TLSTransport(client.TLSFiles{Cert: ca}); err == nil {
-		t.Error("half a pair is taken")
+		t.Error("a certificate without its key is accepted")
 	}
 }
 
-// What the calls of access send, and how often.
+// TestAccessCalls checks what the calls on keys and the audit log send, and which are retried.
 func TestAccessCalls(t *testing.T) {
 	server := newScripted(t, answer(200, `{"keys":[]}`), answer(201, `{"id":"k","token":"bdg_x"}`), lost,
 		answer(200, `{"id":"k"}`), answer(201, `{"id":"k2","token":"bdg_y"}`), answer(200, `{"entries":[],"head":"0:"}`),

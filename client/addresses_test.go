@@ -11,8 +11,8 @@ import (
 	"github.com/budgetd/budgetd/client"
 )
 
-// TestTheNextAddressIsCalled: where nobody answers at the first address, and where a server breaks
-// off after it got the request, the next one gets the same request id.
+// TestTheNextAddressIsCalled checks that the client calls the next address with the same request id
+// if no server listens at the first one, or if it breaks the connection after the request.
 func TestTheNextAddressIsCalled(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -56,7 +56,7 @@ func TestTheNextAddressIsCalled(t *testing.T) {
 		t.Errorf("asked: %q", asked)
 	}
 	if c.Server() != answers.URL {
-		t.Errorf("it goes on with %s, not with the one that answers", c.Server())
+		t.Errorf("the next call goes to %s, want the server that answered", c.Server())
 	}
 	if _, err := client.New(answers.URL + ","); err == nil {
 		t.Error("an empty address is accepted")

@@ -32,7 +32,7 @@ func TestBatchSettlesEveryItem(t *testing.T) {
 	}{
 		{name: "all at once", replies: []reply{results("ok", "ok", "ok")},
 			calls: []string{"o0 o1 o2"}, want: []string{"accepted after 1", "accepted after 1", "accepted after 1"}},
-		{name: "each for itself", replies: []reply{results("ok", "budget_exhausted", "ok")},
+		{name: "one refused", replies: []reply{results("ok", "budget_exhausted", "ok")},
 			calls: []string{"o0 o1 o2"}, want: []string{"accepted after 1", "budget_exhausted", "accepted after 1"}},
 		{name: "only what is undecided is repeated",
 			replies: []reply{results("ok", "unavailable", "outcome_unknown"), results("budget_exhausted", "ok")},
@@ -40,7 +40,7 @@ func TestBatchSettlesEveryItem(t *testing.T) {
 		{name: "a period that is exhausted is refused at once",
 			replies: []reply{results("period_exhausted", "unavailable", "ok"), results("period_exhausted")},
 			calls:   []string{"o0 o1 o2", "o1"}, want: []string{"period_exhausted", "period_exhausted", "accepted after 1"}},
-		{name: "refused after unknown: that one is cancelled",
+		{name: "refused after an unknown outcome: the item is cancelled",
 			replies: []reply{results("ok", "unavailable", "outcome_unknown"),
 				results("budget_exhausted", "budget_exhausted"), answer(200, strings.Replace(void, "o1", "o2", 1))},
 			calls: []string{"o0 o1 o2", "o1 o2", "cancel o2"},
@@ -134,7 +134,7 @@ func TestBatchBounds(t *testing.T) {
 		t.Errorf("empty batch: %v, %v", got, err)
 	}
 	if _, err := c.DeductBatch(t.Context(), make([]client.BatchItem, client.MaxBatch+1)); err == nil {
-		t.Error("a batch that is too long was taken")
+		t.Error("a batch that is too long is accepted")
 	}
 	if n := len(server.log()); n != 0 {
 		t.Errorf("%d requests were sent", n)

@@ -14,7 +14,7 @@ import (
 	"github.com/budgetd/budgetd/client"
 )
 
-// canned is a transport that answers at once: what is measured is the client's own work.
+// canned is a transport that answers at once, so that benchmarks measure only the client.
 type canned func(body []byte) string
 
 func (c canned) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -38,7 +38,7 @@ const deductionAnswer = `{"request_id":"order-1","outcome":"accepted","amount":1
 var deductionOrder = client.DeductRequest{RequestID: "order-1", Amount: 1,
 	Dimensions: map[string]string{"user": "u12345"}}
 
-// BenchmarkDeduct: what the client itself works per call, the network apart.
+// BenchmarkDeduct measures the client's own work per call, without a network.
 func BenchmarkDeduct(b *testing.B) {
 	c, err := client.New("http://127.0.0.1:8080", client.WithTransport(canned(func([]byte) string {
 		return deductionAnswer
@@ -54,7 +54,7 @@ func BenchmarkDeduct(b *testing.B) {
 	}
 }
 
-// BenchmarkDeductBatch: the same per deduction, a hundred in one call.
+// BenchmarkDeductBatch measures the client's own work per deduction in batches of 100.
 func BenchmarkDeductBatch(b *testing.B) {
 	const n = 100
 	text := `{"results":[` + strings.Repeat(deductionAnswer+",", n-1) + deductionAnswer + "]}"
@@ -80,14 +80,15 @@ func BenchmarkDeductBatch(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/deduction")
 }
 
-// BenchmarkDeductCoalesced: the same per deduction, by 64 callers at once who share calls.
+// BenchmarkDeductCoalesced measures the client's own work per deduction of 64 concurrent callers
+// who share calls.
 func BenchmarkDeductCoalesced(b *testing.B) {
 	const callers = 64
 	for _, calls := range []int{1, 2, 4, 8} {
 		b.Run(fmt.Sprintf("%d calls", calls), func(b *testing.B) {
 			var sent atomic.Int64
 			c, err := client.New("http://127.0.0.1:8080", client.WithTransport(canned(func(body []byte) string {
-				time.Sleep(time.Millisecond) // what a call takes is when others gather
+				time.Sleep(time.Millisecond) // other deductions arrive meanwhile
 				sent.Add(1)
 				n := bytes.Count(body, []byte("request_id"))
 				if !bytes.HasPrefix(body, []byte(`{"deductions"`)) {

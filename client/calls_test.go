@@ -15,10 +15,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// saysAll is an answer from which every call can tell what became of it.
+// saysAll is an answer that every call accepts.
 const saysAll = `{"outcome":"accepted","state":"used","group":"g","deductions":[{"request_id":"o1","state":"used"}]}`
 
-// TestRequests pins what every call sends.
+// TestRequests checks what every call sends.
 func TestRequests(t *testing.T) {
 	quantity, count := int64(7), 0
 	end := time.Date(2026, 12, 31, 23, 59, 59, 0, time.FixedZone("", 3600))
@@ -190,7 +190,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestRepeats pins which calls are sent again after a lost answer: those whose repetition has no
+// TestRepeats checks which calls are sent again after a lost answer: those whose repetition has no
 // second effect.
 func TestRepeats(t *testing.T) {
 	tests := []struct {
@@ -243,7 +243,8 @@ func TestRepeats(t *testing.T) {
 	}
 }
 
-// TestAppendRefusedAfterALostAnswer: nothing can cancel an append, so its outcome stays open.
+// TestAppendRefusedAfterALostAnswer checks that an append that is refused after a lost answer has an
+// unknown outcome, because an append cannot be cancelled.
 func TestAppendRefusedAfterALostAnswer(t *testing.T) {
 	server := newScripted(t, lost, problem(409, "amount_exceeds_remaining"))
 	c, _ := impatient(t, server.URL)
@@ -253,7 +254,7 @@ func TestAppendRefusedAfterALostAnswer(t *testing.T) {
 	}
 }
 
-// TestReadsAreNeverUnknown: a read that failed has certainly changed nothing.
+// TestReadsAreNeverUnknown checks that the error of a failed read says that nothing was done.
 func TestReadsAreNeverUnknown(t *testing.T) {
 	for name, r := range map[string]reply{"lost": lost, "504": problem(504, "outcome_unknown"),
 		"500": problem(500, "internal"), "502": answer(502, "")} {
@@ -271,7 +272,9 @@ func TestReadsAreNeverUnknown(t *testing.T) {
 	}
 }
 
-func TestNothingIsSentThatCannotBeMeant(t *testing.T) {
+// TestFaultyRequestsAreNotSent checks that the client refuses requests that it cannot encode, and
+// names that would change the path.
+func TestFaultyRequestsAreNotSent(t *testing.T) {
 	server := newScripted(t)
 	c, _ := impatient(t, server.URL)
 	for name, err := range map[string]error{
@@ -291,7 +294,7 @@ func TestNothingIsSentThatCannotBeMeant(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-func TestNewRefusesWhatIsNoAddress(t *testing.T) {
+func TestNewRefusesInvalidAddresses(t *testing.T) {
 	for _, server := range []string{"", "http://", "ftp://host", "http://host?x=1", "http://host#f", "http://[::1", ":8080:"} {
 		if c, err := client.New(server); err == nil {
 			t.Errorf("New(%q) calls %s, want an error", server, c.Server())
@@ -305,8 +308,8 @@ func TestNewRefusesWhatIsNoAddress(t *testing.T) {
 	}
 }
 
-// TestAStuckDialIsNotSent: the transport never got a connection, so nothing can have happened,
-// although the error is a plain time-out.
+// TestAStuckDialIsNotSent checks that a time-out while dialling counts as not done, because nothing
+// was sent.
 func TestAStuckDialIsNotSent(t *testing.T) {
 	stuck := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		<-ctx.Done()
@@ -331,7 +334,7 @@ func TestRequestIDs(t *testing.T) {
 	}
 }
 
-// TestLongCallsAreWaitedFor: a recycle and an audit that take longer than an attempt of another call are waited for.
+// TestLongCallsAreWaitedFor checks that a recycle and an audit may take longer than AttemptTimeout.
 func TestLongCallsAreWaitedFor(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		time.Sleep(200 * time.Millisecond)
@@ -356,7 +359,8 @@ func TestLongCallsAreWaitedFor(t *testing.T) {
 	}
 }
 
-// TestATransportThatRepeats: a failure to dial again says nothing of what was sent before.
+// TestATransportThatRepeats checks that a failure to dial does not count as not done if the
+// transport may have sent the request before.
 func TestATransportThatRepeats(t *testing.T) {
 	server := newScripted(t, lost)
 	gone := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
@@ -366,7 +370,7 @@ func TestATransportThatRepeats(t *testing.T) {
 		return client.WithTransport(roundTripper(func(r *http.Request) (*http.Response, error) {
 			if sent {
 				if _, err := http.DefaultTransport.RoundTrip(r); err == nil {
-					t.Error("the first was answered")
+					t.Error("the first attempt was answered")
 				}
 			}
 			return gone.RoundTrip(r)

@@ -16,9 +16,9 @@ import (
 	"github.com/budgetd/budgetd/client"
 )
 
-// TestCoalescingKeepsEveryPromise: 64 callers with 1,000 deductions each, over a wire that loses
-// requests and replies, delivers late, delays and refuses. Whatever a caller is told is so at the end,
-// no id takes effect twice, and every wait ends (otherwise synctest fails).
+// TestCoalescingKeepsEveryPromise runs 64 callers with up to 1,000 deductions each over a network
+// that loses, delays and refuses calls. At the end every answer must agree with the records, no id
+// may have taken effect twice, and every wait must have ended (otherwise synctest fails).
 func TestCoalescingKeepsEveryPromise(t *testing.T) {
 	tests := []struct {
 		name    string
@@ -26,7 +26,7 @@ func TestCoalescingKeepsEveryPromise(t *testing.T) {
 		bounds  client.Coalescing
 		options []client.Option
 	}{
-		{name: "each by itself", calls: 100},
+		{name: "not coalesced", calls: 100},
 		{name: "coalesced, with a short queue", calls: 200, bounds: client.Coalescing{Calls: 4, Items: 20, Queue: 40}},
 		{name: "coalesced, unknown ones cancelled", calls: 1000, bounds: client.Coalescing{Calls: 2, Items: 100},
 			options: []client.Option{client.WithCancelUnknown(time.Second)}},
@@ -92,7 +92,7 @@ func keepsPromises(t *testing.T, calls int, bounds client.Coalescing, options []
 	t.Logf("%d calls, at most %d at once and %d items; %v", len(s.calls), s.most, s.largest, kinds)
 }
 
-// broken says in what an id's record contradicts what its caller was told; "": in nothing.
+// broken returns how an id's record contradicts the caller's answer, or "".
 func broken(err error, r *record) string {
 	counts := r.executed > 0 && !r.gone
 	var p *client.Problem
@@ -102,13 +102,13 @@ func broken(err error, r *record) string {
 	case err == nil && !counts:
 		return "accepted without effect"
 	case client.KindOf(err) == budget.Faulty:
-		return "nothing was wrong with it"
+		return "a valid request is called faulty"
 	case err != nil && client.KindOf(err) != budget.MayBeDone && counts:
-		return "has an effect although it is said to have none"
+		return "has an effect although the caller was told that it has none"
 	case errors.As(err, &p) && p.Cancelled && !r.gone:
-		return "was said to be cancelled and is not"
+		return "is not cancelled although the caller was told so"
 	case errors.Is(err, client.ErrQueueFull) && client.KindOf(err) == budget.NotDone && r.executed > 0:
-		return "was sent although there was no room"
+		return "was sent although the queue was full"
 	}
 	return ""
 }

@@ -18,14 +18,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// told is what one caller heard.
+// told is what one caller was answered.
 type told struct {
 	answer *client.DeductAnswer
 	err    error
 }
 
-// crowd starts callers one after the other, each as soon as the one before waits, so that what is sent
-// with what is certain. It runs in a synctest bubble.
+// crowd starts callers one after the other, each once the previous one waits, so that the batches
+// are deterministic. It runs in a synctest bubble.
 type crowd struct {
 	client *client.Client
 	told   map[string]told
@@ -47,7 +47,7 @@ func (w *crowd) come(ctx context.Context, ids ...string) {
 	}
 }
 
-// outcomes waits for everybody and returns what each heard: "accepted" or kind and code.
+// outcomes waits for all callers and returns their outcomes: "accepted", or kind and code.
 func (w *crowd) outcomes() map[string]string {
 	w.all.Wait()
 	got := map[string]string{}
@@ -60,7 +60,7 @@ func (w *crowd) outcomes() map[string]string {
 	return got
 }
 
-// slow lets every call take 10 ms; the n-th one (from 1) fails as the replies say.
+// slow lets every call take 10 ms. Call n, counted from 1, fails as replies[n] says.
 func (s *till) slow(replies map[int]luck) {
 	n := 0
 	s.wire = func([]string) luck {
@@ -78,7 +78,7 @@ func one(bounds client.Coalescing) client.Option {
 	return client.WithCoalescing(bounds)
 }
 
-func TestCoalescingSendsTogetherWhatCameMeanwhile(t *testing.T) {
+func TestCoalescingSendsWaitingDeductionsTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTill()
 		s.slow(nil)
@@ -87,7 +87,7 @@ func TestCoalescingSendsTogetherWhatCameMeanwhile(t *testing.T) {
 		w.come(t.Context(), "a", "b", "c", "d", "e", "f")
 		w.outcomes()
 		if took := time.Since(began); took != 30*time.Millisecond {
-			t.Errorf("took %s, want three calls of 10 ms and no waiting between", took)
+			t.Errorf("took %s, want three calls of 10 ms without pauses", took)
 		}
 		w.come(t.Context(), "g")
 		w.outcomes()
@@ -103,7 +103,7 @@ func TestCoalescingSendsTogetherWhatCameMeanwhile(t *testing.T) {
 	})
 }
 
-func TestCoalescingUsesAllCallsItMay(t *testing.T) {
+func TestCoalescingUsesAllItsCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTill()
 		s.slow(nil)
@@ -116,8 +116,8 @@ func TestCoalescingUsesAllCallsItMay(t *testing.T) {
 	})
 }
 
-// TestCoalescingKeepsTheOrderOfOneID: the service makes the items of one id in the order of the batch,
-// so the first to come is the one that is recorded.
+// TestCoalescingKeepsTheOrderOfOneID checks that two deductions with one id are sent in the order of
+// their calls, because the service executes them in that order.
 func TestCoalescingKeepsTheOrderOfOneID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTill()
@@ -139,7 +139,7 @@ func TestCoalescingKeepsTheOrderOfOneID(t *testing.T) {
 	})
 }
 
-func TestCoalescingHasAQueueWithAnEnd(t *testing.T) {
+func TestCoalescingBoundsItsQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTill()
 		s.slow(nil)
@@ -152,7 +152,7 @@ func TestCoalescingHasAQueueWithAnEnd(t *testing.T) {
 		}
 		err := w.told["d"].err
 		if !errors.Is(err, client.ErrQueueFull) || client.Unreachable(err) || s.records["d"] != nil {
-			t.Errorf("the one too many: unreachable %t, %v", client.Unreachable(err), err)
+			t.Errorf("the deduction without room: unreachable %t, %v", client.Unreachable(err), err)
 		}
 		if want := "deduct: nothing was sent to http://till: " + client.ErrQueueFull.Error(); err.Error() != want {
 			t.Errorf("message %q, want %q", err, want)
@@ -160,7 +160,7 @@ func TestCoalescingHasAQueueWithAnEnd(t *testing.T) {
 	})
 }
 
-func TestCoalescingTriesAgainWhenTheQueueWasFull(t *testing.T) {
+func TestCoalescingRetriesWhenTheQueueIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTill()
 		s.wire = func([]string) luck { return luck{delay: time.Millisecond} }
@@ -175,7 +175,7 @@ func TestCoalescingTriesAgainWhenTheQueueWasFull(t *testing.T) {
 	})
 }
 
-func TestACallerLeavesTheQueue(t *testing.T) {
+func TestACallerLeavesBeforeItsDeductionIsSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTill()
 		s.slow(nil)
@@ -199,7 +199,7 @@ func TestACallerLeavesTheQueue(t *testing.T) {
 	})
 }
 
-func TestACallerLeavesWhatWasSent(t *testing.T) {
+func TestACallerLeavesAfterItsDeductionIsSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTill()
 		s.slow(nil)
@@ -225,7 +225,8 @@ func TestACallerLeavesWhatWasSent(t *testing.T) {
 	})
 }
 
-// TestACallThatNobodyWaitsForEnds: its place is free for others at once.
+// TestACallThatNobodyWaitsForEnds checks that a call ends once all of its callers have left, so that
+// the next one can begin.
 func TestACallThatNobodyWaitsForEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTill()
@@ -238,12 +239,13 @@ func TestACallThatNobodyWaitsForEnds(t *testing.T) {
 		w.come(t.Context(), "a")
 		w.outcomes()
 		if took := time.Since(began); took != 15*time.Millisecond {
-			t.Errorf("took %s, want 5 ms until the first has left, and 10 ms", took)
+			t.Errorf("took %s, want 5 ms until the first caller left, and 10 ms for the second", took)
 		}
 	})
 }
 
-// TestAFaultyDeductionSpoilsNoBatch: what can be seen to be wrong here is told here, as without coalescing.
+// TestAFaultyDeductionSpoilsNoBatch checks that the client itself refuses a faulty deduction, as
+// without coalescing.
 func TestAFaultyDeductionSpoilsNoBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTill()
@@ -263,8 +265,8 @@ func TestAFaultyDeductionSpoilsNoBatch(t *testing.T) {
 	})
 }
 
-// TestItemsHaveTheErrorsOfSingleCalls: whatever the service says of an item, its caller hears what
-// a call of its own would have told.
+// TestItemsHaveTheErrorsOfSingleCalls checks that the caller of an item gets the same error as for a
+// single call.
 func TestItemsHaveTheErrorsOfSingleCalls(t *testing.T) {
 	for _, code := range []string{"unavailable", "outcome_unknown", "limit_exceeded", "budget_exhausted", "budget_paused"} {
 		t.Run(code, func(t *testing.T) {
@@ -287,14 +289,14 @@ func TestItemsHaveTheErrorsOfSingleCalls(t *testing.T) {
 				}
 				var first, second *client.Problem
 				if errors.As(got, &first) && errors.As(w.told["b"].err, &second) && first == second {
-					t.Error("two callers have one error")
+					t.Error("two callers share one error value")
 				}
 			})
 		})
 	}
 }
 
-func TestWhatHappensToABatchHappensToItsItems(t *testing.T) {
+func TestItemsHaveTheOutcomeOfTheirBatch(t *testing.T) {
 	tests := []struct {
 		name    string
 		reply   luck
@@ -306,7 +308,7 @@ func TestWhatHappensToABatchHappensToItsItems(t *testing.T) {
 		{"unavailable", luck{status: 503, code: "unavailable"}, "4 unavailable", []string{"batch a b c d"}},
 		{"unknown", luck{status: 504, code: "outcome_unknown"}, "5 outcome_unknown", []string{"batch a b c d"}},
 		{"a bad gateway", luck{status: 502}, "5 outcome_unknown", []string{"batch a b c d"}},
-		{"not known", luck{status: 401, code: "unauthenticated"}, "1 unauthenticated", []string{"batch a b c d"}},
+		{"unauthenticated", luck{status: 401, code: "unauthenticated"}, "1 unauthenticated", []string{"batch a b c d"}},
 		{"too large: two of half the size", luck{status: 413, code: "too_large"}, "accepted",
 			[]string{"batch a b c d", "batch a b", "batch c d"}},
 		{"malformed: each alone", luck{status: 400, code: "malformed"}, "accepted",
@@ -335,7 +337,8 @@ func TestWhatHappensToABatchHappensToItsItems(t *testing.T) {
 	}
 }
 
-// TestCoalescingLearnsWhatTheServerTakes: after a 413 no batch is longer until shorter ones have passed.
+// TestCoalescingLearnsWhatTheServerTakes checks that batches become shorter after a 413, and grow
+// again only after shorter ones were accepted.
 func TestCoalescingLearnsWhatTheServerTakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTill()
@@ -376,7 +379,8 @@ func TestAnAnswerToAnotherIDIsNoAnswer(t *testing.T) {
 	}
 }
 
-// TestWhatIsSentAgainGoesFirst: a deduction that came later with the same id does not overtake it.
+// TestWhatIsSentAgainGoesFirst checks that the items of a split batch are sent before later
+// deductions, so that one with the same id does not overtake.
 func TestWhatIsSentAgainGoesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTill()
@@ -384,7 +388,7 @@ func TestWhatIsSentAgainGoesFirst(t *testing.T) {
 		c := s.customer(t, 1, one(client.Coalescing{}))
 		w := newCrowd(c)
 		w.come(t.Context(), "busy", "x", "a")
-		time.Sleep(15 * time.Millisecond) // x and a are under way
+		time.Sleep(15 * time.Millisecond) // x and a were sent
 		later, err := ask(t.Context(), c, "a")
 		w.outcomes()
 		want := []string{"deduct busy", "batch x a", "deduct x", "deduct a", "deduct a"}

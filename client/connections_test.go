@@ -16,8 +16,8 @@ import (
 	"github.com/budgetd/budgetd/client"
 )
 
-// counting is a server that counts the connections it accepts. What it answers takes turns: accepted,
-// refused, unavailable, a proxy's page, a page longer than net/http reads ahead.
+// counting starts a server that counts the connections that it accepts. Its answers take turns:
+// accepted, refused, unavailable, a proxy's page, and a body longer than net/http reads ahead.
 func counting(t *testing.T) (address string, accepted *atomic.Int64) {
 	t.Helper()
 	accepted = new(atomic.Int64)
@@ -43,7 +43,7 @@ func counting(t *testing.T) (address string, accepted *atomic.Int64) {
 }
 
 func TestOneCallerUsesOneConnection(t *testing.T) {
-	for name, options := range map[string][]client.Option{"each by itself": nil,
+	for name, options := range map[string][]client.Option{"not coalescing": nil,
 		"coalescing": {client.WithCoalescing(client.Coalescing{})}} {
 		t.Run(name, func(t *testing.T) {
 			address, accepted := counting(t)
@@ -54,8 +54,8 @@ func TestOneCallerUsesOneConnection(t *testing.T) {
 			for n := range 1000 {
 				ask(t.Context(), c, fmt.Sprint(n))
 			}
-			// net/http drops a connection whose writer is not known to be done 50 ms after the answer: on
-			// a machine that is overloaded that happens.
+			// net/http drops a connection if its writer has not finished 50 ms after the answer, which
+			// happens on an overloaded machine.
 			if n := accepted.Load(); n > 10 {
 				t.Errorf("%d connections for 1,000 calls one after the other", n)
 			}
@@ -63,15 +63,15 @@ func TestOneCallerUsesOneConnection(t *testing.T) {
 	}
 }
 
-// TestConnectionsAreReused: net/http dials ahead while connections are busy, so a few more than there
-// are callers are normal.
+// TestConnectionsAreReused checks the number of connections of concurrent callers. net/http dials
+// ahead while connections are busy, so a few more than the callers are normal.
 func TestConnectionsAreReused(t *testing.T) {
 	const callers, calls = 64, 20
 	for name, test := range map[string]struct {
 		options []client.Option
 		most    int64
 	}{
-		"each by itself": {nil, 2 * callers},
+		"not coalescing": {nil, 2 * callers},
 		"coalescing":     {[]client.Option{client.WithCoalescing(client.Coalescing{Calls: 4})}, 2 * 4},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -37,7 +37,7 @@ func TestProblemIsDecoded(t *testing.T) {
 	}
 }
 
-func TestReadyzTellsTheReasons(t *testing.T) {
+func TestReadyzReturnsTheReasons(t *testing.T) {
 	server := newScripted(t, answer(503, `{"status":"not ready","reasons":["database: connection refused"]}`))
 	c, _ := impatient(t, server.URL)
 	err := c.Readyz(t.Context())
@@ -145,11 +145,12 @@ func TestAnAnswerWithoutEndIsCutOff(t *testing.T) {
 	}
 	server.CloseClientConnections()
 	if n := wrote.Load(); n > 256<<20 {
-		t.Errorf("%d bytes were taken from the server", n)
+		t.Errorf("%d bytes were read from the server", n)
 	}
 }
 
-// TestAGroupsAnswerIsAboutTheGroup: what says nothing of its holds is no answer.
+// TestAGroupsAnswerIsAboutTheGroup checks that an answer without the holds of the group counts as
+// lost.
 func TestAGroupsAnswerIsAboutTheGroup(t *testing.T) {
 	for _, page := range []string{`{}`, `{"status":"ok"}`, `{"group":"other","deductions":[{"request_id":"o1","state":"used"}]}`,
 		`{"group":"g","deductions":[]}`, `{"group":"g","deductions":[{"request_id":"o1"}]}`} {

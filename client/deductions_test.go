@@ -94,19 +94,19 @@ func TestDeductSettlesEveryOutcome(t *testing.T) {
 		{name: "void after a lost answer is final",
 			replies: []reply{lost, problem(409, "request_void")}, calls: []string{deduct, deduct},
 			kind: budget.Conflict, code: budget.RequestVoid},
-		{name: "invalid after a lost answer: a server of another version may have taken it",
+		{name: "invalid after a lost answer: a server of another version may have accepted it",
 			replies: []reply{lost, problem(422, "invalid"), answer(200, rolledBack)}, calls: []string{deduct, deduct, cancel},
 			kind: budget.Faulty, code: budget.Invalid, check: cancelled(true)},
-		{name: "invalid after a lost answer, and so is its cancel: no server takes the id",
+		{name: "invalid after a lost answer, and so is its cancel: no server accepts the id",
 			replies: []reply{lost, problem(422, "invalid"), problem(422, "invalid")}, calls: []string{deduct, deduct, cancel},
 			kind: budget.Faulty, code: budget.Invalid, check: cancelled(false)},
-		{name: "an answer of somebody else's, then replayed",
+		{name: "an answer that is not budgetd's, then replayed",
 			replies: []reply{answer(200, `{"status":"ok"}`), accepted(true)},
 			calls:   []string{deduct, deduct}, check: attempts(2, true)},
 		{name: "the answer to another request, then replayed",
 			replies: []reply{answer(200, `{"request_id":"o2","outcome":"accepted","amount":5}`), accepted(true)},
 			calls:   []string{deduct, deduct}, check: attempts(2, true)},
-		{name: "refused after a lost answer, and the cancel is answered by somebody else",
+		{name: "refused after a lost answer, and the first answer to the cancel is not budgetd's",
 			replies: []reply{lost, problem(409, "budget_exhausted"), answer(200, `{}`), answer(200, void)},
 			calls:   []string{deduct, deduct, cancel, cancel},
 			kind:    budget.Refused, code: budget.BudgetExhausted, check: cancelled(true)},
@@ -160,7 +160,7 @@ func TestDeductSettlesEveryOutcome(t *testing.T) {
 	}
 }
 
-// left checks what a refusal says is left, and when to come again.
+// left checks Available and RetryAfter of a refusal.
 func left(units int64, after time.Duration) func(*testing.T, *client.DeductAnswer, error) {
 	return func(t *testing.T, _ *client.DeductAnswer, err error) {
 		t.Helper()
@@ -237,7 +237,8 @@ func TestDeductThatTimesOutIsNotUnreachable(t *testing.T) {
 	}
 }
 
-// TestAServerThatDiesAfterALostAnswer: that it is gone now does not say what it did before.
+// TestAServerThatDiesAfterALostAnswer checks that the outcome of a lost answer stays unknown when the
+// server cannot be reached afterwards.
 func TestAServerThatDiesAfterALostAnswer(t *testing.T) {
 	var server *scripted
 	server = newScripted(t, func(w http.ResponseWriter) {
@@ -285,7 +286,7 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-// TestMaxBoundsTheFirstWaitToo: a Base above Max is cut to it.
+// TestMaxBoundsTheFirstWaitToo checks that a Base above Max is reduced to Max.
 func TestMaxBoundsTheFirstWaitToo(t *testing.T) {
 	server := newScripted(t, problem(503, "unavailable"), accepted(false))
 	w := new(waits)

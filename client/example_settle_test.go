@@ -10,7 +10,8 @@ import (
 	"github.com/budgetd/budgetd/client"
 )
 
-// What stays unknown after all attempts is settled by the same request id: repeated later, or cancelled.
+// An outcome that stays unknown after all attempts is settled by the same request id: repeat it
+// later, or cancel it.
 func ExampleUnknownOutcome() {
 	server := replying(lost, problem(504, "outcome_unknown"),
 		answer(200, `{"request_id":"order-1","state":"rolled_back","amount":5,"rolled_back":5}`))
@@ -40,7 +41,7 @@ func ExampleUnknownOutcome() {
 	// no units are taken: rolled_back
 }
 
-// The client can do the cancelling: then a deduction either is accepted or has no effect, unless the
+// The client can cancel by itself. A deduction is then either accepted or has no effect, unless the
 // service cannot be reached for longer than that.
 func ExampleWithCancelUnknown() {
 	server := replying(lost, lost, answer(200, `{"request_id":"order-1","state":"void"}`))
@@ -60,7 +61,7 @@ func ExampleWithCancelUnknown() {
 	// it had no effect and never will; another try needs another id: request_void
 }
 
-// An order that is not paid yet holds its units; what is not confirmed in time comes back by itself.
+// An unpaid order holds its units. Units that are not confirmed in time come back automatically.
 func ExampleClient_Confirm() {
 	server := replying(
 		answer(200, `{"request_id":"order-1","outcome":"accepted","amount":5,"state":"held","hold_until":"2027-01-01T00:15:00Z"}`),

@@ -57,8 +57,9 @@ func TestLedger(t *testing.T) {
 	}
 }
 
-// TestLedgerIsGivenTheTimeItWaits: an attempt lasts as long as the server was asked to wait, and more.
-func TestLedgerIsGivenTheTimeItWaits(t *testing.T) {
+// TestLedgerWaitExtendsTheAttempt checks that an attempt may last longer than AttemptTimeout by the
+// time that the server was asked to wait.
+func TestLedgerWaitExtendsTheAttempt(t *testing.T) {
 	late := func(d time.Duration) reply {
 		return func(w http.ResponseWriter) { time.Sleep(d); ledgerPage("c1")(w) }
 	}
@@ -69,8 +70,8 @@ func TestLedgerIsGivenTheTimeItWaits(t *testing.T) {
 	}
 }
 
-// TestFollow: pages come in order through lost answers, refusals to answer now and empty pages; the
-// first error that is final ends it.
+// TestFollow checks that pages come in order despite lost answers, unavailability and empty pages,
+// and that the first final error ends the sequence.
 func TestFollow(t *testing.T) {
 	unavailable := answer(503, `{"code":"unavailable","retry_after":3}`)
 	s := newScripted(t, lost, unavailable, ledgerPage("c1", entryOne), ledgerPage("c1"), ledgerPage("c1"), cut,
@@ -97,7 +98,7 @@ func TestFollow(t *testing.T) {
 			t.Errorf("request %d: %s, want %s", i, requests[i].uri, uri)
 		}
 	}
-	// Each of the ten answers without news was followed by a pause, those with advice by that much.
+	// A pause followed each of the ten answers without entries, at least as long as Retry-After.
 	if len(waits.slept) < 9 || slices.Max(waits.slept) < 3*time.Second || slices.Min(waits.slept) <= 0 {
 		t.Errorf("slept %v", waits.slept)
 	}
@@ -129,6 +130,6 @@ func TestFollowEnds(t *testing.T) {
 		break
 	}
 	if n := len(enough.log()); n != 1 {
-		t.Errorf("%d requests of a caller that had enough after one", n)
+		t.Errorf("%d requests of a caller that stopped after one page", n)
 	}
 }

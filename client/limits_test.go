@@ -20,7 +20,7 @@ var aDay = client.Limit{Name: "per-user", Dimension: "user", Max: 5, Measure: bu
 const aDayText = `{"name":"per-user","dimension":"user","window":{"kind":"calendar","every":"day","timezone":"Europe/Berlin"},` +
 	`"max":5,"measure":"count","overrides":[{"value":"thief","max":0},{"values":["staff"],"exempt":true}]}`
 
-// TestLimitRequests pins what the calls on limits send, and that budgets come back as they are.
+// TestLimitRequests checks what the calls on limits send, and that the limits of a budget are decoded.
 func TestLimitRequests(t *testing.T) {
 	var got *client.Budget
 	off := false
@@ -87,7 +87,7 @@ func TestLimitRequests(t *testing.T) {
 const exceeded = `{"status":429,"code":"limit_exceeded","detail":"D","limit":"per-user","dimension":"user","value":"u1","used":5,
 	"max":5,"reset_at":"2026-05-02T00:00:00Z","retry_after":5400.5}`
 
-// checkExceeded: the refusal says which limit, for whom, how far and until when; it is final.
+// checkExceeded checks that an error is a final refusal with the limit, its value, usage and end.
 func checkExceeded(t *testing.T, err error) {
 	t.Helper()
 	var p *client.Problem
@@ -109,11 +109,12 @@ func TestLimitExceeded(t *testing.T) {
 	_, err := c.Deduct(t.Context(), "b", client.DeductRequest{RequestID: "o1", Amount: 1})
 	checkExceeded(t, err)
 	if n := len(server.log()); n != 1 {
-		t.Errorf("%d requests: a limit that is reached is no reason to repeat", n)
+		t.Errorf("%d requests, want 1: a limit that is reached is final", n)
 	}
 }
 
-// TestCheck: one result per item, in order; a lost answer is asked for again, because asking changes nothing.
+// TestCheck checks that there is one result per item, in order, and that a lost answer is retried,
+// because a check changes nothing.
 func TestCheck(t *testing.T) {
 	server := newScripted(t, lost, answer(200, `{"results":[{"outcome":"would_be_accepted","amount":1,"budget_remaining":null,
 		"unlimited":true,"limits":[{"name":"x","dimension":"user","value":"u1","used":9,"exempt":true}]},`+exceeded+`,{}]}`))
@@ -131,7 +132,7 @@ func TestCheck(t *testing.T) {
 	}
 	checkExceeded(t, results[1].Err)
 	if client.KindOf(results[2].Err) != budget.NotDone {
-		t.Errorf("a result that is neither: %v", results[2].Err)
+		t.Errorf("a result without outcome and code: %v", results[2].Err)
 	}
 	sent := seen{"POST", "/v1/checks?tenant=games", `{"checks":[{"budget":"a","amount":1,"dimensions":{"user":"u1"}},` +
 		`{"budget":"b","amount":2,"counts":{"x":3}},{"budget":"c","amount":1}]}`, "application/json", ""}
@@ -146,13 +147,13 @@ func TestCheckThatFails(t *testing.T) {
 	c, _ := impatient(t, server.URL)
 	one := []client.CheckItem{{Budget: "a", Amount: 1}}
 	if _, err := c.Check(ctx, one); client.KindOf(err) != budget.NotDone {
-		t.Errorf("results that are missing: %v", err)
+		t.Errorf("missing results: %v", err)
 	}
 	if _, err := c.Check(ctx, one); client.CodeOf(err) != budget.Invalid {
 		t.Error(err)
 	}
 	if _, err := c.DryRun(ctx, "a", client.DeductRequest{RequestID: "o1", Amount: 1}); client.KindOf(err) != budget.NotDone {
-		t.Errorf("asking has no outcome that could be unknown: %v", err)
+		t.Errorf("a failed dry run must count as not done: %v", err)
 	}
 	asked := len(server.log())
 	if _, err := c.Check(ctx, make([]client.CheckItem, client.MaxChecks+1)); client.KindOf(err) != budget.Faulty {

@@ -16,8 +16,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// model is one budget behind a network that loses, delays and refuses, drawn by rapid. It keeps the
-// contract of the API: an id takes effect at most once, a cancelled one never does.
+// model is one budget behind a network that loses, delays and refuses calls, as rapid draws. It keeps
+// the contract of the API: an id takes effect at most once, and never after it was cancelled.
 type model struct {
 	t       *rapid.T
 	balance int64
@@ -129,8 +129,9 @@ func (m *model) respondToItem(status int, body string) (*http.Response, error) {
 	return m.respond(200, `{"results":[`+item+`]}`)
 }
 
-// TestDeductTellsTheTruth: whatever the network does, also to requests that are executed only after
-// the call returned, an accepted deduction is in force and every certain "no" has no effect.
+// TestDeductTellsTheTruth checks that an accepted deduction has its effect and that one reported as
+// not done has none, whatever the network does, even if a request is executed after the call has
+// returned.
 func TestDeductTellsTheTruth(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &model{t: t, balance: rapid.Int64Range(0, 2).Draw(t, "balance"), state: map[string]string{}}
@@ -149,9 +150,9 @@ func TestDeductTellsTheTruth(t *testing.T) {
 		state := m.state["o1"]
 		switch kind := client.KindOf(err); {
 		case err == nil && state != "used":
-			t.Fatalf("told accepted, state %q", state)
+			t.Fatalf("reported as accepted, state %q", state)
 		case err != nil && kind != budget.MayBeDone && state == "used":
-			t.Fatalf("told that nothing happened, state %q: %v", state, err)
+			t.Fatalf("reported as not done, state %q: %v", state, err)
 		}
 	})
 }

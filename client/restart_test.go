@@ -11,14 +11,15 @@ import (
 	"github.com/budgetd/budgetd/client"
 )
 
-// TestTheDefaultsBridgeARestart: a server that is not there for more than a second costs no deduction.
+// TestTheDefaultsBridgeARestart checks that a deduction succeeds although the server is down for more
+// than a second.
 func TestTheDefaultsBridgeARestart(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	address := listener.Addr().String()
-	if err := listener.Close(); err != nil { // nobody answers there now
+	if err := listener.Close(); err != nil { // no server listens there now
 		t.Fatal(err)
 	}
 	server := &http.Server{ReadHeaderTimeout: time.Second,
@@ -52,7 +53,7 @@ func TestTheDefaultsBridgeARestart(t *testing.T) {
 	}
 }
 
-// TestAKindPrintsItsName, in messages and logs.
+// TestAKindPrintsItsName checks the text of kinds in messages and logs.
 func TestAKindPrintsItsName(t *testing.T) {
 	for kind, want := range map[budget.Kind]string{budget.Faulty: "faulty", budget.Refused: "refused",
 		budget.Conflict: "conflict", budget.NotDone: "not done", budget.MayBeDone: "may be done", 0: "kind 0"} {

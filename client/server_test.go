@@ -19,8 +19,7 @@ type seen struct{ method, uri, body, contentType, ifMatch string }
 // reply answers one request.
 type reply func(w http.ResponseWriter)
 
-// scripted is a server that answers the n-th request with the n-th reply, and any further one with
-// 500.
+// scripted is a server that answers request n with reply n, and further ones with 500.
 type scripted struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -55,7 +54,7 @@ func (s *scripted) log() []seen {
 	return append([]seen(nil), s.requests...)
 }
 
-// answer sends a body; headers come as name, value.
+// answer sends a body. headers lists names and values in turn.
 func answer(status int, body string, headers ...string) reply {
 	return func(w http.ResponseWriter) {
 		w.Header().Set("Content-Type", "application/json")
@@ -80,13 +79,13 @@ func lost(w http.ResponseWriter) {
 	connection.Close()
 }
 
-// cut breaks the connection within the answer.
+// cut breaks the connection in the middle of the answer.
 func cut(w http.ResponseWriter) {
 	w.Header().Set("Content-Length", "1000")
 	io.WriteString(w, `{"request_id":"o1",`)
 }
 
-// stuck never answers within the client's patience.
+// stuck answers after d, which is longer than the client waits.
 func stuck(d time.Duration) reply {
 	return func(http.ResponseWriter) { time.Sleep(d) }
 }

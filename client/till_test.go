@@ -16,8 +16,8 @@ import (
 	"github.com/budgetd/budgetd/client"
 )
 
-// till stands in for budgetd without a socket: it knows what deductions, batches and cancels do to an
-// id, and its wire loses, delays and refuses as luck has it.
+// till is a transport that stands in for budgetd. It executes deductions, batches and cancels, and
+// loses, delays and refuses calls as wire and item say.
 type till struct {
 	mu      sync.Mutex
 	records map[string]*record
@@ -27,12 +27,13 @@ type till struct {
 	underWay, most, largest int
 	failure                 string
 
-	// wire decides about a call as a whole, item about one deduction that is not recorded yet.
+	// wire decides what happens to a call. item returns the code for a deduction that is not recorded
+	// yet; "" accepts it.
 	wire func(ids []string) luck
 	item func(id string) string
 }
 
-// record is what the till knows of an id.
+// record is the till's record of an id.
 type record struct {
 	amount   int64
 	executed int // times that units were taken
@@ -40,11 +41,11 @@ type record struct {
 	gone     bool // void or rolled back
 }
 
-// luck is what the wire does to one call.
+// luck is what happens to one call.
 type luck struct {
 	delay time.Duration
-	// before loses the request, after the reply; late: the reply is lost and the request arrives after
-	// another delay. whole answers for the service, as status and code.
+	// before loses the request, after loses the reply. late loses the reply and executes the request
+	// after twice the delay. A status other than 0 is the answer, with code, and nothing is executed.
 	before, after, late bool
 	status              int
 	code                string
@@ -198,7 +199,7 @@ func (s *till) log() []string {
 	return append([]string(nil), s.calls...)
 }
 
-// customer returns a client of the till: a tenth of a second per attempt, waits of some milliseconds.
+// customer returns a client of the till with attempts of 100 ms and pauses of up to 8 ms.
 func (s *till) customer(t *testing.T, attempts int, options ...client.Option) *client.Client {
 	t.Helper()
 	retry := client.WithRetry(client.Retry{Attempts: attempts, Base: time.Millisecond, Max: 8 * time.Millisecond,
@@ -215,7 +216,7 @@ func ask(ctx context.Context, c *client.Client, id string) (*client.DeductAnswer
 	return c.Deduct(ctx, "b", client.DeductRequest{RequestID: id, Amount: 1})
 }
 
-// chaotic makes a till lose, delay and refuse, by a seed.
+// chaotic makes a till lose, delay and refuse calls at random, from a seed.
 func (s *till) chaotic(seed uint64) {
 	chance := rand.New(rand.NewPCG(seed, 1))
 	s.wire = func(ids []string) luck {
@@ -247,7 +248,7 @@ func (s *till) chaotic(seed uint64) {
 	}
 }
 
-// withRetryAfter returns a client of the till whose single calls have the headers that budgetd's have.
+// withRetryAfter returns a client of the till whose single calls get Retry-After, as from budgetd.
 func (s *till) withRetryAfter(t *testing.T) *client.Client {
 	t.Helper()
 	c, err := client.New("http://till", client.WithTransport(headed{s}), client.WithRetry(client.Retry{Attempts: 1}))

@@ -36,7 +36,7 @@ func TestEveryAttemptIsPartOfTheCallersTrace(t *testing.T) {
 		name    string
 		ctx     context.Context
 		options []client.Option
-		want    string // "" a trace of its own
+		want    string // "" means a new trace
 	}{
 		{"given", given, nil, traceparent + " v=1,w=2"},
 		{"found", context.WithValue(t.Context(), key{}, other), []client.Option{found}, other + " "},
@@ -69,7 +69,7 @@ func TestEveryAttemptIsPartOfTheCallersTrace(t *testing.T) {
 
 var ownTrace = regexp.MustCompile(`^00-[0-9a-f]{32}-[0-9a-f]{16}-00 $`)
 
-func TestTracesOfTheirOwnDiffer(t *testing.T) {
+func TestNewTracesDiffer(t *testing.T) {
 	s := newTill()
 	c := s.customer(t, 1)
 	known := map[string]bool{}
@@ -84,7 +84,7 @@ func TestTracesOfTheirOwnDiffer(t *testing.T) {
 	}
 }
 
-func TestABatchHasATraceOfItsOwn(t *testing.T) {
+func TestABatchHasItsOwnTrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTill()
 		s.slow(nil)
@@ -107,8 +107,9 @@ func TestABatchHasATraceOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoTraceNeverFailsACall: it is replaced.
-func TestWhatIsNoTraceNeverFailsACall(t *testing.T) {
+// TestInvalidTracesAreReplaced checks that an invalid traceparent is replaced and does not fail the
+// call.
+func TestInvalidTracesAreReplaced(t *testing.T) {
 	for text, kept := range map[string]bool{
 		traceparent: true, "01" + traceparent[2:]: true, "cc" + traceparent[2:] + "-what-will-be": true,
 		"": false, traceparent + "-x": false, "ff" + traceparent[2:]: false, strings.ToUpper(traceparent): false,

@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestCancelUnknown: an outcome that stays unknown is cancelled where that is asked for, whatever had
-// become of the attempts. Every call takes 10 ms; an attempt waits for 100.
+// TestCancelUnknown checks that WithCancelUnknown cancels an outcome that stays unknown, whatever
+// happened to the attempts. Every call takes 10 ms; an attempt waits for 100 ms.
 func TestCancelUnknown(t *testing.T) {
 	lostRequest, lostReply := luck{before: true}, luck{after: true}
 	refused := luck{status: 409, code: "budget_exhausted"}
@@ -47,29 +47,29 @@ func TestCancelUnknown(t *testing.T) {
 		{name: "replies lost to the end: cancelled, had happened",
 			replies: map[int]luck{1: lostReply, 2: lostReply, 3: lostReply}, within: time.Second,
 			calls: []string{deduct, deduct, deduct, cancel}, kind: budget.Conflict, code: budget.RequestVoid, executed: 1},
-		{name: "the deadline ends it: cancelled all the same", replies: map[int]luck{1: stuck}, deadline: 50 * time.Millisecond,
+		{name: "the deadline passes: cancelled after it", replies: map[int]luck{1: stuck}, deadline: 50 * time.Millisecond,
 			within: time.Second, calls: []string{deduct, cancel}, kind: budget.Conflict, code: budget.RequestVoid},
 		{name: "a refusal after the time-out, near the deadline: cancelled after it",
 			replies:  map[int]luck{1: stuck, 2: refused, 3: {delay: 50 * time.Millisecond}},
 			deadline: 120 * time.Millisecond, within: time.Second,
 			calls: []string{deduct, deduct, cancel}, kind: budget.Refused, code: budget.BudgetExhausted},
-		{name: "the cancel overtakes a request: that one finds it void",
+		{name: "the cancel overtakes a request, which then finds the id void",
 			replies: map[int]luck{1: late}, deadline: 15 * time.Millisecond, within: time.Second,
 			calls: []string{deduct, cancel}, kind: budget.Conflict, code: budget.RequestVoid},
-		{name: "the cancel comes after the request: that one is rolled back",
+		{name: "the cancel arrives after the request, which is rolled back",
 			replies: map[int]luck{1: late, 2: {delay: 60 * time.Millisecond}}, deadline: 15 * time.Millisecond, within: time.Second,
 			calls: []string{deduct, cancel}, kind: budget.Conflict, code: budget.RequestVoid, executed: 1},
 		{name: "the cancel's answer is lost once", replies: map[int]luck{1: lostReply, 2: lostReply, 3: lostReply, 4: lostReply},
 			within: time.Second, calls: []string{deduct, deduct, deduct, cancel, cancel},
 			kind: budget.Conflict, code: budget.RequestVoid, executed: 1},
-		{name: "the cancel does not get through in its time: unknown",
+		{name: "the cancel is not answered in its time: unknown",
 			replies: map[int]luck{1: lostReply, 2: lostReply, 3: lostReply, 4: stuck, 5: stuck}, within: 150 * time.Millisecond,
 			calls: []string{deduct, deduct, deduct, cancel, cancel},
 			kind:  budget.MayBeDone, code: budget.OutcomeUnknown, executed: 1, effect: true},
 		{name: "unavailable to the end: nothing to cancel",
 			replies: map[int]luck{1: unavailable, 2: unavailable, 3: unavailable}, within: time.Second,
 			calls: []string{deduct, deduct, deduct}, kind: budget.NotDone, code: budget.Unavailable},
-		{name: "not asked for: unknown", replies: map[int]luck{1: lostReply, 2: lostReply, 3: lostReply},
+		{name: "without WithCancelUnknown: unknown", replies: map[int]luck{1: lostReply, 2: lostReply, 3: lostReply},
 			calls: []string{deduct, deduct, deduct}, kind: budget.MayBeDone, code: budget.OutcomeUnknown, executed: 1, effect: true},
 	}
 	for _, test := range tests {
@@ -86,7 +86,7 @@ func TestCancelUnknown(t *testing.T) {
 						defer end()
 					}
 					a, err := ask(ctx, s.customer(t, 3, append(options, client.WithCancelUnknown(test.within))...), "a")
-					time.Sleep(2 * time.Hour) // what was late has arrived
+					time.Sleep(2 * time.Hour) // until late requests have arrived
 					if kind, code := client.KindOf(err), client.CodeOf(err); kind != test.kind || code != test.code {
 						t.Errorf("kind %d %q, want %d %q: %v", kind, code, test.kind, test.code, err)
 					}
@@ -112,8 +112,8 @@ func TestCancelUnknown(t *testing.T) {
 
 var unavailable = luck{status: 503, code: "unavailable"}
 
-// TestCancelUnknownOfABatch: the items that stay unknown, and no others, are cancelled, all of them
-// within one time.
+// TestCancelUnknownOfABatch checks that only the items that stay unknown are cancelled, and that all
+// of them share one time limit.
 func TestCancelUnknownOfABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTill()
@@ -131,7 +131,7 @@ func TestCancelUnknownOfABatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); took > 300*time.Millisecond {
-			t.Errorf("took %s, although the cancels had 120 ms", took)
+			t.Errorf("took %s; the cancels had 120 ms", took)
 		}
 		var codes []budget.Code
 		for _, r := range got {

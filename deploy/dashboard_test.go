@@ -31,7 +31,7 @@ var update = flag.Bool("update", false, "write grafana/budgetd.json")
 
 const dashboardFile = "grafana/budgetd.json"
 
-// TestDashboardIsCurrent: what is committed is what the generator makes.
+// TestDashboardIsCurrent checks that the committed dashboard is what the generator makes.
 func TestDashboardIsCurrent(t *testing.T) {
 	made := deploy.Dashboard()
 	if *update {
@@ -83,7 +83,7 @@ func panelsOf(t *testing.T) map[string][]string {
 				"$budget", "sale|tickets").Replace(target.Expr))
 		}
 		if p.Type != "row" && len(out[p.Title]) == 0 {
-			t.Errorf("panel %q asks for nothing", p.Title)
+			t.Errorf("panel %q has no query", p.Title)
 		}
 	}
 	if len(out) < 25 {
@@ -92,7 +92,7 @@ func panelsOf(t *testing.T) map[string][]string {
 	return out
 }
 
-// written is what a process wrote.
+// written is the output of a process.
 type written struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -104,7 +104,7 @@ func (w *written) Write(p []byte) (int, error) {
 	return w.text.Write(p)
 }
 
-// await returns what a pattern finds in what was written, as soon as it does.
+// await waits for a match of a pattern in the output and returns its first group.
 func (w *written) await(t *testing.T, pattern *regexp.Regexp) string {
 	t.Helper()
 	for range 1200 {
@@ -116,7 +116,7 @@ func (w *written) await(t *testing.T, pattern *regexp.Regexp) string {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	t.Fatalf("nobody wrote %s:\n%s", pattern, w.text.String())
+	t.Fatalf("the output has no %s:\n%s", pattern, w.text.String())
 	return ""
 }
 
@@ -157,7 +157,7 @@ instances:
 	return addr
 }
 
-// call deducts until the test ends: one unit, and more than there are.
+// call deducts until the test ends: one unit, and more than the budget has.
 func call(ctx context.Context, t *testing.T, c *client.Client) {
 	ctx, cancel := context.WithCancel(ctx)
 	var callers sync.WaitGroup
@@ -166,7 +166,7 @@ func call(ctx context.Context, t *testing.T, c *client.Client) {
 		for i := 0; ctx.Err() == nil; i++ {
 			id := strconv.Itoa(i)
 			for suffix, amount := range map[string]int64{"": 1, "-too-much": 2_000_000} {
-				// A busy machine may answer "unavailable"; the panels say what was counted.
+				// On a busy machine the answer may be "unavailable"; the panels show what was counted.
 				_, _ = c.Deduct(ctx, "sale", client.DeductRequest{RequestID: id + suffix, Amount: amount, Key: id})
 			}
 			time.Sleep(50 * time.Millisecond)
@@ -174,7 +174,7 @@ func call(ctx context.Context, t *testing.T, c *client.Client) {
 	})
 }
 
-// prometheus is one under way.
+// prometheus is a running Prometheus.
 type prometheus struct{ url string }
 
 // scrape runs a Prometheus that scrapes an address.
@@ -210,10 +210,10 @@ func (p *prometheus) await(t *testing.T, title, query string) {
 		}
 		time.Sleep(200 * time.Millisecond)
 	}
-	t.Errorf("%s: nothing is found by %s: %s", title, query, last)
+	t.Errorf("%s: the query %s has no result: %s", title, query, last)
 }
 
-// finds reports whether a query finds a number, and what was answered.
+// finds reports whether a query finds a number, and returns the number or else the answer.
 func (p *prometheus) finds(query string) (bool, string) {
 	answer, err := http.Get(p.url + "/api/v1/query?query=" + url.QueryEscape(query))
 	if err != nil {

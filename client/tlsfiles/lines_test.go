@@ -32,7 +32,7 @@ func (l *lines) wait(t *testing.T, want string) {
 	for !strings.Contains(l.String(), want) {
 		select {
 		case <-t.Context().Done():
-			t.Fatalf("%q is not said", want)
+			t.Fatalf("%q is not logged", want)
 		case <-time.After(time.Millisecond):
 		}
 	}

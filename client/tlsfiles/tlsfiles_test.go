@@ -92,7 +92,8 @@ func (s *site) mustAsk(t *testing.T, c *http.Client, want string) {
 
 func serverFiles(f *folder) ServerFiles { return ServerFiles{Cert: f.file("cert"), Key: f.file("key")} }
 
-// A new certificate applies to the next connection; the open one continues.
+// TestCertificateIsExchanged checks that a new certificate applies to the next connection, and that
+// an open one continues.
 func TestCertificateIsExchanged(t *testing.T) {
 	ours, next := newAuthority(t, "ours"), newAuthority(t, "next")
 	f := newFolder(t)
@@ -124,7 +125,8 @@ func TestCertificateIsExchanged(t *testing.T) {
 	s.mustAsk(t, late, "HTTP/2.0 nobody")
 }
 
-// A certificate without its key is not used, and that is logged once.
+// TestHalfWrittenCertificate checks that a certificate that does not match its key is not used, and
+// that this is logged once.
 func TestHalfWrittenCertificate(t *testing.T) {
 	ca := newAuthority(t, "ca")
 	f := newFolder(t)
@@ -153,11 +155,12 @@ func TestHalfWrittenCertificate(t *testing.T) {
 	cancel()
 	<-watched
 	if n := strings.Count(out.String(), "is not used"); n != 1 {
-		t.Errorf("said %d times: %s", n, out.String())
+		t.Errorf("logged %d times: %s", n, out.String())
 	}
 }
 
-// Client certificates: of the right authority, none, of another authority, of a replaced one.
+// TestClientCertificates checks connections with a certificate of the right authority, with one of
+// another authority, and without one.
 func TestClientCertificates(t *testing.T) {
 	servers, clients, strangers := newAuthority(t, "servers"), newAuthority(t, "clients"), newAuthority(t, "strangers")
 	f := newFolder(t)
@@ -178,7 +181,7 @@ func TestClientCertificates(t *testing.T) {
 		}
 		s.mustAsk(t, with(till), "HTTP/2.0 till")
 		if answer, err := s.ask(t, insisting(t, stranger)); err == nil {
-			t.Errorf("required %v: a stranger's certificate is taken: %s", required, answer)
+			t.Errorf("required %v: a certificate of another authority is accepted: %s", required, answer)
 		}
 		answer, err := s.ask(t, clientOf(t, ClientFiles{CA: till.file("ca")}, "h2"))
 		if (err != nil) != required || err == nil && answer != "HTTP/2.0 nobody" {
@@ -187,7 +190,7 @@ func TestClientCertificates(t *testing.T) {
 	}
 }
 
-// insisting returns a client that sends its certificate although the server does not ask for that
+// insisting returns a client that sends its certificate even if the server asks for another
 // authority's.
 func insisting(t *testing.T, from *folder) *http.Client {
 	t.Helper()
@@ -201,7 +204,8 @@ func insisting(t *testing.T, from *folder) *http.Client {
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
 }
 
-// A session that the old authority allowed is not resumed after the authority is replaced.
+// TestNoResumptionAfterExchange checks that a session that the old authority allowed is not resumed
+// after the authority is replaced.
 func TestNoResumptionAfterExchange(t *testing.T) {
 	servers, old, next := newAuthority(t, "servers"), newAuthority(t, "old"), newAuthority(t, "next")
 	f := newFolder(t)
@@ -241,11 +245,12 @@ func TestNoResumptionAfterExchange(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again, err := resumed(); err == nil {
-		t.Errorf("let in after the exchange, resumed: %v", again)
+		t.Errorf("a certificate of the old authority is accepted, resumed: %v", again)
 	}
 }
 
-// TLS 1.3 is used if both sides know it, 1.2 if one does not, and nothing older.
+// TestVersions checks that TLS 1.3 is used if both sides support it, 1.2 if one does not, and no
+// older version.
 func TestVersions(t *testing.T) {
 	ca := newAuthority(t, "ca")
 	f := newFolder(t)
@@ -282,7 +287,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-func TestFilesThatDoNotDo(t *testing.T) {
+func TestInvalidFiles(t *testing.T) {
 	ca := newAuthority(t, "ca")
 	f := newFolder(t)
 	files := ca.issued("budgetd")
@@ -316,7 +321,7 @@ func TestFilesThatDoNotDo(t *testing.T) {
 	}
 }
 
-// A client whose files vanish keeps using those it had.
+// TestClientFilesVanish checks that a client continues to use files that were removed.
 func TestClientFilesVanish(t *testing.T) {
 	ca := newAuthority(t, "ca")
 	f := newFolder(t)
@@ -354,7 +359,7 @@ func TestMatch(t *testing.T) {
 	}
 	for _, state := range []*tls.ConnectionState{nil, {}, {PeerCertificates: []*x509.Certificate{cert}}} {
 		if Verified(state) != nil {
-			t.Errorf("%+v: taken as verified", state)
+			t.Errorf("%+v counts as verified", state)
 		}
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 )
 
-// made is a release for linux/amd64, made once for all tests.
+// made makes a release for linux/amd64 in a folder and returns the folder.
 func made(t *testing.T, out string) string {
 	t.Helper()
 	r := release{root: "../..", out: out, targets: []string{"linux/amd64"}}
@@ -29,8 +29,8 @@ func made(t *testing.T, out string) string {
 	return out
 }
 
-// Two releases of a commit have the same bytes. What one has works: the checksums hold, the package
-// has a configuration and a unit that are sound, and the image serves.
+// TestRelease checks that two releases of a commit have the same bytes, that the checksums are right,
+// that the package has a valid configuration and unit, and that the image serves.
 func TestRelease(t *testing.T) {
 	out := made(t, t.TempDir())
 	sums := read(t, filepath.Join(out, "SHA256SUMS"))
@@ -52,7 +52,7 @@ func TestRelease(t *testing.T) {
 		list := read(t, one(t, out, "*.cdx.json"))
 		for _, want := range []string{`"CycloneDX"`, "github.com/redis/go-redis/v9", `"SHA-256"`} {
 			if !strings.Contains(list, want) {
-				t.Errorf("the list of what is built in lacks %s", want)
+				t.Errorf("the list of modules lacks %s", want)
 			}
 		}
 	})
@@ -88,7 +88,8 @@ func testPackage(t *testing.T, out string) {
 
 var listening = regexp.MustCompile(`msg=listening addr=(\S+)`)
 
-// The image's user is not root, and what it starts serves from the image's own files.
+// testImage checks that the image's user is not root, and that its program serves from the image's
+// files alone.
 func testImage(t *testing.T, out string) {
 	packed, root := t.TempDir(), t.TempDir()
 	run(t, packed, "tar", "-xf", one(t, out, "*_image.tar"))
@@ -166,7 +167,8 @@ func unpack(t *testing.T, files io.Reader, root string) {
 	}
 }
 
-// A folder that has something is not written to, and a Dockerfile that needs a registry is refused.
+// TestReleaseRefuses checks that a release is refused in a folder that is not empty, and for a
+// Dockerfile that needs a registry or another instruction.
 func TestReleaseRefuses(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "Dockerfile")

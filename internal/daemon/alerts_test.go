@@ -22,13 +22,13 @@ import (
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// hookReceiver verifies what it gets with the standard's library, and notes what it says.
+// hookReceiver verifies every message with the library of Standard Webhooks and records a summary.
 type hookReceiver struct {
 	*httptest.Server
 	mu     sync.Mutex
 	status int
 	got    []string
-	// awaited are texts that may come again: messages arrive at least once.
+	// awaited holds summaries that may come again, because messages arrive at least once.
 	awaited map[string]bool
 }
 
@@ -74,7 +74,7 @@ func (r *hookReceiver) answer(status int) {
 	r.status = status
 }
 
-// await waits until something was received and takes it away.
+// await waits until a message with a summary was received, and removes it from those received.
 func (r *hookReceiver) await(t *testing.T, want string) {
 	t.Helper()
 	for range 6000 {
@@ -93,11 +93,11 @@ func (r *hookReceiver) await(t *testing.T, want string) {
 			break
 		}
 	}
-	t.Fatalf("%q is not received; there are %q", want, r.got)
+	t.Fatalf("%q was not received; received: %q", want, r.got)
 }
 
-// TestAlertsReachReceivers has budgets of both modes used up, raised and deleted from the list of
-// thresholds, and a receiver that fails once.
+// TestAlertsReachReceivers uses up and raises budgets of both modes, with a receiver that fails
+// once, and checks the messages that it gets.
 func TestAlertsReachReceivers(t *testing.T) {
 	dir := t.TempDir()
 	secrets := []string{"whsec_" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("new", 10))),
@@ -157,7 +157,7 @@ func TestAlertsReachReceivers(t *testing.T) {
 			t.Error(text)
 		}
 	}
-	// What one value of a limit has taken, and what was taken in the period, are read for themselves.
+	// Thresholds of one value of a limit and of the period have their own figures.
 	do(201, "POST", "/v1/budgets", `{"name":"monthly","unit":"count","type":"daily","total_quantity":10000,
 		"type_rule":{"kind":"calendar","every":"month","quantity":100},"limits":[{"name":"per-user","dimension":"user",
 		"window":{"kind":"lifetime"},"max":70,"measure":"amount"}]}`)
@@ -182,13 +182,13 @@ func TestAlertsReachReceivers(t *testing.T) {
 	defer r.mu.Unlock()
 	for _, text := range r.got {
 		if !r.awaited[text] {
-			t.Errorf("also received: %q", text)
+			t.Errorf("unexpected message: %q", text)
 		}
 	}
 }
 
-// checkWebhookCalls makes the client's calls on an endpoint that has got 13 messages, the first of
-// them a test.
+// checkWebhookCalls checks the client's calls on an endpoint that has received 13 messages, the
+// first of them a test.
 func checkWebhookCalls(t *testing.T, url, id string, r *hookReceiver) {
 	t.Helper()
 	ctx := t.Context()
@@ -216,7 +216,7 @@ func checkWebhookCalls(t *testing.T, url, id string, r *hookReceiver) {
 	ok(err)
 	r.await(t, "test")
 	if again.Message != all[12].Message {
-		t.Errorf("it is sent again as %s, was %s", again.Message, all[12].Message)
+		t.Errorf("the message was resent with id %s, want %s", again.Message, all[12].Message)
 	}
 	off := false
 	changed, err := c.ChangeWebhook(ctx, id, client.WebhookPatch{Enabled: &off})

@@ -12,7 +12,7 @@ import (
 	"github.com/budgetd/budgetd/trail"
 )
 
-// attested is a row of the audit log as it is answered.
+// attested is a row of the audit log in an answer.
 type attested struct {
 	Principal, Source, Op, Tenant, Target, Before, After, Outcome string
 	KeyID                                                         string `json:"key_id"`
@@ -29,9 +29,9 @@ func (o *office) rows(after int) []attested {
 	return page.Entries
 }
 
-// TestCallsAreAttested: each administrative call has one row, with who made it, from where, which
-// definition there was and is, and the correlation id of its answer. So have refused authentications
-// and calls that the role does not allow.
+// TestCallsAreAttested checks that each administrative call has one row in the audit log, with its
+// caller, source, the definition before and after, and the correlation id of the answer. Refused
+// authentications and calls that the role does not allow also have rows.
 func TestCallsAreAttested(t *testing.T) {
 	o := newOffice(t)
 	var key, next issued
@@ -98,7 +98,7 @@ func TestCallsAreAttested(t *testing.T) {
 	}
 	for _, want := range []string{key.ID + " 127.0.0.1 forbidden", next.ID + " 127.0.0.1 revoked", " 127.0.0.1 mistyped"} {
 		if found["append "+want] != 2 || len(found) != 3 {
-			t.Errorf("no %q twice: %v", want, found)
+			t.Errorf("%q is not counted twice: %v", want, found)
 		}
 	}
 	page, err := o.gate.books.Read(t.Context(), httpapi.AuditQuery{Limit: 1000})
@@ -118,7 +118,7 @@ func TestCallsAreAttested(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}
-	for _, file := range files { // the secrets are nowhere but in the answers that showed them once
+	for _, file := range files { // a secret is only in the answer that showed it
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -131,8 +131,8 @@ func TestCallsAreAttested(t *testing.T) {
 	}
 }
 
-// TestNoEffectWithoutARow: what cannot be written down does not happen, as the row belongs to the
-// transaction of the effect.
+// TestNoEffectWithoutARow checks that a call without a row in the audit log has no effect, because
+// both are one transaction.
 func TestNoEffectWithoutARow(t *testing.T) {
 	o := newOffice(t)
 	o.done(o.root, "POST", "/v1/budgets", `{"name":"sale","unit":"count","type":"promo","total_quantity":100,"bucket_quantity":2}`, nil)
@@ -160,7 +160,7 @@ func TestNoEffectWithoutARow(t *testing.T) {
 		}
 	}
 	if now := look(); now != before {
-		t.Errorf("it is\n%s\nand was\n%s", now, before)
+		t.Errorf("a call without a row changed\n%s\nto\n%s", before, now)
 	}
 	o.sql("UPDATE audit_log_head SET last_seq = last_seq + 1")
 	for _, call := range calls {

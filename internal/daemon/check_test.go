@@ -14,8 +14,8 @@ import (
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// TestCheckConfigConnects: --connect tries the database and every instance, and what every tutorial
-// has in its DSN is fine. The check and the start refuse the same DSN.
+// TestCheckConfigConnects checks that --check-config --connect connects to the database and every
+// instance, and that it accepts the parameters that tutorials put into a DSN.
 func TestCheckConfigConnects(t *testing.T) {
 	redis := testservers.Redis(t)
 	dsn := testservers.SharedMariaDB(t).NewDatabase(t) + "?charset=utf8mb4&parseTime=True&loc=Local"
@@ -37,13 +37,13 @@ func TestCheckConfigConnects(t *testing.T) {
 		status       int
 		says         string
 	}{
-		{"all is there", instances(redis.Addr()), []string{"--connect"}, 0, "config ok"},
+		{"everything is up", instances(redis.Addr()), []string{"--connect"}, 0, "config ok"},
 		{"an instance is down", instances("127.0.0.1:1"), []string{"--connect"}, 1, "instance there/0"},
-		{"nobody asked", instances("127.0.0.1:1"), nil, 0, "config ok"},
+		{"an instance is down, without --connect", instances("127.0.0.1:1"), nil, 0, "config ok"},
 		{"the database is down", "database: {driver: mysql, dsn: 'u:p@tcp(127.0.0.1:1)/d', connect_timeout: 0s}",
 			[]string{"--connect"}, 1, "database"},
 		{"no database in the DSN", "database: {driver: mysql, dsn: 'u:p@tcp(h:3306)/'}", nil, 2, "names no database"},
-		{"open to everybody", "listen: 0.0.0.0:8080\nauth: none", []string{"--insecure-listen"}, 0,
+		{"open on purpose", "listen: 0.0.0.0:8080\nauth: none", []string{"--insecure-listen"}, 0,
 			"warning: listen 0.0.0.0:8080 is open: everybody who reaches it may do everything"},
 		{"open by mistake", "listen: 0.0.0.0:8080\nauth: none", nil, 2, "--insecure-listen"},
 	} {
@@ -57,17 +57,17 @@ func TestCheckConfigConnects(t *testing.T) {
 	}
 }
 
-// TestOpenToEverybody: a server that everybody may use says so when it starts.
+// TestOpenToEverybody checks that a start with --insecure-listen logs a warning.
 func TestOpenToEverybody(t *testing.T) {
 	p := start(t, []string{"--insecure-listen"}, "BUDGETD_AUTH=none", "BUDGETD_LISTEN=0.0.0.0:0")
 	if said := p.log.String(); !strings.Contains(said, "level=WARN msg=\"unsafe configuration\"") ||
 		!strings.Contains(said, "is open: everybody who reaches it may do everything") {
-		t.Error("it does not say so")
+		t.Error("the start logs no warning")
 	}
 }
 
-// TestFirstAdministratorFromAFile: the key in keys.first_admin_file is an administrator's on a
-// database without keys, and the file is ignored on one with keys.
+// TestFirstAdministratorFromAFile checks that the key in keys.first_admin_file becomes an
+// administrator's if the database has no keys, and is ignored if it has.
 func TestFirstAdministratorFromAFile(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "first")
@@ -99,14 +99,14 @@ func TestFirstAdministratorFromAFile(t *testing.T) {
 	first := keep()
 	p := start(t, nil, environ...)
 	if got := status(p, first); got != 200 {
-		t.Errorf("the first administrator: %d", got)
+		t.Errorf("the first key gets %d, want 200", got)
 	}
 	p.signal()
 	p.ended()
 	second := keep()
 	p = start(t, nil, environ...)
 	if a, b := status(p, first), status(p, second); a != 200 || b != 401 {
-		t.Errorf("after another file: the first %d, the second %d", a, b)
+		t.Errorf("with another file: the first key gets %d, the second %d; want 200, 401", a, b)
 	}
 	if strings.Contains(p.log.String(), second) {
 		t.Error("the key is logged")
@@ -117,6 +117,6 @@ func TestFirstAdministratorFromAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := launch(t, nil, environ...).ended(); got != 1 {
-		t.Errorf("with nonsense in the file: exit status %d", got)
+		t.Errorf("with an invalid key in the file: exit status %d, want 1", got)
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/budgetd/budgetd/internal/daemon"
 )
 
-// process is a Run under way.
+// process is a Run in progress.
 type process struct {
 	t      *testing.T
 	log    *buffer
@@ -45,7 +45,7 @@ func (b *buffer) String() string {
 	return b.text.String()
 }
 
-// launch runs a daemon on a free port and a database of its own; environ goes before that.
+// launch runs a daemon on a free port and with its own database, unless environ says otherwise.
 func launch(t *testing.T, args []string, environ ...string) *process {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -81,7 +81,7 @@ func start(t *testing.T, args []string, environ ...string) *process {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-	t.Fatal("is not ready within 20 s")
+	t.Fatal("not ready after 20 s")
 	return nil
 }
 
@@ -92,7 +92,7 @@ func (p *process) ended() int {
 	case status := <-p.status:
 		return status
 	case <-time.After(30 * time.Second):
-		p.t.Fatal("does not end within 30 s")
+		p.t.Fatal("has not ended after 30 s")
 		return -1
 	}
 }
@@ -176,7 +176,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// With nothing but a folder to write to, it serves; what was done is there after a restart.
+// TestEmbedded checks that a daemon without settings serves, and keeps its data over a restart.
 func TestEmbedded(t *testing.T) {
 	dsn := "BUDGETD_DATABASE_DSN=" + filepath.Join(t.TempDir(), "new", "folder", "budgetd.db")
 	p := start(t, nil, dsn)
@@ -210,7 +210,7 @@ func TestEmbedded(t *testing.T) {
 	}
 }
 
-// Whatever keeps it from starting is one clear line, soon.
+// TestCannotStart checks that a failed start soon ends with one line that names the cause.
 func TestCannotStart(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -262,7 +262,7 @@ func TestCannotStart(t *testing.T) {
 	}
 }
 
-// A signal while it waits for the database is no failure.
+// TestStopWhileStarting checks that a signal during the wait for the database is not a failure.
 func TestStopWhileStarting(t *testing.T) {
 	p := launch(t, nil, "BUDGETD_DATABASE_DRIVER=mysql", "BUDGETD_DATABASE_DSN=u:p@tcp(127.0.0.1:1)/budgetd")
 	time.Sleep(300 * time.Millisecond)
@@ -282,11 +282,12 @@ func (p *process) begin(id string) (net.Conn, string) {
 	body := fmt.Sprintf(`{"request_id":%q,"amount":1}`, id)
 	fmt.Fprintf(connection, "POST /v1/budgets/sale/deduct HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"+
 		"Content-Length: %d\r\n\r\n%s", len(body), body[:len(body)-1])
-	time.Sleep(200 * time.Millisecond) // it is being read now
+	time.Sleep(200 * time.Millisecond) // until the server reads it
 	return connection, body[len(body)-1:]
 }
 
-// Stopping tells balancers first, then refuses connections, and what is under way is answered.
+// TestGracefulStop checks that a stop first makes /readyz fail, then refuses connections, and
+// answers requests in progress.
 func TestGracefulStop(t *testing.T) {
 	p := start(t, nil, "BUDGETD_STOP_NOTICE=500ms")
 	p.create("sale")
@@ -298,11 +299,11 @@ func TestGracefulStop(t *testing.T) {
 		t.Errorf("readyz: %d %s", status, body)
 	}
 	if status, _ := p.ask("GET", "/v1/budgets/sale", ""); status != 200 {
-		t.Errorf("view in the notice: %d", status)
+		t.Errorf("a view during the notice is answered %d", status)
 	}
 	time.Sleep(600 * time.Millisecond)
 	if _, err := net.DialTimeout("tcp", strings.TrimPrefix(p.url, "http://"), time.Second); err == nil {
-		t.Error("still accepts connections")
+		t.Error("connections are accepted after the notice")
 	}
 	fmt.Fprint(connection, rest)
 	answer, err := io.ReadAll(connection)
@@ -314,7 +315,8 @@ func TestGracefulStop(t *testing.T) {
 	}
 }
 
-// A caller that never finishes does not keep it from stopping.
+// TestBoundedStop checks that a caller that never finishes its request does not delay a stop beyond
+// stop.finish_timeout.
 func TestBoundedStop(t *testing.T) {
 	p := start(t, nil, "BUDGETD_STOP_FINISH_TIMEOUT=300ms")
 	p.create("sale")
@@ -326,6 +328,6 @@ func TestBoundedStop(t *testing.T) {
 		t.Errorf("exit status %d after %s", status, time.Since(began))
 	}
 	if !strings.Contains(p.log.String(), "cut off") {
-		t.Error("does not say so")
+		t.Error("the log does not say that requests are cut off")
 	}
 }

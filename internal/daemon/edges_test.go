@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestLimitsOfRequests: the process has the limits of its configuration. A connection beyond
-// http.max_connections waits until another one ends.
+// TestLimitsOfRequests checks that the limits of the configuration apply, and that a connection
+// beyond http.max_connections waits until another one ends.
 func TestLimitsOfRequests(t *testing.T) {
 	p := start(t, nil, "BUDGETD_HTTP_MAX_CONNECTIONS=1", "BUDGETD_HTTP_MAX_BODY_BYTES=1024", "BUDGETD_HTTP_MAX_HEADER_BYTES=4096",
 		"BUDGETD_HTTP_MAX_HEADERS=10")

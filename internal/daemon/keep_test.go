@@ -18,8 +18,8 @@ import (
 	"github.com/budgetd/budgetd/trail"
 )
 
-// TestAuditLogIsKept: audit_log.keep removes rows that are older, the oldest first, and nothing else;
-// 0 keeps all.
+// TestAuditLogIsKept checks that audit_log.keep removes only older rows, the oldest first, and that
+// 0 keeps all of them.
 func TestAuditLogIsKept(t *testing.T) {
 	db, err := openDatabase(t.Context(), config.Database{Driver: config.SQLite,
 		DSN: secret.New(filepath.Join(t.TempDir(), "budgetd.db"))}, slog.New(slog.DiscardHandler))
@@ -51,7 +51,8 @@ func TestAuditLogIsKept(t *testing.T) {
 	}
 }
 
-// TestScriptsAreCounted: a metric shows how many scripts a server keeps, and 20 activations add none.
+// TestScriptsAreCounted checks the metric of how many scripts a server keeps, and that 20
+// activations need one script.
 func TestScriptsAreCounted(t *testing.T) {
 	server := testservers.Redis(t)
 	store, err := redisstore.New(redisstore.Config{Name: "r", Addr: server.Addr(), Lanes: 1, InstallationID: "test"})
@@ -72,7 +73,7 @@ func TestScriptsAreCounted(t *testing.T) {
 		return text
 	}
 	if got := shown(); got != "0" {
-		t.Errorf("%q scripts before the first", got)
+		t.Errorf("%q scripts before the first call, want 0", got)
 	}
 	identity, err := store.Identity(t.Context(), lane)
 	if err != nil {
@@ -84,6 +85,6 @@ func TestScriptsAreCounted(t *testing.T) {
 		}
 	}
 	if got := shown(); got != "1" {
-		t.Errorf("%q scripts after 20 activations", got)
+		t.Errorf("%q scripts after 20 activations, want 1", got)
 	}
 }

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// TestLogIsForPeople: the first line says what runs where, lengths of time are text, budgets have
-// their names beside their ids, every line names the node, and administrative calls have lines.
+// TestLogIsForPeople checks that the first line says what runs where, that durations are text, that
+// the id of a budget comes with its name, that every line names the node, and that administrative
+// calls are logged.
 func TestLogIsForPeople(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "budgetd.yaml")
 	text := "node: {name: till-1}\nlog: {format: json}\nstop: {notice: 50ms}\n"

@@ -13,9 +13,9 @@ func TestCollectorIsSpared(t *testing.T) {
 		environ []string
 		want    int
 	}{
-		{"unless GOGC says otherwise", []string{"GOGC=50"}, before},
-		{"unless there is a limit", []string{"GOMEMLIMIT=64MiB"}, before},
-		{"where nothing is said", []string{"GOGC="}, 400},
+		{"GOGC is set", []string{"GOGC=50"}, before},
+		{"GOMEMLIMIT is set", []string{"GOMEMLIMIT=64MiB"}, before},
+		{"GOGC is empty", []string{"GOGC="}, 400},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			start(t, nil, c.environ...)

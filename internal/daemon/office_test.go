@@ -31,8 +31,8 @@ import (
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// office is a node with keys whose clock of keys, and whose looks at the keys in the database, are
-// the test's. It has no other loops than those that buckets need.
+// office is a node with authentication by keys. The test sets the clock by which keys expire, and
+// says when the node reads changed keys (follow). It runs only the loops that buckets need.
 type office struct {
 	t      *testing.T
 	dir    string // has the database
@@ -43,12 +43,12 @@ type office struct {
 	now    time.Time
 	spans  *tracetest.SpanRecorder
 	calls  int
-	follow func()          // looks at the keys in the database
+	follow func()          // reads the changed keys from the database
 	halt   func()          // ends the loops
-	heard  func() []string // empties the list of statements that the database was sent, if it has one
+	heard  func() []string // returns and forgets the statements that the database logged; may be nil
 }
 
-// newOffice opens the office, with further settings in the form of os.Environ.
+// newOffice opens an office, with further settings in the form of os.Environ.
 func newOffice(t *testing.T, settings ...string) *office {
 	t.Helper()
 	ctx, log := t.Context(), slog.New(slog.DiscardHandler)
@@ -59,7 +59,7 @@ func newOffice(t *testing.T, settings ...string) *office {
 	}
 	c, err := config.Load("", append([]string{"BUDGETD_AUTH=keys", "BUDGETD_KEYS_STALE_AFTER=1h",
 		"BUDGETD_DATABASE_DSN=" + filepath.Join(dir, "budgetd.db"), "BUDGETD_WEBHOOKS_SECRETS_DIR=" + dir,
-		"BUDGETD_DEDUCT_DEADLINE=20s", "BUDGETD_HTTP_REQUEST_TIMEOUT=30s"}, settings...)) // a busy machine is no fault of the service
+		"BUDGETD_DEDUCT_DEADLINE=20s", "BUDGETD_HTTP_REQUEST_TIMEOUT=30s"}, settings...)) // long deadlines, for a busy machine
 	ok := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -105,7 +105,7 @@ func newOffice(t *testing.T, settings ...string) *office {
 	return o
 }
 
-// reply is what a call was answered, and the steps below it that the database took.
+// reply is the answer to a call, and the spans of the database below the call's.
 type reply struct {
 	status      int
 	text        string
@@ -115,7 +115,7 @@ type reply struct {
 	statements []string
 }
 
-// ask makes a call with a key, as part of a trace of its own.
+// ask makes a call with a key in a new trace.
 func (o *office) ask(token, method, path, body string) reply {
 	o.t.Helper()
 	r, err := http.NewRequest(method, o.url+path, strings.NewReader(body))
@@ -145,7 +145,7 @@ func (o *office) ask(token, method, path, body string) reply {
 	}
 	out := reply{status: answer.StatusCode, correlation: answer.Header.Get("X-Correlation-Id"),
 		text: string(text)}
-	// The span ends after the answer has left. A stream has none.
+	// The span ends after the answer is sent. A stream has no span.
 	for began, ended := time.Now(), strings.Contains(path, "/events?"); !ended; time.Sleep(time.Millisecond) {
 		if time.Since(began) > time.Minute {
 			o.t.Fatalf("%s %s has no span", method, path)
@@ -167,7 +167,7 @@ func (o *office) ask(token, method, path, body string) reply {
 	return out
 }
 
-// hearing opens an office on a MariaDB that notes every statement it is sent.
+// hearing opens an office on a MariaDB that logs every statement.
 func hearing(t *testing.T) *office {
 	t.Helper()
 	server := testservers.MariaDB(t)
@@ -177,11 +177,11 @@ func hearing(t *testing.T) *office {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { log.Close() })
-	log.SetMaxOpenConns(1) // its own statements are told apart by the connection
+	log.SetMaxOpenConns(1) // the connection id identifies its own statements
 	o := newOffice(t, "BUDGETD_DATABASE_DRIVER=mysql", "BUDGETD_DATABASE_DSN="+server.NewDatabase(t))
 	o.heard = func() (all []string) {
 		t.Helper()
-		// What a connection is asked from time to time belongs to no call.
+		// Periodic statements of connections do not belong to a call.
 		rows, err := log.Query("SELECT argument FROM mysql.general_log WHERE thread_id <> CONNECTION_ID() AND command_type IN " +
 			"('Query', 'Execute') AND argument NOT LIKE 'SET %' AND argument NOT LIKE 'SELECT @@%'")
 		if err != nil {
@@ -207,7 +207,7 @@ func hearing(t *testing.T) *office {
 // values are texts and numbers in a statement.
 var values = regexp.MustCompile(`(?s)(_binary)?\bx?'(\\.|[^'\\])*'|(_binary)?'(\\.|[^'\\])*'|\b\d+\b`)
 
-// done is ask for a call that must succeed; it reads the answer into a value, unless that is nil.
+// done makes a call that must succeed, and reads the answer into a value unless that is nil.
 func (o *office) done(token, method, path, body string, into any) reply {
 	o.t.Helper()
 	got := o.ask(token, method, path, body)
@@ -222,13 +222,13 @@ func (o *office) done(token, method, path, body string, into any) reply {
 	return got
 }
 
-// issued is a key as the answer to a call shows it, once.
+// issued is a new key in an answer.
 type issued struct {
 	ID, Token string
 	ExpiresAt time.Time `json:"expires_at"`
 }
 
-// issue makes a key that the node knows.
+// issue creates a key and makes the node read it.
 func (o *office) issue(body string) (key issued) {
 	o.t.Helper()
 	o.done(o.root, "POST", "/v1/keys", body, &key)
@@ -236,7 +236,7 @@ func (o *office) issue(body string) (key issued) {
 	return key
 }
 
-// sql runs a statement on the database as somebody else would.
+// sql runs a statement on the database.
 func (o *office) sql(query string, args ...any) {
 	o.t.Helper()
 	err := o.ground.db.Write(o.t.Context(), "test", func(t *engine.Tx) error {

@@ -11,8 +11,9 @@ import (
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// The settings of a Redis are checked: a warning that says how to mend it. A filter needs none of them, so
-// they are no more than that under strict too.
+// TestRedisSettings checks that unsafe settings of a Redis are warned of once, with the remedy, and
+// only once there are budgets in store mode. Strict does not refuse them, because a filter needs
+// none of them.
 func TestRedisSettings(t *testing.T) {
 	redis := testservers.Redis(t) // without an append-only file
 	file := filepath.Join(t.TempDir(), "redis.yaml")
@@ -26,7 +27,7 @@ func TestRedisSettings(t *testing.T) {
 		p := start(t, []string{"--config", file}, "BUDGETD_STRICT="+strict, dsn)
 		p.create("sale")
 		if strings.Contains(p.log.String(), mend) {
-			t.Error("warned of what a filter does not need")
+			t.Error("a setting that a filter does not need is warned of")
 		}
 		for n := range 2 {
 			status, body := 503, ""
@@ -59,7 +60,8 @@ func TestRedisSettings(t *testing.T) {
 	}
 }
 
-// A database that does not flush at every commit is warned of, and refused under strict.
+// TestDatabaseSettings checks that a database that does not flush at every commit is warned of, and
+// refused with strict.
 func TestDatabaseSettings(t *testing.T) {
 	server := testservers.MariaDB(t, testservers.FlushLogAtTrxCommit(2))
 	environ := []string{"BUDGETD_DATABASE_DRIVER=mysql", "BUDGETD_DATABASE_DSN=" + server.NewDatabase(t)}
@@ -73,7 +75,7 @@ func TestDatabaseSettings(t *testing.T) {
 	}
 }
 
-// An instance that is down does not keep the others from serving.
+// TestInstanceDown checks that the other instances serve while one is down.
 func TestInstanceDown(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "redis.yaml")
 	text := "instances:\n  - {name: redis-a, driver: redis, addrs: [127.0.0.1:1]}\n  - {name: rows, driver: sql}\n"

@@ -15,8 +15,8 @@ import (
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// disguise passes on what clients and a Redis say to each other, and alters one line of INFO: the
-// server calls itself something else. It returns its address.
+// disguise runs a proxy before a Redis that replaces one line of INFO, so that the server appears to
+// be another product. It returns the proxy's address.
 func disguise(t *testing.T, redis string, as *atomic.Pointer[string]) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -43,7 +43,7 @@ func disguise(t *testing.T, redis string, as *atomic.Pointer[string]) string {
 				return
 			}
 			held = bytes.ReplaceAll(append(held, part[:n]...), []byte(line), []byte(*as.Load()+"\r\n"))
-			keep := 0 // the beginning of the line may be the end of what has come
+			keep := 0 // what was received may end within the line
 			for size := len(line) - 1; size > 0 && keep == 0; size-- {
 				if bytes.HasSuffix(held, []byte(line[:size])) {
 					keep = size
@@ -67,8 +67,8 @@ func disguise(t *testing.T, redis string, as *atomic.Pointer[string]) string {
 	return listener.Addr().String()
 }
 
-// TestStoresThatAreUnsuitable: a server that cannot be the truth is refused in store mode by name,
-// with what it lacks, and serves as a filter; Valkey counts as Redis.
+// TestStoresThatAreUnsuitable checks that store mode refuses servers that lack what it needs, with
+// their name and the reason, that they serve as filters, and that Valkey is accepted as a Redis.
 func TestStoresThatAreUnsuitable(t *testing.T) {
 	var as atomic.Pointer[string]
 	call := func(name string) { as.Store(&name) } // as long as the line that it replaces

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// systemd hears when budgetd is ready, that it still runs, and that it stops.
+// TestSystemdIsTold checks that systemd is told that budgetd is ready, that it runs, and that it
+// stops.
 func TestSystemdIsTold(t *testing.T) {
 	address := &net.UnixAddr{Name: filepath.Join(t.TempDir(), "notify"), Net: "unixgram"}
 	socket, err := net.ListenUnixgram("unixgram", address)
@@ -30,7 +31,7 @@ func TestSystemdIsTold(t *testing.T) {
 	}
 	hears("READY=1")
 	if !listening.MatchString(p.log.String()) {
-		t.Error("it said that it is ready before it listened")
+		t.Error("READY=1 was sent before budgetd listened")
 	}
 	hears("WATCHDOG=1")
 	hears("WATCHDOG=1")

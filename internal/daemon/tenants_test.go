@@ -15,8 +15,8 @@ import (
 	"github.com/budgetd/budgetd/access"
 )
 
-// TestTwoLiveKeys exchanges the key of a principal: the old one works until its last millisecond
-// beside the new one, a third is refused, and what is changed in SQL holds from the node's next look.
+// TestTwoLiveKeys rotates the key of a principal. The old key works until its last millisecond
+// beside the new one, a third key is refused, and changes in SQL apply once the node reads them.
 func TestTwoLiveKeys(t *testing.T) {
 	o := newOffice(t)
 	o.done(o.root, "POST", "/v1/budgets", `{"name":"sale","tenant":"shop","unit":"count","type":"promo","total_quantity":100}`, nil)
@@ -33,9 +33,9 @@ func TestTwoLiveKeys(t *testing.T) {
 			}
 		}
 	}
-	check("before the node has read the new one", "", "the key is not known")
+	check("before the node has read the new key", "", "the key is not known")
 	o.follow()
-	check("while both are live", "", "")
+	check("both live", "", "")
 	o.done(next.Token, "POST", "/v1/budgets/sale/rollback", `{"request_id":"old-1"}`, nil) // the principal's own
 	for path, body := range map[string]string{"/v1/keys/" + next.ID + "/rotate": "", "/v1/keys": `{"principal":"till","role":"read","tenant":"shop"}`} {
 		if got := o.ask(o.root, "POST", path, body); !strings.Contains(got.text, `"too_many_keys"`) {
@@ -45,21 +45,21 @@ func TestTwoLiveKeys(t *testing.T) {
 	var who issued
 	o.done(old.Token, "GET", "/v1/whoami", "", &who)
 	o.now = who.ExpiresAt.Add(-time.Millisecond)
-	check("in the old one's last millisecond", "", "")
+	check("in the last millisecond of the old key", "", "")
 	o.now = who.ExpiresAt
-	check("at its end", "the key is expired", "")
+	check("at the end of the old key", "the key is expired", "")
 	o.done(o.root, "POST", "/v1/keys/"+next.ID+"/revoke", "", nil)
-	check("revoked in SQL, which is not looked at", "the key is expired", "")
+	check("revoked in SQL, not read by the node", "the key is expired", "")
 	o.follow()
 	check("revoked", "the key is expired", "the key is revoked")
 	o.now = time.Now()
 	old, next = o.issue(`{"principal":"desk","role":"deduct","tenant":"shop"}`), issued{}
 	o.done(o.root, "POST", "/v1/keys/"+old.ID+"/rotate", "", &next)
 	o.follow()
-	check("another principal's", "", "")
+	check("keys of another principal", "", "")
 	o.done(o.root, "POST", "/v1/keys/"+old.ID+"/revoke", "", nil)
 	o.follow()
-	check("the old one is revoked before its end", "the key is revoked", "")
+	check("the old key revoked before its end", "the key is revoked", "")
 	for _, loop := range o.gate.work {
 		if longest := loop.every * 3 / 2; loop.name == "keys" && longest > 900*time.Millisecond {
 			t.Errorf("a change of keys is read only after %s", longest)
@@ -67,7 +67,7 @@ func TestTwoLiveKeys(t *testing.T) {
 	}
 }
 
-// callBodies are those that some calls need to be understood.
+// callBodies are valid bodies of the calls that need one.
 var callBodies = map[string]string{
 	"deduct": `{"request_id":"o1","amount":5}`, "rollback": `{"request_id":"o1"}`, "cancel": `{"request_id":"o1"}`,
 	"confirm": `{"request_id":"o1"}`, "extend": `{"request_id":"o1","hold_ttl":"5m"}`, "append": `{"request_id":"a1","quantity":5}`,
@@ -75,10 +75,10 @@ var callBodies = map[string]string{
 	"change webhook": `{"enabled":false}`,
 }
 
-// TestForeignIsLikeMissing: a key of one tenant, even an administrator's, is answered the same for
-// what belongs to another tenant as for what does not exist, by every call, and the database takes
-// the same steps and statements for both, so that the time of an answer tells nothing either. The
-// node has just served the other tenant.
+// TestForeignIsLikeMissing checks that every call answers the key of one tenant, even an
+// administrator's, about another tenant's objects exactly as about missing ones. The database
+// executes the same steps and statements for both, so the time of an answer reveals nothing either.
+// The node has just served the other tenant.
 func TestForeignIsLikeMissing(t *testing.T) {
 	t.Run("SQLite", func(t *testing.T) { newOffice(t).foreignIsLikeMissing(t) })
 	t.Run("MariaDB", func(t *testing.T) { hearing(t).foreignIsLikeMissing(t) })
@@ -150,19 +150,19 @@ func (o *office) foreignIsLikeMissing(t *testing.T) {
 			}
 		}
 	}
-	// Lists have nothing of it.
+	// Lists do not contain it.
 	for _, path := range []string{"/v1/budgets", "/v1/alerts", "/v1/refusals", "/v1/keys", "/v1/webhooks", "/v1/whoami"} {
 		if got := o.done(boss.Token, "GET", path, "", nil); shown.MatchString(got.text) || strings.Contains(got.text, "shop") {
 			t.Errorf("%s: %s", path, got.text)
 		}
 	}
-	// Its own it is shown, with more steps; and nothing happened to what is not.
+	// The tenant's own budget takes more steps, so steps are recorded. The foreign one is unchanged.
 	asked, own := o.ask(boss.Token, "GET", "/v1/budgets/"+id(hidden.ID), ""), o.ask(boss.Token, "GET", "/v1/budgets/"+id(mine.ID), "")
 	if own.status != 200 || !slices.Contains(asked.steps, "sql read") || len(own.steps) <= len(asked.steps) {
-		t.Errorf("its own: %d, steps %q and %q", own.status, own.steps, asked.steps)
+		t.Errorf("own budget: status %d, steps %q; foreign: %q", own.status, own.steps, asked.steps)
 	}
 	if o.heard != nil && (len(asked.statements) == 0 || len(own.statements) <= len(asked.statements)) {
-		t.Errorf("its own: statements %q and %q", own.statements, asked.statements)
+		t.Errorf("own budget: statements %q; foreign: %q", own.statements, asked.statements)
 	}
 	if got := o.done(o.root, "GET", "/v1/webhooks/"+hook.ID, "", nil); !strings.Contains(got.text, `"enabled":true`) {
 		t.Error(got.text)
@@ -171,9 +171,9 @@ func (o *office) foreignIsLikeMissing(t *testing.T) {
 	o.done(till.Token, "POST", "/v1/budgets/hidden/deduct", callBodies["deduct"], nil)
 }
 
-// TestKeysAreNoMoreThanTheirIssuers: a key issues only keys of its tenant and its budgets, and revokes
-// none that reaches further than itself.
-func TestKeysAreNoMoreThanTheirIssuers(t *testing.T) {
+// TestKeysStayWithinTheirIssuer checks that a key can issue only keys within its tenant and budgets,
+// and cannot revoke or rotate a key with a wider scope.
+func TestKeysStayWithinTheirIssuer(t *testing.T) {
 	o := newOffice(t)
 	boss := o.issue(`{"principal":"boss","role":"admin","tenant":"other"}`)
 	some := o.issue(`{"principal":"some","role":"admin","tenant":"other","budgets":["a*"]}`)
@@ -212,7 +212,7 @@ func TestKeysAreNoMoreThanTheirIssuers(t *testing.T) {
 	for _, further := range []string{o.root[4:14], lead.ID, boss.ID} {
 		for _, verb := range []string{"revoke", "rotate"} {
 			if got := o.ask(some.Token, "POST", "/v1/keys/"+further+"/"+verb, ""); got.status != 404 {
-				t.Errorf("%s of a key that reaches further: %d %s", verb, got.status, got.text)
+				t.Errorf("%s of a key with a wider scope: %d %s", verb, got.status, got.text)
 			}
 		}
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// spans is a collector that takes spans as OTLP over HTTP, and keeps them.
+// spans is a collector that stores the spans it receives as OTLP over HTTP.
 type spans struct {
 	t   *testing.T
 	mu  sync.Mutex
@@ -41,7 +41,7 @@ func (s *spans) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	defer s.mu.Unlock()
 	for _, of := range request.ResourceSpans {
 		if !strings.Contains(of.Resource.String(), "service.name") {
-			s.t.Errorf("nobody knows whose spans these are: %s", of.Resource)
+			s.t.Errorf("spans without service.name: %s", of.Resource)
 		}
 		for _, scope := range of.ScopeSpans {
 			s.all = append(s.all, scope.Spans...)
@@ -49,7 +49,7 @@ func (s *spans) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// named returns the spans of a name in a trace, "" for any.
+// named returns the spans with a name in a trace; "" means any trace.
 func (s *spans) named(name, trace string) (out []*otlp.Span) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,7 +61,7 @@ func (s *spans) named(name, trace string) (out []*otlp.Span) {
 	return out
 }
 
-// first is the first span of a name in a trace.
+// first returns the first span with a name in a trace.
 func (s *spans) first(name, trace string) *otlp.Span {
 	s.t.Helper()
 	found := s.named(name, trace)
@@ -79,7 +79,8 @@ func links(from, to *otlp.Span) bool {
 // below reports whether the parent of a span is another one.
 func below(span, parent *otlp.Span) bool { return string(span.ParentSpanId) == string(parent.SpanId) }
 
-// traced makes a call as part of a trace until it is done, and returns the traceparent of its answer.
+// traced makes a call as part of a trace, repeats it while it is unavailable, and returns the
+// traceparent of the answer.
 func (p *process) traced(path, body, traceparent string) string {
 	p.t.Helper()
 	for {
@@ -105,7 +106,7 @@ func (p *process) traced(path, body, traceparent string) string {
 	}
 }
 
-// Traces that callers begin, and one that they do not record.
+// Traces of callers. The caller does not record unsaidTrace.
 const (
 	ledgerTrace = "0af7651916cd43dd8448eb211c80319c"
 	storeTrace  = "1af7651916cd43dd8448eb211c80319c"
@@ -113,8 +114,8 @@ const (
 	parentSpan  = "b7ad6b7169203331"
 )
 
-// TestSpans sends spans to a real collector: which calls have one, what is below them, how requests and
-// flights link to each other, and that a metric has the trace as its exemplar.
+// TestSpans checks which calls have spans, their children, the links between requests and flights,
+// and that metrics have the trace as their exemplar.
 func TestSpans(t *testing.T) {
 	got := &spans{t: t}
 	server := httptest.NewServer(got)
@@ -130,7 +131,7 @@ func TestSpans(t *testing.T) {
 		"BUDGETD_DATABASE_DSN="+testservers.SharedMariaDB(t).NewDatabase(t))
 	p.create("sale")
 	const tickets = `{"name":"tickets","unit":"count","type":"promo","total_quantity":100,"durability":"store"}`
-	for status := 0; status != 201; time.Sleep(50 * time.Millisecond) { // until the Redis was reached
+	for status := 0; status != 201; time.Sleep(50 * time.Millisecond) { // until the lane is activated
 		if status, text = p.ask("POST", "/v1/budgets", tickets); status != 201 && status != 503 {
 			t.Fatalf("create: %d %s", status, text)
 		}
@@ -139,7 +140,7 @@ func TestSpans(t *testing.T) {
 	p.traced(fmt.Sprintf(deduct, "sale"), fmt.Sprintf(body, "not recorded"), "00-"+unsaidTrace+"-"+parentSpan+"-00")
 	const data = "POST /v1/budgets/{budget}/deduct"
 	var ledgerTrace, answered string
-	// A filter that does not answer in time, on a busy machine, is left out for a while.
+	// On a busy machine a filter may not answer in time, and is skipped for a while.
 	for n := 1; len(got.named("filter", ledgerTrace)) == 0; n++ {
 		ledgerTrace = fmt.Sprintf("%032x", n)
 		answered = p.traced(fmt.Sprintf(deduct, "sale"), fmt.Sprintf(body, ledgerTrace), "00-"+ledgerTrace+"-"+parentSpan+"-01")
@@ -151,7 +152,7 @@ func TestSpans(t *testing.T) {
 		`{"budget":"tickets","request_id":"b","amount":1}]}`, "00-"+storeTrace+"-"+parentSpan+"-01")
 	exemplar(t, p.url, ledgerTrace)
 	p.signal()
-	p.ended() // after it has sent what is left
+	p.ended() // after it has sent the remaining spans
 
 	if created := got.named("POST /v1/budgets", "")[0]; len(created.ParentSpanId) != 0 ||
 		!below(got.first("sql create", hex.EncodeToString(created.TraceId)), created) {
@@ -159,21 +160,21 @@ func TestSpans(t *testing.T) {
 	}
 	for _, one := range got.named(data, "") {
 		if hex.EncodeToString(one.ParentSpanId) != parentSpan || hex.EncodeToString(one.TraceId) == unsaidTrace {
-			t.Errorf("a data call of no recorded trace has a span: %v", one)
+			t.Errorf("a data call without a recorded trace has a span: %v", one)
 		}
 	}
 	request, flight := got.first(data, ledgerTrace), got.first("flight", ledgerTrace)
 	if hex.EncodeToString(request.ParentSpanId) != parentSpan || answered != "00-"+ledgerTrace+"-"+hex.EncodeToString(request.SpanId)+"-01" {
-		t.Errorf("the caller is answered %s: %v", answered, request)
+		t.Errorf("the answer has traceparent %s: %v", answered, request)
 	}
 	if !below(flight, request) || !links(flight, request) || !links(request, flight) {
-		t.Errorf("flight and request do not know each other: %v %v", flight, request)
+		t.Errorf("flight and request are not linked: %v %v", flight, request)
 	}
 	if packet := got.first("sql packet", ledgerTrace); !below(packet, flight) {
-		t.Errorf("SQL is not the flight's: %v", packet)
+		t.Errorf("the packet is not below the flight: %v", packet)
 	}
 	if filter := got.first("filter", ledgerTrace); !below(got.first("redis take from a filter", ledgerTrace), filter) || !below(filter, request) {
-		t.Errorf("Redis is not the filter's: %v", filter)
+		t.Errorf("the call of Redis is not below the filter, or that not below the request: %v", filter)
 	}
 	batch := got.first("POST /v1/deductions:batch", storeTrace)
 	stored := got.first("flight", storeTrace)
@@ -182,7 +183,7 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// exemplar finds the trace of a deduct in the metrics.
+// exemplar checks that the metrics have the trace of a deduct as an exemplar.
 func exemplar(t *testing.T, url, ledgerTrace string) {
 	t.Helper()
 	r, err := http.NewRequest("GET", url+"/metrics", http.NoBody)

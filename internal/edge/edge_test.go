@@ -31,7 +31,7 @@ func TestLimiter(t *testing.T) {
 		t.Errorf("%v, %v", wait, ok)
 	}
 	if _, ok := l.Allow("a", now.Add(wait)); !ok {
-		t.Error("refused after waiting as long as it was told: the refusals took something")
+		t.Error("refused after the wait that Allow returned: refusals must not use up the rate")
 	}
 	if n := allowed("a", now.Add(time.Second)); n != 3 {
 		t.Errorf("%d after a second, want the burst", n)
@@ -47,7 +47,8 @@ func TestNoLimit(t *testing.T) {
 	}
 }
 
-// An unbounded number of callers takes bounded memory, and all goroutines tell callers apart alike.
+// TestManyCallers checks that any number of callers takes bounded memory, and that one caller is
+// still limited.
 func TestManyCallers(t *testing.T) {
 	l, now := NewLimiter(1, 1), time.Unix(1_700_000_000, 0)
 	l.most = 100
@@ -92,7 +93,7 @@ func TestListen(t *testing.T) {
 		t.Fatal(err)
 	}
 	if Listen(inner, 0) != inner {
-		t.Error("without a bound it is another listener")
+		t.Error("without a bound Listen returns another listener")
 	}
 	l := Listen(inner, 2)
 	accepted := make(chan net.Conn, 9)
@@ -118,7 +119,7 @@ func TestListen(t *testing.T) {
 	<-accepted
 	select {
 	case <-accepted:
-		t.Fatal("a third one")
+		t.Fatal("a third connection is accepted beside two")
 	case <-time.After(50 * time.Millisecond):
 	}
 	first.Close()
@@ -126,7 +127,7 @@ func TestListen(t *testing.T) {
 	<-accepted
 	select {
 	case <-accepted:
-		t.Fatal("a fourth one")
+		t.Fatal("a fourth connection is accepted after one was closed twice")
 	case <-time.After(50 * time.Millisecond):
 	}
 	l.Close() // while Accept waits for a place

@@ -22,7 +22,7 @@ import (
 
 var at = time.UnixMilli(1_700_000_000_000)
 
-// gate is a guard with keys of every kind.
+// gate is a guard with keys of every role, and with a revoked and an expired one.
 type gate struct {
 	*Guard
 	tokens map[string]string
@@ -62,7 +62,8 @@ func request(authorization ...string) *http.Request {
 	return r
 }
 
-// Every call with every role, with none, and with a revoked, an expired and a foreign key.
+// TestEveryCallWithEveryKey makes every call with keys of every role, without a key, and with a
+// revoked, an expired and another tenant's key.
 func TestEveryCallWithEveryKey(t *testing.T) {
 	g := newGate(t)
 	for _, call := range access.Calls() {
@@ -100,8 +101,8 @@ func TestEveryCallWithEveryKey(t *testing.T) {
 				t.Errorf("%s: %v", call.Op, err)
 			}
 		case access.Budget:
-			if err != gone { //nolint:errorlint // the very same, so that nothing tells it apart
-				t.Errorf("%s on another tenant's budget: %v", call.Op, err)
+			if err != gone { //nolint:errorlint // the same value, so that the answers are equal
+				t.Errorf("%s on another tenant's budget: %v, want the error of a missing one", call.Op, err)
 			}
 		default:
 			if budget.CodeOf(err) != budget.Forbidden {
@@ -136,7 +137,7 @@ func TestRefusalsAreCounted(t *testing.T) {
 	for _, header := range []string{"Bearer " + g.tokens["revoked"], "Bearer " + g.tokens["revoked"], "x"} {
 		g.Admit(httptest.NewRecorder(), request(header), call)
 	}
-	g.Admit(httptest.NewRecorder(), request("Bearer "+g.tokens["read"]), call) // forbidden: known who it is
+	g.Admit(httptest.NewRecorder(), request("Bearer "+g.tokens["read"]), call) // authenticated, so not counted
 	want := []trail.Row{
 		{AtMS: at.UnixMilli(), Source: "10.0.0.7", Op: "create", Outcome: "malformed", Times: 1},
 		{AtMS: at.UnixMilli(), KeyID: g.ids["revoked"], Source: "10.0.0.7", Op: "create", Outcome: "revoked", Times: 2},
@@ -146,7 +147,8 @@ func TestRefusalsAreCounted(t *testing.T) {
 	}
 }
 
-// Unchecked keys are the server's fault: the caller may repeat, and no refusal is counted.
+// TestStaleKeys checks that a call is unavailable while keys cannot be checked, and that it is not
+// counted as a refusal.
 func TestStaleKeys(t *testing.T) {
 	g := newGate(t)
 	g.Now = func() time.Time { return at.Add(2 * time.Second) }
@@ -176,7 +178,7 @@ func TestCertificates(t *testing.T) {
 	if err != nil || p.Name != "till" {
 		t.Errorf("%+v, %v", p, err)
 	}
-	for name, r := range map[string]*http.Request{"of nobody": certified("stranger", true), "not verified": certified("till", false)} {
+	for name, r := range map[string]*http.Request{"without a principal": certified("stranger", true), "not verified": certified("till", false)} {
 		if _, err := g.Admit(httptest.NewRecorder(), r, call); !budget.Is(err, budget.Unauthenticated) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -196,8 +198,8 @@ func (person) Authenticate(http.ResponseWriter, *http.Request) *access.Principal
 	return &access.Principal{Name: "oidc:jane", Role: access.Admin}
 }
 
-// A page of another site can use neither the session of a logged-in person, nor the certificate of a
-// browser, nor the way to a server on its machine that authenticates nobody. It may use a key that it
+// TestPagesOfOtherSites checks that a page of another site cannot use a person's session, a browser's
+// certificate, or a server without authentication on the same machine. It can use a key that it
 // knows.
 func TestPagesOfOtherSites(t *testing.T) {
 	call, _ := access.CallOf("POST /v1/budgets")

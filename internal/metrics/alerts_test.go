@@ -57,11 +57,11 @@ func TestAlerts(t *testing.T) {
 			t.Errorf("%s: no severity or no summary", r.Alert)
 		}
 		if !strings.Contains(tests, "alertname: "+r.Alert+"\n") {
-			t.Errorf("%s: no test sees it fire", r.Alert)
+			t.Errorf("%s: no test in %s makes it fire", r.Alert, alertsTests)
 		}
 		found := ours.FindAllString(r.Expr, -1)
 		if len(found) == 0 {
-			t.Errorf("%s asks for nothing of budgetd", r.Alert)
+			t.Errorf("%s uses no metric of budgetd", r.Alert)
 		}
 		for _, name := range found {
 			if labels[name] == nil {
@@ -83,7 +83,7 @@ func TestAlerts(t *testing.T) {
 	promtool(t, "", "test", "rules", alertsTests)
 }
 
-// An entry of the runbook begins with the names of its alerts, in bold.
+// entry matches the head of a runbook entry: the names of its alerts, in bold.
 var (
 	entry     = regexp.MustCompile(`(?m)^\*\*Budgetd[^*]*\*\*`)
 	alertName = regexp.MustCompile(`Budgetd[A-Za-z]+`)
@@ -120,7 +120,7 @@ func alerts(t *testing.T) (rules []rule) {
 	return rules
 }
 
-// known is every metric with its labels.
+// known returns every metric with its labels.
 func known(t *testing.T) map[string]map[string]bool {
 	t.Helper()
 	m := metrics.New("v1.2.3")

@@ -17,7 +17,7 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// everything reports to m what the audit reports.
+// everything reports one of each event to m, except those of requests and lanes.
 func everything(m *metrics.Metrics) {
 	m.Unfinished("grants", 3)
 	m.Lag(bucket.Lane{Instance: "redis-a", Index: 2}, 1500*time.Millisecond)
@@ -64,12 +64,12 @@ func TestLint(t *testing.T) {
 		}
 	}
 	if len(families) < 30 {
-		t.Errorf("only %d families were looked at", len(families))
+		t.Errorf("only %d families were checked", len(families))
 	}
 	promtool(t, scrape(t, m), "check", "metrics")
 }
 
-// promised are the metrics that the contract names, each with a metric that shows it.
+// promised maps the figures that the contract promises to their metrics.
 var promised = map[string]string{
 	"deductions by outcome and code": "deductions_total", "latency per route": "http_request_duration_seconds",
 	"batch sizes per lane": "lane_call_operations", "rows per commit": "commit_rows",
@@ -84,7 +84,7 @@ var promised = map[string]string{
 	"outbox age": "webhook_outbox_age_seconds",
 }
 
-// bounds says what bounds the values of each label: none comes from callers.
+// bounds says what bounds the values of each label. No value comes from callers.
 var bounds = map[string]string{
 	"outcome": "accepted, replayed, and one per kind of error", "code": "the error codes", "method": "the routes",
 	"route": "the routes", "status": "HTTP", "store": "instances", "lane": "instances[].lanes", "where": "store, sql",
@@ -92,8 +92,8 @@ var bounds = map[string]string{
 	"version": "one", "go": "one",
 }
 
-// TestContract checks that every promised metric is there, and that each metric has bounded labels
-// and a line in the table of docs/OPERATIONS.md.
+// TestContract checks that every promised metric exists, and that each metric has bounded labels and
+// a line in the table of docs/OPERATIONS.md.
 func TestContract(t *testing.T) {
 	labels := known(t)
 	for what, name := range promised {
@@ -113,7 +113,7 @@ func TestContract(t *testing.T) {
 		}
 		for label := range of {
 			if bounds[label] == "" {
-				t.Errorf("%s: nothing is known to bound its label %s", name, label)
+				t.Errorf("%s: bounds has no entry for its label %s", name, label)
 			}
 		}
 	}
@@ -209,7 +209,7 @@ func TestMetrics(t *testing.T) {
 	for _, line := range strings.Split(text, "\n") {
 		if line != "" && !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, "budgetd_") &&
 			!strings.HasPrefix(line, "go_") && !strings.HasPrefix(line, "process_") && !strings.HasPrefix(line, "promhttp_") {
-			t.Errorf("not ours: %s", line)
+			t.Errorf("an unexpected metric: %s", line)
 		}
 	}
 }

@@ -22,13 +22,13 @@ import (
 
 const sessionKey = "0123456789abcdef0123456789abcdef"
 
-// console is a server with the log-in, and a browser that visits it.
+// console is a server with log-in, and a browser that visits it.
 type console struct {
 	*httptest.Server
 	*Login
 	provider *testprovider.Provider
 	browser  *http.Client
-	ahead    atomic.Int64 // how far its clock is ahead, nanoseconds
+	ahead    atomic.Int64 // how far its clock is ahead, in ns
 	refused  string       // reason and error of the last refusal
 }
 
@@ -147,7 +147,8 @@ func TestCookies(t *testing.T) {
 	}
 }
 
-// A session ends 30 minutes after the last request and 8 hours after the log-in.
+// TestSessionEnds checks that a session ends 30 minutes after the last request and 8 hours after the
+// log-in.
 func TestSessionEnds(t *testing.T) {
 	c := newConsole(t, sessionKey)
 	c.provider.Person(jane)
@@ -169,7 +170,7 @@ func TestSessionEnds(t *testing.T) {
 	c.mustVisit(t, "/", "nobody")
 }
 
-func TestWhoIsLetIn(t *testing.T) {
+func TestWhoMayLogIn(t *testing.T) {
 	for name, test := range map[string]struct {
 		claims map[string]any
 		want   string // "" is refused
@@ -199,7 +200,7 @@ func TestWhoIsLetIn(t *testing.T) {
 	}
 }
 
-// Forged or invalid tokens of a provider are refused.
+// TestTokensThatAreRefused checks that forged and invalid tokens of a provider are refused.
 func TestTokensThatAreRefused(t *testing.T) {
 	for name, do := range map[string]func(c *console){
 		"another audience": func(c *console) { c.provider.Tamper(func(m map[string]any) { m["aud"] = "other" }) },
@@ -228,7 +229,8 @@ func TestTokensThatAreRefused(t *testing.T) {
 	}
 }
 
-// A callback that the browser did not begin, began too long ago, or has used, logs nobody in.
+// TestForeignCallback checks that a callback is refused if the browser did not begin the log-in,
+// began it too long ago, or has used the callback before.
 func TestForeignCallback(t *testing.T) {
 	c := newConsole(t, sessionKey)
 	c.provider.Person(jane)
@@ -260,7 +262,7 @@ func TestForeignCallback(t *testing.T) {
 		}
 	}
 	expired("without a cookie", "/console/callback?code=a&state=b")
-	others := begin(newBrowser(t)) // an attacker logs in and sends the link to somebody
+	others := begin(newBrowser(t)) // an attacker logs in and sends the link to a victim
 	begin(c.browser)
 	expired("another browser's", others)
 	own := begin(c.browser)
@@ -273,7 +275,7 @@ func TestForeignCallback(t *testing.T) {
 	expired("late", own)
 }
 
-// The provider is called at each log-in until it answers, and again after an outage.
+// TestProviderIsAway checks that a log-in works once the provider is back.
 func TestProviderIsAway(t *testing.T) {
 	c := newConsole(t, sessionKey)
 	issuer := c.Login.config.Issuer
@@ -300,7 +302,7 @@ func TestSeal(t *testing.T) {
 	}
 	again, err := seal(key, "a", session{Name: "x"})
 	if err != nil || again == sealed {
-		t.Errorf("one text for two: %v", err)
+		t.Errorf("the same text is sealed alike twice: %v", err)
 	}
 	if err := unseal(key, "b", sealed, &got); err == nil {
 		t.Error("opened for another purpose")
@@ -322,7 +324,7 @@ func TestSeal(t *testing.T) {
 			t.Errorf("sealed with %q", short)
 		}
 		if _, err := New(Config{Key: secret.Value(secret.New(short))}); err == nil {
-			t.Errorf("begun with %q", short)
+			t.Errorf("New accepts the key %q", short)
 		}
 	}
 }

@@ -17,7 +17,8 @@ import (
 
 const marker = "marker-4711"
 
-// TestMarkerIsNowhere puts a marker into every place that takes a secret and searches all output.
+// TestMarkerIsNowhere formats, logs and encodes secrets that hold a marker, and checks that no output
+// shows it.
 func TestMarkerIsNowhere(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "secret")
 	write(t, file, marker+"\n")
@@ -68,7 +69,7 @@ func TestMarkerIsNowhere(t *testing.T) {
 		t.Error("nothing was written")
 	}
 	if text.Reveal() != marker || source.Now().Reveal() != marker {
-		t.Error("the secret itself is lost")
+		t.Error("Reveal does not return the secret")
 	}
 }
 
@@ -80,7 +81,7 @@ func TestEmpty(t *testing.T) {
 		}
 	}
 	if New("a").Empty() || !New("a").Equal(New("a")) || New("a").Equal(New("b")) || New("a").Equal(New("ab")) {
-		t.Error("compared wrongly")
+		t.Error("Equal is wrong")
 	}
 }
 
@@ -91,7 +92,8 @@ func write(t *testing.T, name, text string) {
 	}
 }
 
-// The file is read each time; while it cannot be read, the last secret is used.
+// TestFileIsReadAgain checks that the file is read each time, and that the last secret is used while
+// it cannot be read.
 func TestFileIsReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	file, next := filepath.Join(dir, "secret"), filepath.Join(dir, "next")

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// Permit judges an address, of a request with TLS or a plain one.
+// Permit exports permit for requests with and without TLS.
 func Permit(address string, tls bool, allow ...netip.Prefix) error {
 	return permit(context.WithValue(context.Background(), plainKey{}, !tls), address, allow)
 }

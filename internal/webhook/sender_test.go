@@ -22,20 +22,20 @@ import (
 	"github.com/budgetd/budgetd/internal/webhook"
 )
 
-// secretOf is a secret in its usual form.
+// secretOf returns a secret in the form of Standard Webhooks.
 func secretOf(letter string) string {
 	return "whsec_" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat(letter, 32)))
 }
 
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 
-// received is a request as a receiver gets it.
+// received is a request that a receiver got.
 type received struct {
 	header http.Header
 	body   string
 }
 
-// receiver is a real server that behaves as its handler says.
+// receiver is a server that records requests before its handler answers them.
 type receiver struct {
 	*http.Server
 	url string
@@ -72,7 +72,7 @@ func listen(t *testing.T, then http.HandlerFunc) *receiver {
 	return r
 }
 
-// senderOf is a sender with a folder of secrets.
+// senderOf returns a sender whose folder of secrets has one file with the given lines.
 func senderOf(t *testing.T, allow []netip.Prefix, timeout time.Duration, lines ...string) *webhook.Sender {
 	t.Helper()
 	dir := t.TempDir()
@@ -96,8 +96,8 @@ func send(t *testing.T, s *webhook.Sender, url string) (int, error) {
 	return s.Send(t.Context(), e, message, time.Now())
 }
 
-// TestStandardVerifies has the standard's own library judge what is sent: with each of the secrets
-// in the file, and not with another one or after a change of one byte.
+// TestStandardVerifies checks signatures with the library of Standard Webhooks: a message verifies
+// with each secret in the file, but not with another one, with another body, or with another id.
 func TestStandardVerifies(t *testing.T) {
 	r := listen(t, func(http.ResponseWriter, *http.Request) {})
 	s := senderOf(t, loopback, time.Minute, secretOf("a"), "", secretOf("b"))
@@ -128,7 +128,7 @@ func TestStandardVerifies(t *testing.T) {
 	}
 }
 
-// TestReceiverFails has a receiver fail in every way.
+// TestReceiverFails checks the status and the error for each way in which a receiver can fail.
 func TestReceiverFails(t *testing.T) {
 	release := make(chan struct{})
 	hang := func(http.ResponseWriter, *http.Request) { <-release }
@@ -183,7 +183,7 @@ func TestReceiverFails(t *testing.T) {
 				t.Errorf("%d, %v", status, err)
 			}
 			if err != nil && (strings.Contains(err.Error(), "whsec") || strings.Contains(err.Error(), "hooks")) {
-				t.Errorf("it shows too much: %v", err)
+				t.Errorf("the error shows the secret or the path: %v", err)
 			}
 		})
 	}
@@ -194,7 +194,7 @@ func TestReceiverFails(t *testing.T) {
 	r := listen(t, hang)
 	r.Close()
 	if status, err := send(t, senderOf(t, loopback, time.Minute, secretOf("a")), r.url); status != 0 || err == nil {
-		t.Errorf("nobody listens: %d, %v", status, err)
+		t.Errorf("no server listens: %d, %v", status, err)
 	}
 }
 
@@ -228,7 +228,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestDialIsJudged checks that the address is judged that a name leads to, when it is dialled.
+// TestDialIsJudged checks that the address is judged to which a name resolves when it is dialled.
 func TestDialIsJudged(t *testing.T) {
 	r := listen(t, func(http.ResponseWriter, *http.Request) {})
 	byName := strings.Replace(r.url, "127.0.0.1", "localhost", 1)
@@ -239,18 +239,18 @@ func TestDialIsJudged(t *testing.T) {
 		}
 	}
 	if got := r.taken(); len(got) != 0 {
-		t.Errorf("%d requests came", len(got))
+		t.Errorf("%d requests were received", len(got))
 	}
 	if status, err := send(t, senderOf(t, loopback, time.Minute, secretOf("a")), r.url); status != 200 {
 		t.Errorf("an allowed address: %d, %v", status, err)
 	}
 }
 
-// proxied counts what came to the environment's proxy.
+// proxied counts the requests to the environment's proxy.
 var proxied atomic.Int32
 
-// TestMain gives every test a proxy in its environment, which nothing may use. net/http looks at the
-// environment once.
+// TestMain sets a proxy in the environment, which no test may use, before the first request, because
+// net/http reads the environment only once.
 func TestMain(m *testing.M) {
 	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { proxied.Add(1) }))
 	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"} {

@@ -1,6 +1,6 @@
-// Package check tests deploy/compose with the library of Compose: that compose.yaml is what Compose reads,
-// and that its files fit together. A module of its own, because the library brings many others: `make compose`
-// runs it.
+// Package check tests deploy/compose with the library of Compose: compose.yaml must be valid, and its
+// files must fit together. It is a separate module because the library needs many others. `make
+// compose` runs it.
 package check
 
 import (
@@ -33,8 +33,8 @@ func project(t *testing.T) *types.Project {
 
 var stores = []string{"redis-a", "redis-b", "redis-c"}
 
-// The system is whole, every service says when it is healthy and starts again, and what budgetd needs is
-// healthy before it starts.
+// TestCompose checks that all services exist, have a health check and are restarted, and that budgetd
+// starts only when its database and stores are healthy.
 func TestCompose(t *testing.T) {
 	p := project(t)
 	want := append([]string{"budgetd-a", "budgetd-b", "grafana", "mariadb", "prometheus"}, stores...)
@@ -52,7 +52,7 @@ func TestCompose(t *testing.T) {
 	for _, name := range []string{"budgetd-a", "budgetd-b"} {
 		s := p.Services[name]
 		if !s.ReadOnly || !slices.Equal(s.CapDrop, []string{"ALL"}) {
-			t.Errorf("%s may change its root or has capabilities", name)
+			t.Errorf("%s has a writable root or capabilities", name)
 		}
 		for _, server := range append([]string{"mariadb"}, stores...) {
 			if s.DependsOn[server].Condition != types.ServiceConditionHealthy {
@@ -60,7 +60,7 @@ func TestCompose(t *testing.T) {
 			}
 		}
 		if node := s.Environment["BUDGETD_NODE_NAME"]; node == nil || *node != name {
-			t.Errorf("%s has another name as a node", name)
+			t.Errorf("BUDGETD_NODE_NAME of %s is not its name", name)
 		}
 		file := filepath.Join(s.Build.Context, s.Build.Dockerfile)
 		if _, err := os.Stat(file); err != nil {
@@ -71,8 +71,8 @@ func TestCompose(t *testing.T) {
 
 var mounted = regexp.MustCompile(`/run/secrets/([a-z.-]+)`)
 
-// Every file that a service names below /run/secrets is mounted there, secrets.sh makes it, and it makes
-// none for nobody but the key of the authority.
+// TestSecrets checks that every file that a service names below /run/secrets is mounted there and
+// made by secrets.sh, and that a service uses each file that it makes, except the authority's key.
 func TestSecrets(t *testing.T) {
 	p, dir := project(t), made(t)
 	for _, c := range p.Configs {
@@ -102,7 +102,7 @@ func TestSecrets(t *testing.T) {
 		}
 		for _, m := range mounted.FindAllStringSubmatch(text, -1) {
 			if !has[m[1]] {
-				t.Errorf("%s names the secret %s and does not have it", name, m[1])
+				t.Errorf("%s uses the secret %s, which is not mounted", name, m[1])
 			}
 		}
 	}
@@ -112,7 +112,7 @@ func TestSecrets(t *testing.T) {
 	}
 	for _, f := range files {
 		if !used[f.Name()] {
-			t.Errorf("secrets.sh makes %s, which no service has", f.Name())
+			t.Errorf("secrets.sh makes %s, which no service uses", f.Name())
 		}
 	}
 	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
@@ -120,7 +120,7 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// budgetd and Prometheus accept their configurations.
+// TestConfigurations checks that budgetd and Prometheus accept their configurations.
 func TestConfigurations(t *testing.T) {
 	dir := made(t)
 	here := func(file string) string {

@@ -1,5 +1,5 @@
-// Package check tests the chart: it renders it with the library of Helm and reads what comes out with the types of
-// Kubernetes. A module of its own, because both are large: `make charts` runs it.
+// Package check tests the chart: it renders the chart with the library of Helm and decodes the result
+// into the types of Kubernetes. It is a separate module because both are large. `make charts` runs it.
 package check
 
 import (
@@ -22,8 +22,8 @@ import (
 
 var update = flag.Bool("update", false, "write deploy/kubernetes/budgetd.yaml")
 
-// kinds are what the chart makes, by kind; each is read strictly, so an unknown field is an error. The
-// ServiceMonitor's type is not Kubernetes' own.
+// kinds returns the types of the chart's objects. They are decoded strictly, so an unknown field is
+// an error, except in a ServiceMonitor, whose type does not belong to Kubernetes.
 var kinds = map[string]func() any{
 	"ConfigMap":           func() any { return new(corev1.ConfigMap) },
 	"Deployment":          func() any { return new(appsv1.Deployment) },
@@ -62,7 +62,7 @@ func render(t *testing.T, values string) (map[string]string, error) {
 	return out, nil
 }
 
-// objects reads everything rendered, strictly.
+// objects decodes all rendered objects strictly.
 func objects(t *testing.T, files map[string]string) map[string]any {
 	t.Helper()
 	out := map[string]any{}
@@ -83,7 +83,7 @@ func objects(t *testing.T, files map[string]string) map[string]any {
 	return out
 }
 
-// The chart's defaults make what two nodes need, and deploy/kubernetes has them rendered.
+// TestChart checks the objects that the chart makes by default, and that deploy/kubernetes has them.
 func TestChart(t *testing.T) {
 	files, err := render(t, "")
 	if err != nil {
@@ -128,7 +128,7 @@ func TestChart(t *testing.T) {
 	}
 }
 
-// checkConfig has budgetd look at the configuration.
+// checkConfig checks a configuration with budgetd --check-config.
 func checkConfig(t *testing.T, config string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -147,7 +147,7 @@ func checkConfig(t *testing.T, config string) {
 	}
 }
 
-// What is switched on appears, and what cannot work is refused with the value's name.
+// TestChartValues checks that values have their effect, and that invalid ones are refused by name.
 func TestChartValues(t *testing.T) {
 	files, err := render(t, "tlsSecretName: cert\nserviceMonitor: {enabled: true}\nnetworkPolicy: "+
 		"{enabled: false}\nresources: {limits: {memory: 2Gi}}\nconfig: {stop: {notice: 25s}}\n")
@@ -160,7 +160,7 @@ func TestChartValues(t *testing.T) {
 	if c := pod.Containers[0]; c.Env[0].Value != "1843MiB" || *pod.TerminationGracePeriodSeconds != 55 ||
 		c.ReadinessProbe.HTTPGet.Scheme != "HTTPS" || all["NetworkPolicy"] != nil ||
 		!strings.Contains(config, "cert_file: /etc/budgetd/tls/tls.crt") || all["ServiceMonitor"] == nil {
-		t.Errorf("the values are not followed:\n%v", files)
+		t.Errorf("the values have no effect:\n%v", files)
 	}
 	for values, want := range map[string]string{
 		"replica: 3":                           "replica",
