@@ -12,7 +12,7 @@ import (
 	"github.com/budgetd/budgetd/client"
 )
 
-// noon brings the clock to noon of the next Monday, UTC, that is not the first of a month.
+// noon advances the clock to noon, UTC, of the next Monday whose week is within one month.
 func (w *limitWorld) noon() {
 	at := w.clock.Now().UTC().Truncate(24 * time.Hour).Add(36 * time.Hour)
 	for at.Weekday() != time.Monday || at.Day() < 2 || at.AddDate(0, 0, 8).Day() < at.Day() {
@@ -21,8 +21,8 @@ func (w *limitWorld) noon() {
 	w.clock.Advance(at.Sub(w.clock.Now()))
 }
 
-// TestAdsWithAWindowEach: two ads with a window of their own, which begins with the first
-// impression; an ad without a rule is always shown.
+// TestAdsWithAWindowEach caps two ads with first_hit windows of their own and shows an ad without a
+// limit always.
 func TestAdsWithAWindowEach(t *testing.T) {
 	eachStore(t, func(w *limitWorld) {
 		w.create("ad-1", 0, firstHit("cap", "user", "3s", 2))
@@ -61,7 +61,7 @@ func TestAdsWithAWindowEach(t *testing.T) {
 	})
 }
 
-// mayShow asks which of the ads a user may see, twice: asking counts nothing.
+// mayShow asks twice which of the ads a user may see. Asking must count nothing.
 func (w *limitWorld) mayShow(user, want string) {
 	w.Helper()
 	var items []client.CheckItem
@@ -88,8 +88,9 @@ func (w *limitWorld) mayShow(user, want string) {
 	}
 }
 
-// TestQuotasOfOneBuyer: user, device, phone and ID card, all or nothing; a refund gives back to the
-// period in which it was counted only; a repetition counts once.
+// TestQuotasOfOneBuyer limits user, device, phone and ID card at once. A deduction counts in all of
+// them or in none, a refund lowers only the window in which its deduction was counted, and a repeat
+// counts once.
 func TestQuotasOfOneBuyer(t *testing.T) {
 	eachStore(t, func(w *limitWorld) {
 		w.noon()
@@ -98,7 +99,7 @@ func TestQuotasOfOneBuyer(t *testing.T) {
 		const u1 = "user=u1 device=d1 phone=p1 id_card=c1 product=x"
 		w.expect("accepted", "phones", 1, u1)
 		w.expect("accepted", "phones", 1, u1)
-		for range 3 { // refused by the card: nothing else is counted
+		for range 3 { // refused by the card, so no other limit counts it
 			w.expect("card", "phones", 1, u1)
 		}
 		w.expect("accepted", "phones", 1, "user=u1 device=d1 phone=p1 id_card=c1 product=y")
@@ -120,7 +121,7 @@ func TestQuotasOfOneBuyer(t *testing.T) {
 				w.Errorf("the next day: %s, want %s", got, want)
 			}
 		}
-		// Yesterday's refund gives nothing back to today, but to the week of its phone, and to its card.
+		// A refund of yesterday's deduction lowers the phone's week and the card, and nothing of today.
 		if _, err := w.c.Rollback(w.ctx, "phones", client.RollbackRequest{RequestID: "r2"}); err != nil {
 			w.Fatal(err)
 		}
@@ -140,8 +141,8 @@ func TestQuotasOfOneBuyer(t *testing.T) {
 	})
 }
 
-// TestCoupons: stock, per day, per user, per user and day, a coupon's id twice; each refusal has
-// its name.
+// TestCoupons limits coupons by stock, by day, by user, and by user and day. Each refusal must name
+// its limit, and a coupon's id must count once.
 func TestCoupons(t *testing.T) {
 	eachStore(t, func(w *limitWorld) {
 		w.noon()
@@ -173,7 +174,7 @@ func TestCoupons(t *testing.T) {
 			w.Errorf("the coupon again: %s", got)
 		}
 		if got := w.deductAs("c1", "coupons", 1, "batch=b1 user=u2"); got != "request_conflict" {
-			w.Errorf("the coupon for somebody else: %s", got)
+			w.Errorf("the coupon for another user: %s", got)
 		}
 		get("accepted", "u5")
 		get("budget_exhausted", "u6")
@@ -181,8 +182,8 @@ func TestCoupons(t *testing.T) {
 	})
 }
 
-// TestExceptions: another bound for one value, none at all, one that only counts, and a limit that
-// becomes monthly on the go without beginning at 0.
+// TestExceptions checks an override, an exempt value, a limit that only counts, and a limit that
+// becomes monthly without starting from 0.
 func TestExceptions(t *testing.T) {
 	eachStore(t, func(w *limitWorld) {
 		w.noon()
@@ -193,7 +194,7 @@ func TestExceptions(t *testing.T) {
 		seen.Enforce = &off
 		b := w.create("sale", 1000, day, seen)
 		if len(b.Limits) != 2 || len(b.Limits[0].Overrides) != 3 || *b.Limits[1].Enforce {
-			w.Fatalf("as made: %+v", b.Limits)
+			w.Fatalf("as created: %+v", b.Limits)
 		}
 		for user, most := range map[string]int{"u1": 2, "vip": 4, "thief": 0, "staff": 9} {
 			for range most {
@@ -225,7 +226,7 @@ func TestExceptions(t *testing.T) {
 	})
 }
 
-// TestDryRun: it says what a deduct is answered, and counts nothing.
+// TestDryRun checks that a dry run gives the answer that a deduct would get, and counts nothing.
 func TestDryRun(t *testing.T) {
 	eachStore(t, func(w *limitWorld) {
 		w.create("sale", 5, ever("cap", "user", 2))
@@ -267,12 +268,12 @@ func TestDryRun(t *testing.T) {
 		if err != nil || w.outcome(results[0].Err) != "cap" || results[1].Err != nil || w.outcome(results[2].Err) != "invalid" {
 			w.Fatal(err, results)
 		}
-		w.expect("cap", "sale", 1, "user=u2") // the own amount of 2 filled it
+		w.expect("cap", "sale", 1, "user=u2") // its own count of 2 has reached the maximum
 		w.audit("sale")
 	})
 }
 
-// TestTenants: two business lines with the same names, ids and values never meet.
+// TestTenants checks that tenants with the same names, ids and values do not affect each other.
 func TestTenants(t *testing.T) {
 	eachStore(t, func(w *limitWorld) {
 		shop, games := w.tenant("shop"), w.tenant("games")
@@ -315,7 +316,7 @@ func TestTenants(t *testing.T) {
 	})
 }
 
-// strangers: no call of a tenant reaches a budget that is another's.
+// strangers checks that no call of a tenant finds another tenant's budget.
 func (w *limitWorld) strangers(c *client.Client, ref string) {
 	w.Helper()
 	one := client.DeductRequest{RequestID: "r0", Amount: 1, Dimensions: dimensionsOf("user=u1")}

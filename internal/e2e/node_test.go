@@ -25,7 +25,7 @@ type node struct {
 	cmd  *exec.Cmd
 	log  *lockedBuffer
 	addr string
-	// done is closed when the process has ended; then err says how.
+	// done is closed when the process has ended. err is then the result of Wait.
 	done chan struct{}
 	err  error
 }
@@ -56,7 +56,8 @@ func launch(t *testing.T, dir string, args ...string) *node {
 	n := &node{t: t, log: &lockedBuffer{}, done: make(chan struct{})}
 	n.cmd = exec.Command(path, args...)
 	n.cmd.Dir = dir
-	// A busy machine is no fault of the service. What a test sets itself comes last and counts.
+	// Deadlines are generous, because the machine may be busy. A test's own settings come last and
+	// take precedence.
 	n.cmd.Env = append([]string{"BUDGETD_LISTEN=127.0.0.1:0", "BUDGETD_DEDUCT_DEADLINE=20s",
 		"BUDGETD_HTTP_REQUEST_TIMEOUT=30s"}, os.Environ()...)
 	n.cmd.Stdout, n.cmd.Stderr = n.log, n.log
@@ -124,7 +125,7 @@ func (n *node) kill() {
 	<-n.done
 }
 
-// stop ends it as an operator does and returns its exit status.
+// stop ends the node with SIGTERM, as an operator does, and returns its exit status.
 func (n *node) stop() int {
 	n.t.Helper()
 	if err := n.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -164,7 +165,7 @@ func eventually(t *testing.T, limit time.Duration, what string, check func() err
 	}
 }
 
-// cluster is MariaDB and three Redis with the configuration of the nodes on them.
+// cluster is MariaDB, three Redis, and a configuration for nodes that use them.
 type cluster struct {
 	text, config string
 	dsn          string

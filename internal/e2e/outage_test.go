@@ -28,8 +28,8 @@ func readiness(t *testing.T, n *node) (status int, degraded bool, reasons string
 	return answer.StatusCode, body.Degraded, strings.Join(body.Reasons, "\n")
 }
 
-// TestOutageIsShown: while a Redis is down, get, buckets, instances and /readyz say so, and the node
-// stays ready; once it is back they no longer do.
+// TestOutageIsShown checks that get, buckets and /readyz report a Redis while it is down and not
+// after it is back, and that the node stays ready.
 func TestOutageIsShown(t *testing.T) {
 	world := newCluster(t)
 	n := world.start(t)
@@ -38,7 +38,7 @@ func TestOutageIsShown(t *testing.T) {
 	shown := func(out bool) func() error {
 		return func() error {
 			var faults []error
-			complain := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+			fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 			b, err := c.Budget(ctx, "sale")
 			must(t, err)
 			list, err := c.Buckets(ctx, "sale")
@@ -49,25 +49,25 @@ func TestOutageIsShown(t *testing.T) {
 					down++
 				}
 				if (one.Problem != "") != (out && one.Instance == "redis-0") {
-					complain("bucket %s on %s: %q", one.Key, one.Instance, one.Problem)
+					fault("bucket %s on %s: %q", one.Key, one.Instance, one.Problem)
 				}
 			}
 			if b.Buckets.Unreachable != down || out && down == 0 {
-				complain("get says %+v, %d buckets are out of reach", b.Buckets, down)
+				fault("get says %+v, %d buckets are out of reach", b.Buckets, down)
 			}
 			status, degraded, reasons := readiness(t, n)
 			if status != http.StatusOK || degraded != out || strings.Contains(reasons, "redis-0") != out {
-				complain("readyz %d, degraded %v: %s", status, degraded, reasons)
+				fault("readyz %d, degraded %v: %s", status, degraded, reasons)
 			}
 			if strings.Contains(reasons, world.redis[0].Addr()) {
-				complain("readyz shows the address of a store to everybody: %s", reasons)
+				fault("readyz shows the address of a store: %s", reasons)
 			}
 			return errors.Join(faults...)
 		}
 	}
-	eventually(t, time.Minute, "all is well", shown(false))
+	eventually(t, time.Minute, "no outage is shown", shown(false))
 	must(t, world.redis[0].Kill())
 	eventually(t, time.Minute, "the outage is shown", shown(true))
 	must(t, world.redis[0].Restart())
-	eventually(t, time.Minute, "all is well again", shown(false))
+	eventually(t, time.Minute, "the outage is over", shown(false))
 }

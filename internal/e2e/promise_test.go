@@ -13,14 +13,14 @@ import (
 	"github.com/budgetd/budgetd/client"
 )
 
-// create makes a promo budget of counted units.
+// create creates a promo budget of counted units.
 func create(t *testing.T, c *client.Client, name string, total int64, buckets int) {
 	t.Helper()
 	createBudget(t, c, client.CreateRequest{Name: name, Unit: budget.Count, Type: budget.Promo,
 		TotalQuantity: total, BucketQuantity: buckets})
 }
 
-// createBudget makes a budget, and repeats the call while it has no certain outcome.
+// createBudget creates a budget, and repeats the call while its outcome is unknown.
 func createBudget(t *testing.T, c *client.Client, request client.CreateRequest) {
 	t.Helper()
 	eventually(t, time.Minute, "the budget is made", func() error {
@@ -32,7 +32,7 @@ func createBudget(t *testing.T, c *client.Client, request client.CreateRequest) 
 	})
 }
 
-// books is what callers were told.
+// books are the outcomes that callers were told.
 type books struct {
 	mu       sync.Mutex
 	accepted map[string]int64 // request id -> amount
@@ -86,8 +86,9 @@ func checkBooks(t *testing.T, c *client.Client, name string, total, used int64) 
 	}
 }
 
-// TestHotBudgetThroughTwoNodes is the promise of exactly once on one hot budget (I1-I5): two nodes,
-// 64 callers, every call repeated with the same id through the other node, 10 % rolled back.
+// TestHotBudgetThroughTwoNodes checks on one hot budget that every request id takes effect once
+// (I1-I5): 64 callers deduct through two nodes, repeat every call with the same id through the
+// other node, and roll 10 % back.
 func TestHotBudgetThroughTwoNodes(t *testing.T) {
 	const total, callers, name = 100_000, 64, "hot"
 	world := newCluster(t)
@@ -125,13 +126,13 @@ func TestHotBudgetThroughTwoNodes(t *testing.T) {
 	drainRest(t, clients, name, told)
 	checkBooks(t, clients[0], name, total, told.used())
 	if told.used() != total {
-		t.Errorf("sold %d of %d when nothing could be had any more", told.used(), total)
+		t.Errorf("%d of %d are used after the sell-out", told.used(), total)
 	}
 	checkSoldOut(t, clients, name, told)
 }
 
-// deductTwice deducts through one node and repeats the call through the other. It returns false when
-// the budget was exhausted.
+// deductTwice deducts through one node and repeats the call through the other. It returns false
+// when the budget was exhausted.
 func deductTwice(t *testing.T, clients []*client.Client, turn int, name, id string, amount int64,
 	told *books, replays *atomic.Int64) bool {
 	ctx := context.Background()
@@ -164,7 +165,7 @@ func rollBack(t *testing.T, c *client.Client, name, id string, amount int64, tol
 	told.giveBack(id, amount)
 }
 
-// drainRest sells what is left one by one: smaller amounts than the callers asked for still fit.
+// drainRest sells the remaining units one by one. They are fewer than the callers asked for.
 func drainRest(t *testing.T, clients []*client.Client, name string, told *books) {
 	t.Helper()
 	for i := 0; ; i++ {
@@ -180,7 +181,8 @@ func drainRest(t *testing.T, clients []*client.Client, name string, told *books)
 	}
 }
 
-// checkSoldOut: every further call is refused, and repeats of accepted ids still replay.
+// checkSoldOut checks that every further call is refused, and that repeats of accepted ids are
+// answered as replays.
 func checkSoldOut(t *testing.T, clients []*client.Client, name string, told *books) {
 	t.Helper()
 	ctx := context.Background()
@@ -206,7 +208,8 @@ func checkSoldOut(t *testing.T, clients []*client.Client, name string, told *boo
 	}
 }
 
-// TestLastUnit: amounts of 7 only; less than 7 remains in total when the first caller is refused (I3).
+// TestLastUnit deducts amounts of 7. When the first caller is refused, fewer than 7 units must be
+// left in total (I3).
 func TestLastUnit(t *testing.T) {
 	kinds(t, func(t *testing.T, n *node) {
 		const total, callers, name = 10_000, 16, "sevens"
@@ -246,7 +249,7 @@ func TestLastUnit(t *testing.T) {
 	})
 }
 
-// TestOneCallOverAllBuckets: units that lie in 16 buckets are brought together for one call.
+// TestOneCallOverAllBuckets checks that the units of 16 buckets are collected for one call.
 func TestOneCallOverAllBuckets(t *testing.T) {
 	kinds(t, func(t *testing.T, n *node) {
 		c := n.client()
@@ -276,15 +279,15 @@ func TestOneCallOverAllBuckets(t *testing.T) {
 	})
 }
 
-// TestKilledUnderLoad kills the only budgetd 20 times under load: after each restart every accepted
-// id replays, nothing is lost or doubled (I4, I7), and the data directory keeps a second one out.
+// TestKilledUnderLoad kills the only budgetd 20 times under load. After each restart every accepted
+// id must be answered as a replay, and no unit may be lost or counted twice (I4, I7).
 func TestKilledUnderLoad(t *testing.T) {
 	const kills, callers, total, name = 20, 8, 1_000_000, "killed"
 	dir := t.TempDir()
 	n := start(t, dir)
 	create(t, n.client(), name, total, 4)
 	told := newBooks()
-	unsure := map[string]int64{} // asked for, no answer
+	unanswered := map[string]int64{}
 	var mu sync.Mutex
 	for round := range kills {
 		c := n.clientWith(client.Retry{Attempts: 1})
@@ -305,7 +308,7 @@ func TestKilledUnderLoad(t *testing.T) {
 						continue
 					}
 					mu.Lock()
-					unsure[id] = amount
+					unanswered[id] = amount
 					mu.Unlock()
 					return
 				}
@@ -319,23 +322,23 @@ func TestKilledUnderLoad(t *testing.T) {
 		replayAll(t, n.client(), name, told, round)
 	}
 	c := n.client()
-	for id, amount := range unsure { // a caller without an answer repeats the id
+	for id, amount := range unanswered { // a caller without an answer repeats the id
 		if _, err := c.Deduct(context.Background(), name, client.DeductRequest{RequestID: id, Amount: amount}); err != nil {
 			t.Fatalf("repeat of %s: %v", id, err)
 		}
 		told.accept(id, amount)
 	}
 	if len(told.accepted) < kills*10 {
-		t.Errorf("only %d calls were accepted: no load", len(told.accepted))
+		t.Errorf("only %d calls were accepted", len(told.accepted))
 	}
-	t.Logf("accepted %d, without an answer at first %d", len(told.accepted), len(unsure))
+	t.Logf("accepted %d, unanswered at first %d", len(told.accepted), len(unanswered))
 	checkBooks(t, c, name, total, told.used())
 	if code := n.stop(); code != 0 {
 		t.Errorf("exit status %d after SIGTERM", code)
 	}
 }
 
-// replayAll repeats what was accepted in this round, and a sample of all before.
+// replayAll repeats all ids that were accepted in this round, and a sample of earlier ones.
 func replayAll(t *testing.T, c *client.Client, name string, told *books, round int) {
 	t.Helper()
 	prefix, sample := fmt.Sprintf("k%d-", round), 0

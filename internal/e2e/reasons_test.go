@@ -15,8 +15,8 @@ import (
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// told checks that a deduction was not done, for that reason and with advice, and that the answer
-// names no server.
+// told checks that a deduction is refused as unavailable for that reason, with advice, and that the
+// answer names no server.
 func told(t *testing.T, c *client.Client, name, key string, amount int64, reason budget.Reason, advice string,
 	servers ...string) error {
 	t.Helper()
@@ -36,7 +36,7 @@ func told(t *testing.T, c *client.Client, name, key string, amount int64, reason
 	return nil
 }
 
-// TestTheReasonIsTold: an answer that nothing was done says what does not answer, and what to do.
+// TestTheReasonIsTold checks that an answer `unavailable` says which part is down and what to do.
 func TestTheReasonIsTold(t *testing.T) {
 	world := newCluster(t)
 	_, server, _ := strings.Cut(world.dsn, "tcp(")
@@ -49,7 +49,7 @@ func TestTheReasonIsTold(t *testing.T) {
 	create(t, c, "rows", 900, 3)
 
 	must(t, world.redis[0].Kill())
-	for i := range 6 { // of each bucket: its own store is down, or that of units that it needs
+	for i := range 6 { // whichever bucket it uses, it needs units of the store that is down
 		eventually(t, time.Minute, "units of a store that is down are asked for", func() error {
 			return told(t, c, "store", fmt.Sprint("all-", i), 900, budget.ReasonStoreDown, "repeat", world.redis[0].Addr())
 		})
@@ -69,9 +69,8 @@ func TestTheReasonIsTold(t *testing.T) {
 	must(t, proxy.Set(testservers.Rule{}))
 }
 
-// TestDefaultsBridgeAnOutage: while every connection ends and none can be made for more than a
-// second, no call of a client with the default retries fails or stays unknown, and each is counted
-// once.
+// TestDefaultsBridgeAnOutage ends every connection and refuses new ones for more than a second. No
+// call of a client with the default retries may fail or stay unknown, and each must count once.
 func TestDefaultsBridgeAnOutage(t *testing.T) {
 	const callers, calls = 4, 300
 	kinds(t, func(t *testing.T, n *node) {
@@ -108,13 +107,14 @@ func TestDefaultsBridgeAnOutage(t *testing.T) {
 		over.Store(true)
 		all.Wait()
 		if repeated.Load() == 0 {
-			t.Errorf("of %d calls none was repeated", accepted.Load())
+			t.Errorf("none of %d calls was repeated", accepted.Load())
 		}
 		checkBooks(t, n.client(), "bridged", 1_000_000, accepted.Load())
 	})
 }
 
-// TestStatusInTheTable: the row of a budget has its status, also after nothing but time has passed.
+// TestStatusInTheTable checks that the row of a budget has its present status, even if only time
+// has passed since it was written.
 func TestStatusInTheTable(t *testing.T) {
 	world := newCluster(t)
 	n := world.start(t)

@@ -13,9 +13,9 @@ import (
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// TestRebalanceInstances: budgets of four buckets are made while there are two instances. A third
-// one gets its share by `budgetctl instances rebalance`: 2, 1 and 1, in both modes. Nothing is lost,
-// and another rebalance moves nothing.
+// TestRebalanceInstances creates budgets of four buckets on two instances, in both modes, and gives
+// a third instance its share with `budgetctl instances rebalance`: 2, 1 and 1. No unit may be lost,
+// and another rebalance must move nothing.
 func TestRebalanceInstances(t *testing.T) {
 	c := newCluster(t)
 	all := c.text
@@ -62,7 +62,7 @@ func TestRebalanceInstances(t *testing.T) {
 		if got := loadsOf(t, api, name); !slices.Equal(got, []int{1, 1, 2}) {
 			t.Errorf("%s after: %v", name, got)
 		}
-		take(t, api, name, "before", 40) // ids of before are known
+		take(t, api, name, "before", 40) // earlier ids are known
 		take(t, api, name, "after", 40)
 		awaitView(t, api, name, "all is counted", func(b *client.Budget) bool { return b.Used == 80 })
 		if audit, err := api.Audit(context.Background(), name); err != nil || !audit.OK || audit.Quarantined > 0 {

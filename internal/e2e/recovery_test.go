@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,8 +15,8 @@ import (
 	"github.com/budgetd/budgetd/client"
 )
 
-// load is callers that deduct single units through the nodes until it is stopped. A call without a
-// certain answer is repeated with the same id.
+// load is a group of callers that deduct single units through the nodes until end is called. A call
+// whose outcome is unknown is repeated with the same id.
 type load struct {
 	stop   chan struct{}
 	all    sync.WaitGroup
@@ -57,13 +58,13 @@ func (w *cluster) load(t *testing.T, nodes []*node, name string, callers int) *l
 	return l
 }
 
-// end stops the callers; what they had no answer to is settled by repeating it.
+// end stops the callers and waits for them.
 func (l *load) end() {
 	close(l.stop)
 	l.all.Wait()
 }
 
-// settle repeats ids whose fate the callers do not know, so that the books are complete.
+// settle reads the last id of each caller, whose outcome is unknown, and completes the books.
 func (l *load) settle(t *testing.T, c *client.Client, name string, callers int) {
 	t.Helper()
 	for caller := range callers {
@@ -75,7 +76,7 @@ func (l *load) settle(t *testing.T, c *client.Client, name string, callers int) 
 			if d, err := c.Deduction(context.Background(), name, id); err == nil && d.State == "used" {
 				l.told.accept(id, 1)
 			}
-			break // a caller goes on to its next id only when this one was accepted
+			break // a caller uses its next id only after this one was accepted
 		}
 	}
 }
@@ -94,7 +95,8 @@ func instance(t *testing.T, c *client.Client, name string) client.Instance {
 	return client.Instance{}
 }
 
-// units are what a budget's buckets on an instance hold, in open epochs.
+// units returns how many units a budget's buckets on an instance hold in open epochs, and the
+// number of these buckets.
 func units(t *testing.T, c *client.Client, name, instance string) (units int64, open int) {
 	t.Helper()
 	list, err := c.Buckets(context.Background(), name)
@@ -108,8 +110,8 @@ func units(t *testing.T, c *client.Client, name, instance string) (units int64, 
 	return units, open
 }
 
-// TestRedisRestartsEmptyUnderLoad: a Redis is killed and comes back without anything: no unit is lost or
-// sold twice, and it serves again by itself.
+// TestRedisRestartsEmptyUnderLoad kills a Redis, which comes back without data. No unit may be lost
+// or sold twice, and the Redis must serve again without an operator.
 func TestRedisRestartsEmptyUnderLoad(t *testing.T) {
 	const total, callers, name = 1_000_000, 8, "emptied"
 	world := newCluster(t)
@@ -134,7 +136,7 @@ func TestRedisRestartsEmptyUnderLoad(t *testing.T) {
 		}
 		return nil
 	})
-	t.Logf("serves again %s after it was back", time.Since(back).Round(time.Millisecond))
+	t.Logf("it served again %s after its restart", time.Since(back).Round(time.Millisecond))
 	before := l.served.Load()
 	eventually(t, 60*time.Second, "callers are served", func() error {
 		if n := l.served.Load(); n < before+200 {
@@ -147,8 +149,8 @@ func TestRedisRestartsEmptyUnderLoad(t *testing.T) {
 	checkBooks(t, c, name, total, l.told.used())
 }
 
-// TestRedisGoneForGood: what lies on a Redis that does not come back is sold elsewhere, to the last
-// unit; what was told is what is used.
+// TestRedisGoneForGood checks that the units of a Redis that does not come back are sold elsewhere,
+// to the last unit, and that the used units are those that callers were told.
 func TestRedisGoneForGood(t *testing.T) {
 	const total, callers, name = 3000, 8, "gone"
 	world := newCluster(t)
@@ -161,14 +163,14 @@ func TestRedisGoneForGood(t *testing.T) {
 	must(t, world.redis[1].Kill())
 	left, _ := units(t, clients[0], name, "redis-1")
 	if left == 0 {
-		t.Fatal("nothing lies on the instance")
+		t.Fatal("no units are on the instance")
 	}
 	died := time.Now()
 	l.settle(t, clients[0], name, callers)
 	told := l.told
 	for i := 0; ; i++ { // one by one, until nothing is left anywhere
 		id := fmt.Sprintf("rest of seven-%d", i)
-		err := fmt.Errorf("not asked")
+		err := errors.New("not asked")
 		for err != nil && client.CodeOf(err) != budget.BudgetExhausted {
 			if time.Since(died) > 60*time.Second {
 				t.Fatalf("%s: %v", id, err)
@@ -181,7 +183,7 @@ func TestRedisGoneForGood(t *testing.T) {
 		told.accept(id, 7)
 	}
 	drainRest(t, clients, name, told)
-	t.Logf("all is sold %s after it died; %d units lay on it", time.Since(died).Round(time.Millisecond), left)
+	t.Logf("all units were sold %s after its death; it had %d of them", time.Since(died).Round(time.Millisecond), left)
 	if told.used() != total {
 		t.Errorf("sold %d of %d", told.used(), total)
 	}
@@ -189,8 +191,8 @@ func TestRedisGoneForGood(t *testing.T) {
 	checkSoldOut(t, clients, name, told)
 }
 
-// TestRedisStoppedAndContinued: a Redis that stands still, and then executes what it was sent before,
-// changes nothing: callers are served all the time.
+// TestRedisStoppedAndContinued pauses a Redis, which later executes what it was sent meanwhile.
+// Callers must be served all the time, and the books must stay exact.
 func TestRedisStoppedAndContinued(t *testing.T) {
 	const total, callers, name = 100_000, 8, "stopped"
 	world := newCluster(t)

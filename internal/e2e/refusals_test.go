@@ -23,8 +23,8 @@ func (w *limitWorld) refused(name string, amount int64, code budget.Code) *clien
 	return p
 }
 
-// TestWhenToTryAgain checks that a caller who comes back when the answer says is served, and that
-// no caller is told to come back for what can never be.
+// TestWhenToTryAgain checks that the answer names the time at which a repeat will be served, and
+// that it names no time if the amount can never be covered.
 func TestWhenToTryAgain(t *testing.T) {
 	eachStore(t, func(w *limitWorld) {
 		w.noon()
@@ -34,7 +34,7 @@ func TestWhenToTryAgain(t *testing.T) {
 		for _, name := range []string{"both", "reverse"} {
 			w.expect("accepted", name, 1, "user=u1")
 			p := w.refused(name, 1, budget.LimitExceeded)
-			// The database server's clock goes on while the test's stands still.
+			// The test's clock stands still while the database server's continues.
 			off := p.RetryAfter - p.Limit.ResetAt.Sub(w.clock.Now())
 			if p.Limit.Name != "month" || len(p.Limits) != 2 || p.Limits[1].Name != "day" || p.Never ||
 				off.Abs() > time.Minute {
@@ -59,8 +59,8 @@ func TestWhenToTryAgain(t *testing.T) {
 	})
 }
 
-// TestUnitsComeBackAtOnce: what is rolled back is part of what remains, at no time in between, and
-// can be spent to the last unit.
+// TestUnitsComeBackAtOnce checks that units that are rolled back remain in the budget at once,
+// without being in transit, and can be used again to the last unit.
 func TestUnitsComeBackAtOnce(t *testing.T) {
 	eachStore(t, func(w *limitWorld) {
 		w.create("back", 500)
@@ -84,8 +84,8 @@ func TestUnitsComeBackAtOnce(t *testing.T) {
 	})
 }
 
-// TestUnlimitedThroughHTTP: the largest amounts use nothing up, and counts that overflow change
-// nothing.
+// TestUnlimitedThroughHTTP checks that the largest amounts do not exhaust an unlimited budget, and
+// that counts that would overflow are refused.
 func TestUnlimitedThroughHTTP(t *testing.T) {
 	eachStore(t, func(w *limitWorld) {
 		off := false

@@ -23,7 +23,8 @@ import (
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// certificates is who may call with a certificate, by each part of it that can be mapped.
+// certificates returns the settings of client certificates, with a principal for each part of a
+// certificate that can be mapped.
 func (w *secureWorld) certificates() string {
 	return "  client_ca_file: " + w.file("ca.pem") + `
   client_certificates: optional
@@ -35,8 +36,9 @@ func (w *secureWorld) certificates() string {
 `
 }
 
-// mapped calls with certificates alone: each stands for its principal over HTTP/1.1 and HTTP/2, one
-// that nobody mapped for nobody, and a key beside a certificate counts alone.
+// mapped makes calls with certificates and without keys, over HTTP/1.1 and HTTP/2. Each certificate
+// must give its principal, and one that is not mapped must be refused. With a key in addition to
+// the certificate, only the key counts.
 func (w *secureWorld) mapped(t *testing.T, n *node, key string) {
 	for _, one := range []struct{ name, principal, role, tenant string }{{"till", "by-subject", "deduct", "shop"},
 		{"board", "by-dns", "read", "shop"}, {"lead", "by-uri", "operator", ""}, {"chief", "by-email", "admin", "other"}, {"stranger", "", "", ""}} {
@@ -67,7 +69,7 @@ func (w *secureWorld) mapped(t *testing.T, n *node, key string) {
 			both, err := client.New("https://"+n.addr, client.WithTransport(transport), client.WithToken(key))
 			must(t, err)
 			if who, err := both.Whoami(t.Context()); err != nil || who.Principal != "read" {
-				t.Errorf("with a key beside it: %+v, %v", who, err)
+				t.Errorf("with a key in addition: %+v, %v", who, err)
 			}
 		}
 	}
@@ -78,10 +80,11 @@ func (w *secureWorld) mapped(t *testing.T, n *node, key string) {
 	}
 }
 
-// marked is the beginning of each secret that a file of the world holds and that can be chosen.
+// marked begins each secret of the test whose text can be chosen.
 const marked = "MARKER-4711-"
 
-// secretFiles configures what takes secrets beside the database, the instances and the listeners.
+// secretFiles returns the settings of parts with secrets other than database, instances and
+// listeners, and writes their files.
 func (w *secureWorld) secretFiles() string {
 	w.t.Helper()
 	hooks := w.file("hooks")
@@ -102,7 +105,7 @@ oidc:
 `, w.firstAdmin(), hooks, w.file("client-secret"), w.file("session-key"))
 }
 
-// firstAdmin writes a file with a key that nobody has.
+// firstAdmin writes a file with a new key and returns its name.
 func (w *secureWorld) firstAdmin() string {
 	w.t.Helper()
 	first, err := exec.Command(testservers.Program(w.t, "budgetctl"), "keys", "generate").Output()
@@ -111,7 +114,8 @@ func (w *secureWorld) firstAdmin() string {
 	return w.file("first-admin")
 }
 
-// inline has every secret in the configuration itself, and sentinels that nobody reaches.
+// inline is a configuration that has every secret in its text, and sentinels that cannot be
+// reached.
 const inline = `auth: keys
 database: {driver: %s, dsn: "%s", connect_timeout: 0s}
 instances:
@@ -133,9 +137,9 @@ oidc:
 tracing: {endpoint: "http://127.0.0.1:1"}
 `
 
-// shown searches what budgetd says for the secrets that it was given: answers of every GET, metrics,
-// logs and errors while all is well and after its servers refuse it, --check-config, and the stacks of
-// all goroutines that a process prints when it crashes.
+// shown searches all output of budgetd for its secrets: the answers of every GET, metrics, logs and
+// errors, both before and after its servers refuse it, the output of --check-config, and the stacks
+// that a crashing process prints.
 func (w *secureWorld) shown(t *testing.T, nodes []*node, root string, keys map[string]string) {
 	admin := w.client(nodes[0], root)
 	hook, err := admin.CreateWebhook(t.Context(), client.WebhookRequest{URL: "https://127.0.0.1:1/", Secret: "shop", Tenant: "shop"})
@@ -145,7 +149,7 @@ func (w *secureWorld) shown(t *testing.T, nodes []*node, root string, keys map[s
 	eventually(t, time.Minute, "the message fails", func() error {
 		page, err := admin.Deliveries(t.Context(), hook.ID, 1, "")
 		if err == nil && (len(page.Deliveries) == 0 || len(page.Deliveries[0].Attempts) == 0) {
-			err = errors.New("it is not tried")
+			err = errors.New("no attempt yet")
 		}
 		return err
 	})
@@ -157,9 +161,9 @@ func (w *secureWorld) shown(t *testing.T, nodes []*node, root string, keys map[s
 	for _, n := range nodes {
 		said += n.log.String()
 	}
-	for _, text := range []string{"NOPERM", "denied to user"} { // so far it was allowed all that it did
+	for _, text := range []string{"NOPERM", "denied to user"} { // until here everything was permitted
 		if at := strings.Index(said, text); at >= 0 {
-			t.Errorf("%q is said: …%s", text, said[max(at-300, 0):min(at+100, len(said))])
+			t.Errorf("the output has %q: …%s", text, said[max(at-300, 0):min(at+100, len(said))])
 		}
 	}
 	paths := w.paths(hook.ID)
@@ -194,7 +198,7 @@ func (w *secureWorld) shown(t *testing.T, nodes []*node, root string, keys map[s
 	w.search(t, said, root, keys)
 }
 
-// paths are those of every GET, for what there is.
+// paths returns the path of every GET, with names of objects that exist.
 func (w *secureWorld) paths(hook string) (all []string) {
 	fill := strings.NewReplacer("{budget}", "busy", "{id}", hook, "{code}", "invalid", "{file}", "page.js", "{$}", "")
 	more := map[string]string{"deduction": "&request_id=0-0", "usage": "&user=u1"}
@@ -211,7 +215,7 @@ func (w *secureWorld) paths(hook string) (all []string) {
 	return all
 }
 
-// get reads what a node answers a key; of a stream it reads the beginning.
+// get returns a node's answer to a GET with a key. Of a stream it reads the beginning.
 func (w *secureWorld) get(t *testing.T, n *node, key, path string) (status int, text string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), "GET", "https://"+n.addr+path, http.NoBody)
@@ -232,8 +236,8 @@ func (w *secureWorld) get(t *testing.T, n *node, key, path string) (status int, 
 	return answer.StatusCode, fmt.Sprint(answer.Header, string(all))
 }
 
-// inline runs budgetd with every secret in its configuration, where the database is not reached, and
-// with the stores not reached, and returns all that it says.
+// inline runs budgetd with every secret in its configuration, once with a database and once with
+// stores that cannot be reached, and returns its output.
 func (w *secureWorld) inline(t *testing.T) (said string) {
 	dir, session := t.TempDir(), w.file("session-key")
 	far := writeConfig(t, fmt.Sprintf(inline, "mysql", "budgetd:"+marked+"dsn@tcp(127.0.0.1:1)/d", session))
@@ -263,7 +267,8 @@ func (w *secureWorld) inline(t *testing.T) (said string) {
 	return said + n.log.String()
 }
 
-// covers fails when config.yaml has a key for a secret that no configuration here has.
+// covers fails if config.yaml documents a setting for a secret that no configuration of the test
+// has.
 func (w *secureWorld) covers(t *testing.T, more string) {
 	t.Helper()
 	documented, err := os.ReadFile("../../config.yaml")
@@ -273,15 +278,15 @@ func (w *secureWorld) covers(t *testing.T, more string) {
 	found := regexp.MustCompile(`(?m)^ +([a-z_]*(?:dsn|password|secret|key_|admin_)[a-z_]*):`).FindAllStringSubmatch(string(documented), -1)
 	for _, key := range found {
 		if !strings.Contains(string(used)+inline+more, key[1]+": ") {
-			t.Errorf("%s holds a secret and has no marker", key[1])
+			t.Errorf("the test has no secret for the setting %s", key[1])
 		}
 	}
 	if len(found) < 12 {
-		t.Errorf("only %q hold secrets", found)
+		t.Errorf("config.yaml has secrets only in %q", found)
 	}
 }
 
-// search fails for each secret that a text has, as it is or encoded.
+// search fails for each secret that a text contains, as it is or encoded.
 func (w *secureWorld) search(t *testing.T, said, root string, keys map[string]string) {
 	t.Helper()
 	secrets := map[string]string{"a marker": marked, "the first password": "PASSWORD", "the next password": "NEXT-WORD"}
@@ -290,7 +295,7 @@ func (w *secureWorld) search(t *testing.T, said, root string, keys map[string]st
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if line := strings.Split(string(text), "\n"); err == nil && strings.HasSuffix(file, ".key") {
-			secrets[file] = line[2] // the line with the private number
+			secrets[file] = line[2] // a line within the private key
 		}
 	}
 	first, err := os.ReadFile(w.file("first-admin"))
@@ -302,11 +307,11 @@ func (w *secureWorld) search(t *testing.T, said, root string, keys map[string]st
 	for name, secret := range secrets {
 		for _, form := range []string{secret, hex.EncodeToString([]byte(secret)), base64.StdEncoding.EncodeToString([]byte(secret))[:len(secret)/3*4]} {
 			if at := strings.Index(said, form); at >= 0 {
-				t.Errorf("%s is shown: …%s", name, said[max(at-300, 0):min(at+100, len(said))])
+				t.Errorf("the output contains %s: …%s", name, said[max(at-300, 0):min(at+100, len(said))])
 			}
 		}
 	}
 	if !strings.Contains(said, "budgetd_") || !strings.Contains(said, "till-7") || len(secrets) < 12 {
-		t.Errorf("not everything was searched, for %d secrets", len(secrets))
+		t.Errorf("the output is incomplete, or there are only %d secrets", len(secrets))
 	}
 }

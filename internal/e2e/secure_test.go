@@ -18,9 +18,9 @@ import (
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// TestUntrustedNetwork is docs/SECURITY.md tried by a new user: two nodes with TLS, mutual TLS to
-// MariaDB and to three Redis with ACL users, the first key by `budgetd keys bootstrap`, five keys of
-// five roles and two tenants, and then every secret exchanged under load.
+// TestUntrustedNetwork follows docs/SECURITY.md: two nodes with TLS, mutual TLS to MariaDB and to
+// three Redis with ACL users, the first key by `budgetd keys bootstrap`, and keys of five roles and
+// two tenants. It then replaces every secret under load.
 func TestUntrustedNetwork(t *testing.T) {
 	w := newSecureWorld(t)
 	root := w.bootstrap()
@@ -33,8 +33,8 @@ func TestUntrustedNetwork(t *testing.T) {
 	t.Run("secrets", func(t *testing.T) { w.shown(t, nodes, root, keys) })
 }
 
-// keys makes a key of every role but one in tenant shop, and one more of another tenant. The key of
-// role deduct is made with budgetctl.
+// keys creates a key of every role in tenant shop, and one of another tenant. It creates the key of
+// role deduct with budgetctl.
 func (w *secureWorld) keys(n *node, root string) map[string]string {
 	w.t.Helper()
 	out := map[string]string{}
@@ -60,7 +60,8 @@ func (w *secureWorld) keys(n *node, root string) map[string]string {
 	return out
 }
 
-// roles: each key may do what its role and those below it may, and nothing of another tenant.
+// roles checks that each key may make the calls of its role and of lower ones, and none on another
+// tenant's budgets.
 func (w *secureWorld) roles(t *testing.T, nodes []*node, keys map[string]string) {
 	ctx := context.Background()
 	for _, n := range nodes {
@@ -118,19 +119,20 @@ func (w *secureWorld) roles(t *testing.T, nodes []*node, keys map[string]string)
 			_, deducted := c.Deduct(ctx, "sale", client.DeductRequest{RequestID: "stranger", Amount: 1})
 			for what, err := range map[string]error{"reads": read, "deducts": deducted} {
 				if problem(err).Code != want {
-					t.Errorf("somebody who may not %s, want %s: %v", what, want, err)
+					t.Errorf("a stranger %s: want %s: %v", what, want, err)
 				}
 			}
 		}
 	}
 }
 
-// mainPath runs what budgetd does with its servers, in both modes, with the documented rights only.
+// mainPath makes calls that use all of budgetd's statements and scripts, in both modes, with no
+// more than the documented rights.
 func (w *secureWorld) mainPath(t *testing.T, c *client.Client) {
 	ctx := context.Background()
 	for _, mode := range []budget.Durability{budget.Ledger, budget.Store} {
 		name := "path-" + string(mode)
-		eventually(t, time.Minute, "budgets can be made", func() error {
+		eventually(t, time.Minute, "a budget is created", func() error {
 			_, err := c.Create(ctx, client.CreateRequest{Name: name, Unit: budget.Count, Type: budget.Promo,
 				TotalQuantity: 1000, BucketQuantity: 6, Durability: mode})
 			return err
@@ -154,8 +156,8 @@ func (w *secureWorld) mainPath(t *testing.T, c *client.Client) {
 	}
 }
 
-// rotation exchanges the password of every Redis, the user of the database and the certificate of
-// the nodes while callers deduct; none of them fails.
+// rotation replaces the password of every Redis, the user of the database and the certificate of
+// the nodes while callers deduct. No call may fail.
 func (w *secureWorld) rotation(t *testing.T, nodes []*node, key string) {
 	ctx := context.Background()
 	c := w.client(nodes[0], key)
@@ -168,7 +170,7 @@ func (w *secureWorld) rotation(t *testing.T, nodes []*node, key string) {
 	for caller := range 8 {
 		c, name, mine := w.client(nodes[caller%2], key), "busy", &accepted
 		if caller >= 4 {
-			name, mine = "stored", &stored // where a Redis that is not reached costs requests
+			name, mine = "stored", &stored // store mode needs its Redis for each request
 		}
 		all.Go(func() {
 			for i := 0; ; i++ {
@@ -192,18 +194,18 @@ func (w *secureWorld) rotation(t *testing.T, nodes []*node, key string) {
 		before, held := accepted.Load(), stored.Load()
 		eventually(t, 2*time.Minute, what, func() error {
 			if (accepted.Load() < before+100 || stored.Load() < held+100) && failed.Load() == 0 {
-				return errors.New("the callers do not get on")
+				return errors.New("the callers make no progress")
 			}
 			return nil
 		})
 	}
 	more("they deduct")
-	w.acl("ACL", "SETUSER", "budgetd", ">NEXT-WORD") // both hold
+	w.acl("ACL", "SETUSER", "budgetd", ">NEXT-WORD") // both passwords are valid
 	w.write(w.password, "NEXT-WORD")
 	w.acl("ACL", "SETUSER", "budgetd", "<PASSWORD")
 	w.acl("CLIENT", "KILL", "USER", "budgetd")
 	more("after the password of Redis")
-	w.user("budgetd2", "NEXT-WORD") // both exist
+	w.user("budgetd2", "NEXT-WORD") // both users exist
 	w.write(w.dsn, "budgetd2:NEXT-WORD"+w.base)
 	w.sql("DROP USER budgetd@'%'", "KILL USER budgetd")
 	more("after the user of the database")

@@ -45,8 +45,8 @@ func newAuthority(t *testing.T) *authority {
 
 func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
 
-// sign writes NAME.pem and NAME.key, which hold for 127.0.0.1 and as a client's too. It replaces
-// what is there by a rename, as Kubernetes does.
+// sign writes NAME.pem and NAME.key, for a server on 127.0.0.1 and for a client. It replaces
+// existing files by a rename, as Kubernetes does.
 func (a *authority) sign(name string, isCA bool) {
 	a.t.Helper()
 	a.serial++
@@ -78,21 +78,21 @@ func (a *authority) sign(name string, isCA bool) {
 	}
 }
 
-// settings are the keys of an encrypted connection below a section.
+// settings returns the settings of an encrypted connection, indented for their section.
 func (a *authority) settings(indent string) string {
 	return fmt.Sprintf("%[1]stls:\n%[1]s  enabled: true\n%[1]s  ca_file: %[2]s\n%[1]s  cert_file: %[3]s\n%[1]s  key_file: %[4]s\n",
 		indent, a.file("ca.pem"), a.file("budgetd.pem"), a.file("budgetd.key"))
 }
 
-// secureWorld is MariaDB and three Redis that want client certificates and know the users of
-// docs/OPERATIONS.md only, and the configuration of nodes on them.
+// secureWorld is MariaDB and three Redis that require client certificates and have only the users
+// of docs/OPERATIONS.md, and a configuration for nodes that use them.
 type secureWorld struct {
 	*authority
 	t                     *testing.T
 	maria                 *testservers.MariaDBServer
 	redis                 []*testservers.RedisServer
 	config, dsn, password string
-	base                  string // what the DSN has after user and password
+	base                  string // the DSN without user and password
 }
 
 func newSecureWorld(t *testing.T) *secureWorld {
@@ -135,7 +135,7 @@ func freePort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// write replaces a file at once.
+// write replaces a file by a rename.
 func (w *secureWorld) write(file, text string) {
 	w.t.Helper()
 	must(w.t, os.WriteFile(file+".new", []byte(text+"\n"), 0o600))
@@ -148,7 +148,7 @@ func (w *secureWorld) sql(statements ...string) {
 	w.maria.Execute(w.t, statements...)
 }
 
-// user makes a database user with the grants of docs/OPERATIONS.md.
+// user creates a database user with the grants of docs/OPERATIONS.md.
 func (w *secureWorld) user(name, password string) {
 	w.t.Helper()
 	text, err := os.ReadFile("../../docs/OPERATIONS.md")
@@ -162,7 +162,7 @@ func (w *secureWorld) user(name, password string) {
 		}
 	}
 	if n != 2 {
-		w.t.Fatalf("docs/OPERATIONS.md has %d statements that make a user", n)
+		w.t.Fatalf("docs/OPERATIONS.md has %d statements that create a user", n)
 	}
 }
 
@@ -177,14 +177,14 @@ func (w *secureWorld) acl(args ...string) {
 	}
 }
 
-// transport reaches nodes by TLS.
+// transport connects to nodes over TLS.
 func (w *secureWorld) transport() *http.Transport {
 	pool := x509.NewCertPool()
 	pool.AddCert(w.cert)
 	return &http.Transport{MaxIdleConnsPerHost: 64, TLSClientConfig: &tls.Config{RootCAs: pool}}
 }
 
-// client speaks to a node with a key.
+// client returns a client of a node with a key.
 func (w *secureWorld) client(n *node, token string, options ...client.Option) *client.Client {
 	w.t.Helper()
 	c, err := client.New("https://"+n.addr, append(options, client.WithTransport(w.transport()), client.WithToken(token))...)
@@ -214,14 +214,14 @@ func (w *secureWorld) start() *node {
 	return n
 }
 
-// bootstrap makes the first administrator's key.
+// bootstrap creates the first administrator's key. A second attempt must fail.
 func (w *secureWorld) bootstrap() string {
 	w.t.Helper()
 	out, err := exec.Command(testservers.Program(w.t, "budgetd"), "keys", "bootstrap", "--config", w.config).Output()
 	must(w.t, err)
 	again, err := exec.Command(testservers.Program(w.t, "budgetd"), "keys", "bootstrap", "--config", w.config).Output()
 	if err == nil || len(again) > 0 {
-		w.t.Errorf("a second first key is made: %s", again)
+		w.t.Errorf("a second bootstrap created a key: %s", again)
 	}
 	return strings.TrimSpace(string(out))
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// sqlServer is one MariaDB of several that replace each other.
+// sqlServer is one MariaDB of a replicated group.
 type sqlServer struct {
 	*testservers.MariaDBServer
 	t  *testing.T
@@ -25,7 +25,7 @@ func newSQLServer(t *testing.T, args ...string) *sqlServer {
 	return s
 }
 
-// value is one column of the one row of a statement.
+// value returns one column of the first row of a statement.
 func (s *sqlServer) value(statement, column string) (string, error) {
 	rows, err := s.db.Query(statement)
 	if err != nil {
@@ -65,7 +65,7 @@ func (s *sqlServer) awaitValue(statement, column, want string) {
 	})
 }
 
-// follow makes the server a replica of a writer that waits for its acknowledgement.
+// follow makes the server a replica whose acknowledgement the writer waits for.
 func (s *sqlServer) follow(writer *sqlServer) {
 	s.t.Helper()
 	s.Execute(s.t, fmt.Sprintf(`CHANGE MASTER TO master_host='127.0.0.1', master_port=%d, master_user='root',
@@ -73,7 +73,8 @@ func (s *sqlServer) follow(writer *sqlServer) {
 	s.awaitValue("SHOW STATUS LIKE 'Rpl_semi_sync_slave_status'", "Value", "ON")
 }
 
-// received is how many transactions a replica has of the writer. It returns once it has applied them.
+// received stops replication and returns how many transactions a replica has received from the
+// writer, once they are applied.
 func (s *sqlServer) received() (n int) {
 	s.t.Helper()
 	s.Execute(s.t, "STOP SLAVE IO_THREAD")
@@ -86,8 +87,8 @@ func (s *sqlServer) received() (n int) {
 	return n
 }
 
-// behind is the configuration of nodes that reach the SQL server behind a proxy, as a user with the
-// rights of docs/OPERATIONS.md, whom read_only keeps from writing.
+// behind returns a configuration for nodes that reach the SQL server through a proxy. Their user
+// has the rights of docs/OPERATIONS.md, so read_only applies to it.
 func behind(t *testing.T, writer *sqlServer) (*cluster, *testservers.Proxy) {
 	t.Helper()
 	writer.Execute(t, "CREATE DATABASE budgetd", "CREATE USER budgetd@'%' IDENTIFIED BY 'drill'",
@@ -103,9 +104,9 @@ instances:
 	return c, proxy
 }
 
-// TestSQLWriterIsReplaced: MariaDB with two semi-synchronous replicas, of which one has to have a commit
-// before it counts. The writer is killed under load. The replica that has more takes its place, and
-// the other follows it. What callers were told is in the ledger once (I1-I5).
+// TestSQLWriterIsReplaced kills a MariaDB with two semi-synchronous replicas under load. A commit
+// waits for one replica. The replica with more transactions becomes the writer, and the other
+// follows it. What callers were told must be in the ledger once (I1-I5).
 func TestSQLWriterIsReplaced(t *testing.T) {
 	servers := make([]*sqlServer, 3)
 	for i := range servers {

@@ -1,6 +1,6 @@
 //go:build galera
 
-// Three Galera servers are much for a busy machine: "make failover" runs this file, "make test" does not.
+// Three Galera servers are too much for a busy machine, so only "make failover" runs this file.
 
 package e2e
 
@@ -19,8 +19,8 @@ import (
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// joinScript is what a Galera server runs to get the data from another one. Here it has them: all
-// begin with the same, and what was written since is sent without a script.
+// joinScript replaces the script with which a Galera server copies the data of another one. Here
+// all servers begin with the same data, and later writes are sent without the script.
 const joinScript = `#!/bin/sh
 case "$*" in
 *joiner*) echo "ready 127.0.0.1:1/nothing"; echo "%[1]s" ;;
@@ -89,7 +89,7 @@ func galera(t *testing.T) (servers []*sqlServer) {
 	return servers
 }
 
-// awaitCluster waits until the server belongs to a cluster of that size and has all that it wrote.
+// awaitCluster waits until the server belongs to a cluster of that size and has all its writes.
 func (s *sqlServer) awaitCluster(size int) {
 	s.t.Helper()
 	s.awaitValue("SHOW STATUS LIKE 'wsrep_cluster_status'", "Value", "Primary")
@@ -109,9 +109,9 @@ func (s *sqlServer) awaitCluster(size int) {
 	})
 }
 
-// TestGaleraWriterIsReplaced: a Galera cluster of three, of which budgetd uses one. That one is killed
-// under load, and another one takes its place once the cluster goes on without it. Then that one is left
-// alone, so that it refuses everything: callers are told that nothing was done, and to repeat.
+// TestGaleraWriterIsReplaced kills under load the one server of a Galera cluster of three that
+// budgetd uses. Another one takes its place once the cluster continues without it. Then the third
+// one is killed, so that the last one refuses everything: calls must be answered as unavailable.
 func TestGaleraWriterIsReplaced(t *testing.T) {
 	const calls = 3
 	servers := galera(t)

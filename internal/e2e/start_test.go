@@ -20,7 +20,7 @@ func problem(err error) *client.Problem {
 	return &client.Problem{}
 }
 
-// TestSecondServerOnOneDirectory: the embedded database belongs to one process.
+// TestSecondServerOnOneDirectory checks that a second process cannot use the embedded database.
 func TestSecondServerOnOneDirectory(t *testing.T) {
 	dir := t.TempDir()
 	first := start(t, dir)
@@ -46,7 +46,7 @@ func TestSecondServerOnOneDirectory(t *testing.T) {
 	}
 }
 
-// TestCheckConfig: every fault is reported at once, nothing is started.
+// TestCheckConfig checks that --check-config reports all faults at once and exits with an error.
 func TestCheckConfig(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "bad.yaml")
 	text := "listen: nowhere\ndatabase:\n  driver: oracle\nno_such_key: 1\n"

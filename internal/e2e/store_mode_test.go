@@ -17,7 +17,7 @@ func createStore(t *testing.T, c *client.Client, name string, total int64, bucke
 		Durability: budget.Store, TotalQuantity: total, BucketQuantity: buckets})
 }
 
-// awaitView waits until a budget's view is as it should be.
+// awaitView waits until a condition holds for a budget.
 func awaitView(t *testing.T, c *client.Client, name, what string, is func(*client.Budget) bool) {
 	t.Helper()
 	eventually(t, 30*time.Second, what, func() error {
@@ -29,7 +29,7 @@ func awaitView(t *testing.T, c *client.Client, name, what string, is func(*clien
 	})
 }
 
-// repeat repeats the last id of each caller that was not answered, so that the books are complete.
+// repeat repeats the last, unanswered id of each caller, so that the books are complete.
 func (l *load) repeat(t *testing.T, c *client.Client, name string, callers int) {
 	t.Helper()
 	for caller := range callers {
@@ -45,8 +45,8 @@ func (l *load) repeat(t *testing.T, c *client.Client, name string, callers int) 
 	}
 }
 
-// TestStoreModeNodesKilled: both nodes are killed under load. The stores go on, so another node
-// finds every unit that callers were told of in the ledger, and no other (I2, I7).
+// TestStoreModeNodesKilled kills both nodes under load. The stores keep their counters, so another
+// node must bring exactly the units that callers were told of to SQL (I2).
 func TestStoreModeNodesKilled(t *testing.T) {
 	const total, callers, name = 1_000_000, 8, "nodes"
 	world := newCluster(t)
@@ -66,9 +66,10 @@ func TestStoreModeNodesKilled(t *testing.T) {
 	checkBooks(t, c, name, total, l.told.used())
 }
 
-// TestStoreModeRedisKilledUnderLoad: a Redis that syncs its file every second is killed under load
-// and comes back with what it has. Its buckets' units are in quarantine, so that what callers were
-// told is never above what is used and quarantined (I2), and it serves again by itself.
+// TestStoreModeRedisKilledUnderLoad kills a Redis that syncs its file every second under load. It
+// comes back with what it has saved, and the units of its buckets are quarantined. What callers
+// were told must not exceed what is used and quarantined (I2), and the Redis must serve again
+// without an operator.
 func TestStoreModeRedisKilledUnderLoad(t *testing.T) {
 	const total, callers, name = 1_000_000, 8, "load"
 	world := newCluster(t)
@@ -102,9 +103,10 @@ func TestStoreModeRedisKilledUnderLoad(t *testing.T) {
 		report.Quarantined)
 }
 
-// TestStoreModeQuarantine: while a Redis is down, its buckets' requests are unavailable and others
-// are served. It comes back without its memory, and exactly what SQL says its buckets held is in
-// quarantine. Once that is released, all of the total can be sold and no unit more.
+// TestStoreModeQuarantine checks that while a Redis is down, requests of its buckets are
+// unavailable and others are served. The Redis comes back without its memory, and exactly what its
+// buckets held by SQL's columns must be quarantined. After the release, exactly the total can be
+// sold.
 func TestStoreModeQuarantine(t *testing.T) {
 	const total, name = 900, "quarantine"
 	world := newCluster(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// on is MariaDB and one instance with the nodes' configuration: the instance's keys as YAML.
+// on returns a configuration with MariaDB and one instance, whose settings are YAML.
 func on(t *testing.T, instance string) *cluster {
 	t.Helper()
 	c := &cluster{text: fmt.Sprintf("database:\n  driver: mysql\n  dsn: %q\ninstances:\n  - {name: store, driver: redis, %s}\n",
@@ -19,8 +19,8 @@ func on(t *testing.T, instance string) *cluster {
 	return c
 }
 
-// TestHotBudgetOnCluster: one budget with 16 buckets on a Redis Cluster of six; in the middle a master is
-// killed and its replica takes over (I1-I5).
+// TestHotBudgetOnCluster sells a budget with 16 buckets on a Redis Cluster of six. Under load, a
+// master is killed and its replica takes over (I1-I5).
 func TestHotBudgetOnCluster(t *testing.T) {
 	servers := testservers.RedisCluster(t, 2*time.Second, testservers.RedisArgs("--cluster-require-full-coverage", "no"))
 	world := on(t, fmt.Sprintf("topology: cluster, addrs: [%q, %q]", servers.Nodes[0].Addr(), servers.Nodes[4].Addr()))
@@ -33,8 +33,8 @@ func TestHotBudgetOnCluster(t *testing.T) {
 	})
 }
 
-// TestHotBudgetOnClusterTakenOver: a replica takes over without asking, while its master is there: for a
-// while there are two, and what only the old one had is lost with it.
+// TestHotBudgetOnClusterTakenOver makes a replica take over while its master still runs. For a
+// while there are two masters, and what only the old one had is lost.
 func TestHotBudgetOnClusterTakenOver(t *testing.T) {
 	servers := testservers.RedisCluster(t, time.Hour)
 	world := on(t, fmt.Sprintf("topology: cluster, addrs: [%q]", servers.Nodes[0].Addr()))
@@ -44,7 +44,7 @@ func TestHotBudgetOnClusterTakenOver(t *testing.T) {
 	})
 }
 
-// TestHotBudgetBehindSentinels: the same where the sentinels replace the one master there is.
+// TestHotBudgetBehindSentinels kills the only master, which the sentinels replace.
 func TestHotBudgetBehindSentinels(t *testing.T) {
 	servers := testservers.RedisSentinels(t, 2*time.Second)
 	addrs := servers.Addrs()
@@ -59,7 +59,7 @@ func TestHotBudgetBehindSentinels(t *testing.T) {
 	})
 }
 
-// more waits until so many more calls were accepted.
+// more waits until n more calls were accepted.
 func (l *load) more(t *testing.T, n int64) {
 	t.Helper()
 	least := l.served.Load() + n
@@ -71,8 +71,8 @@ func (l *load) more(t *testing.T, n int64) {
 	})
 }
 
-// hotThroughFailOver has callers deduct from one budget through two nodes while a fail-over happens. All
-// that was accepted is in the ledger once, and everything else can be sold to the last unit.
+// hotThroughFailOver lets callers deduct from one budget through two nodes during a fail-over. What
+// was accepted must be in the ledger once, and all other units must be sold to the last one.
 func hotThroughFailOver(t *testing.T, world *cluster, lanes int, failOver func()) {
 	const total, callers, name = 1_000_000, 16, "hot"
 	nodes := []*node{world.start(t), world.start(t)}
@@ -97,7 +97,7 @@ func hotThroughFailOver(t *testing.T, world *cluster, lanes int, failOver func()
 	checkBooks(t, clients[0], name, total, l.told.used())
 	rest := total - l.told.used()
 	var err error
-	eventually(t, 60*time.Second, "all that is left can be had at once", func() error {
+	eventually(t, 60*time.Second, "the rest is deducted in one call", func() error {
 		_, err = clients[1].Deduct(context.Background(), name, client.DeductRequest{RequestID: "rest-all", Amount: rest})
 		return err
 	})
@@ -107,9 +107,9 @@ func hotThroughFailOver(t *testing.T, world *cluster, lanes int, failOver func()
 	t.Logf("%d single units were sold around the fail-over", len(l.told.accepted)-1)
 }
 
-// TestStoreModeOnCluster: a replica takes over while its master goes on for a while. Lanes that
-// moved have another memory, so what their buckets held is in quarantine; everything else can be
-// sold, and what callers were told is never above what is used and quarantined (I2).
+// TestStoreModeOnCluster makes a replica take over while its master continues for a while. The
+// moved lanes have another memory, so what their buckets held is quarantined. All other units must
+// be sold, and what callers were told must not exceed what is used and quarantined (I2).
 func TestStoreModeOnCluster(t *testing.T) {
 	const total, callers, name = 1_000_000, 8, "store"
 	servers := testservers.RedisCluster(t, time.Hour, testservers.AppendOnly("always"))
