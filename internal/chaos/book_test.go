@@ -19,42 +19,43 @@ type record struct {
 	key    string
 	// user is the user of the request if its budget has a limit; "" otherwise.
 	user string
-	// accepted means that an answer said so, or that a cancel found the deduction; bucket is where.
+	// accepted means that an answer said so, or that a cancel found the deduction. bucket is the
+	// bucket in that answer.
 	accepted bool
 	bucket   string
-	// open means that an attempt had no certain outcome, and nothing has settled it since.
+	// open means that the outcome of an attempt is still unknown.
 	open bool
 	// cancel is the progress of a cancel.
 	cancel cancelled
 	// parts are the requested rollbacks by id; "" is the whole.
 	parts map[string]*part
-	// fresh counts answers that said so for the first time, unsure attempts without a certain
-	// outcome. unsureBack says that an attempt to give units back had none.
+	// fresh counts answers that accepted the id and were no replay, unsure attempts with an unknown
+	// outcome. unsureBack says that the outcome of an attempt to give units back is unknown.
 	fresh, unsure int
 	unsureBack    bool
 	tries         int // to settle its cancel
 }
 
-// home is the key of its bucket.
+// home returns the key that chooses its bucket.
 func (r *record) home() string { return cmp.Or(r.user, r.key) }
 
 type cancelled int
 
 const (
 	notCancelled cancelled = iota
-	cancelOpen             // asked for, no certain answer
-	cancelVoid             // it never happened and never will
-	cancelBack             // what it had taken was given back
+	cancelOpen             // requested, outcome unknown
+	cancelVoid             // the id has no effect and never will
+	cancelBack             // its units were given back
 )
 
-// part is a rollback: done, refused (neither) or open.
+// part is a rollback: done, open, or refused if neither.
 type part struct {
 	amount     int64 // 0: the whole
 	done, open bool
 	tries      int // to settle it
 }
 
-// returned returns how much callers were told was given back.
+// returned returns how many units were given back, by the answers.
 func (r *record) returned() (units int64) {
 	if r.cancel == cancelBack {
 		return r.amount
@@ -70,7 +71,7 @@ func (r *record) returned() (units int64) {
 	return units
 }
 
-// settled reports whether nothing about the id is open.
+// settled reports whether all outcomes of the id are known.
 func (r *record) settled() bool {
 	if r.open || r.cancel == cancelOpen {
 		return false
@@ -98,8 +99,8 @@ type adjustment struct {
 	done, open bool
 }
 
-// book is what callers were told about one budget. Its maps are safe for concurrent use, the
-// records in them are not.
+// book is what callers were told about one budget. Its methods are safe for concurrent use. A
+// record is not: it belongs to one goroutine at a time.
 type book struct {
 	name  string
 	store bool // durability "store"
@@ -108,7 +109,8 @@ type book struct {
 	plenty bool
 	// limited marks a budget where each user may take perMinute units a minute.
 	limited bool
-	// releases counts releases from quarantine; lost is what the last check found lost.
+	// releases counts releases from quarantine. lost is the number of units that the last check
+	// found lost.
 	releases int
 	lost     int64
 
@@ -128,7 +130,7 @@ func newBook(name string, total int64) *book {
 func (b *book) add(id string, amount int64, key string) *record {
 	r := &record{id: id, amount: amount, key: key, parts: map[string]*part{}}
 	if b.limited {
-		r.key = "" // the user is
+		r.key = "" // the user chooses the bucket
 		const users = 4
 		h := fnv.New32a()
 		_, _ = h.Write([]byte(id))
@@ -176,9 +178,9 @@ func (b *book) used() (units int64) {
 	return units
 }
 
-// bounds returns the least and the most units that can be used in store mode after a memory was
-// lost. An id whose record was lost may be taken again, and an attempt without a certain outcome
-// may have been done in that memory.
+// bounds returns the fewest and the most units that can be used in store mode after a memory was
+// lost. An id whose record was lost may be accepted again, and an attempt with an unknown outcome
+// may have taken effect in that memory.
 func (b *book) bounds() (least, most int64) {
 	for _, r := range b.records {
 		if r.accepted && !r.unsureBack {
@@ -189,9 +191,9 @@ func (b *book) bounds() (least, most int64) {
 	return least, most
 }
 
-// compare returns all differences between the accounts and the answers. All records must be settled.
-// lost is the number of units that were acknowledged and are not used: always 0 in ledger mode, at
-// most the quarantined units in store mode.
+// compare returns all differences between the accounts and the answers. All records must be
+// settled. lost is the number of units that were acknowledged and are not used: always 0 in ledger
+// mode, at most the quarantined units in store mode.
 func (b *book) compare(found *auditor.Budget) (differences []string, lost int64) {
 	say := func(format string, args ...any) {
 		differences = append(differences, b.name+": "+fmt.Sprintf(format, args...))
@@ -204,7 +206,7 @@ func (b *book) compare(found *auditor.Budget) (differences []string, lost int64)
 	}
 	for id, row := range found.Deductions {
 		if b.records[id] == nil {
-			say("the ledger has id %s, which nobody sent: %+v", id, *row)
+			say("the ledger has id %s, which no caller sent: %+v", id, *row)
 		}
 	}
 	least, most := b.used(), b.used()
@@ -234,7 +236,7 @@ func (b *book) compareTotal(found *auditor.Budget, say func(string, ...any)) {
 	}
 	for id := range found.Adjustments {
 		if b.adjustments[id] == nil {
-			say("the ledger has adjustment %s, which nobody sent", id)
+			say("the ledger has adjustment %s, which no caller sent", id)
 		}
 	}
 	if !b.store && found.Quarantined != 0 {
@@ -255,22 +257,22 @@ func (r *record) compare(found *auditor.Deduction, store bool) (differences []st
 	case store:
 	case r.cancel == cancelVoid:
 		if found == nil || !found.Void || found.Amount != 0 {
-			say("cancelled before it happened, and no tombstone")
+			say("cancelled before it took effect, and no tombstone")
 		}
 	case !r.accepted:
 		if found != nil {
-			say("never accepted, but there")
+			say("not accepted, but in the ledger")
 		}
 	case found == nil:
-		say("accepted and not there")
+		say("accepted, but not in the ledger")
 	case found.Amount != r.amount || found.Back != r.returned() || found.Void:
 		say("another amount, state or part given back")
 	}
 	return differences
 }
 
-// TestCompareSees checks that every way in which a ledger can differ from the answers is detected.
-func TestCompareSees(t *testing.T) {
+// TestCompare checks that every way in which a ledger can differ from the answers is detected.
+func TestCompare(t *testing.T) {
 	told := func() *book {
 		b := newBook("b", 100)
 		b.add("plain", 5, "").accepted = true
@@ -309,9 +311,9 @@ func TestCompareSees(t *testing.T) {
 	}{
 		{"nothing", func(*book, *auditor.Budget) {}, ""},
 		{"an accepted id is missing", func(_ *book, l *auditor.Budget) { delete(l.Deductions, "plain") },
-			"accepted and not there"},
+			"accepted, but not in the ledger"},
 		{"a refused id is there", func(_ *book, l *auditor.Budget) { l.Deductions["refused"] = &auditor.Deduction{Amount: 5} },
-			"never accepted, but there"},
+			"not accepted, but in the ledger"},
 		{"another amount", func(_ *book, l *auditor.Budget) { l.Deductions["plain"] = &auditor.Deduction{Amount: 6} },
 			"another amount"},
 		{"a part was not given back", func(_ *book, l *auditor.Budget) {
@@ -319,22 +321,22 @@ func TestCompareSees(t *testing.T) {
 		}, "another amount"},
 		{"given back twice", func(_ *book, l *auditor.Budget) { l.Deductions["part"] = &auditor.Deduction{Amount: 5, Back: 4} },
 			"another amount"},
-		{"a used one is a tombstone", func(_ *book, l *auditor.Budget) { l.Deductions["plain"] = &auditor.Deduction{Void: true} },
+		{"a used id is a tombstone", func(_ *book, l *auditor.Budget) { l.Deductions["plain"] = &auditor.Deduction{Void: true} },
 			"another amount"},
 		{"a void id took effect", func(_ *book, l *auditor.Budget) { l.Deductions["void"] = &auditor.Deduction{Amount: 5} },
 			"no tombstone"},
 		{"a tombstone is missing", func(_ *book, l *auditor.Budget) { delete(l.Deductions, "void") }, "no tombstone"},
-		{"a cancelled one is used", func(_ *book, l *auditor.Budget) { l.Deductions["back"] = &auditor.Deduction{Amount: 5} },
+		{"a cancelled id is used", func(_ *book, l *auditor.Budget) { l.Deductions["back"] = &auditor.Deduction{Amount: 5} },
 			"another amount"},
-		{"an id nobody sent", func(_ *book, l *auditor.Budget) { l.Deductions["x"] = &auditor.Deduction{Amount: 1} },
-			"nobody sent"},
+		{"an id that no caller sent", func(_ *book, l *auditor.Budget) { l.Deductions["x"] = &auditor.Deduction{Amount: 1} },
+			"no caller sent"},
 		{"more is used", func(_ *book, l *auditor.Budget) { l.Used = 9 }, "told 8 to 8"},
 		{"less is used", func(_ *book, l *auditor.Budget) { l.Used = 7 }, "told 8 to 8"},
 		{"the total", func(_ *book, l *auditor.Budget) { l.Total = 121 }, "callers were told 120"},
 		{"an append was lost", func(_ *book, l *auditor.Budget) { l.Adjustments["more"] = auditor.Adjustment{} }, "adjustment more"},
 		{"a refused shrink was done", func(_ *book, l *auditor.Budget) { l.Adjustments["less"] = auditor.Adjustment{Done: true} },
 			"adjustment less"},
-		{"an adjustment nobody sent", func(_ *book, l *auditor.Budget) { l.Adjustments["x"] = auditor.Adjustment{Done: true} }, "adjustment x"},
+		{"an adjustment that no caller sent", func(_ *book, l *auditor.Budget) { l.Adjustments["x"] = auditor.Adjustment{Done: true} }, "adjustment x"},
 		{"quarantine in ledger mode", func(_ *book, l *auditor.Budget) { l.Quarantined = 10 },
 			"ledger mode"},
 		{"not settled", func(b *book, _ *auditor.Budget) { b.records["refused"].open = true }, "not settled"},

@@ -10,13 +10,13 @@ import (
 
 var (
 	duration = flag.Duration("chaos.duration", 0,
-		"for how long faults are injected; 0: the short schedule, every kind once. -1s: until every kind was "+
-			"alone 20 times and with every other one")
-	durability = flag.String("chaos.durability", "ledger", "of the budgets: ledger or store; or both, for TestLinearizable")
-	seed       = flag.Uint64("chaos.seed", 0, "of faults and calls; 0: of the clock")
+		"how long to inject faults; 0 runs the short schedule, with every kind once; -1s runs every kind "+
+			"20 times alone and once with every other kind")
+	durability = flag.String("chaos.durability", "ledger", "durability of the budgets: ledger or store; TestLinearizable also takes both")
+	seed       = flag.Uint64("chaos.seed", 0, "seed of faults and calls; 0 takes one from the clock")
 	kills      = flag.Int("chaos.kills", 5, "how often TestKills kills a budgetd")
-	nodes      = flag.Int("chaos.nodes", 2, "how many budgetd")
-	other      = flag.String("chaos.other", "", "a budgetd of another version: every second node begins with it, "+
+	nodes      = flag.Int("chaos.nodes", 2, "number of budgetd processes")
+	other      = flag.String("chaos.other", "", "path of a budgetd of another version: every second node begins with it, "+
 		"and each start of a node changes its version")
 )
 
@@ -29,14 +29,14 @@ func seeded() uint64 {
 
 func begin(t *testing.T, flags string) *run {
 	t.Helper()
-	t.Logf("again: go test -race -timeout 0 ./internal/chaos -run '^%s$' -v %s "+
+	t.Logf("repeat: go test -race -timeout 0 ./internal/chaos -run '^%s$' -v %s "+
 		"-chaos.durability %s -chaos.nodes %d -chaos.seed %d",
 		t.Name(), flags, *durability, *nodes, seeded())
 	return newRun(t, New(t, *nodes, "everysec"), seeded(), *durability)
 }
 
-// TestChaos checks the promise under every fault, alone or combined (I1-I7): the answers, the
-// ledger and the used units agree to the unit, and every unit can be sold.
+// TestChaos checks I1-I7 under every fault, alone and combined: the answers, the ledger and the
+// used units agree to the unit, and every unit can be sold.
 func TestChaos(t *testing.T) {
 	r := begin(t, "-chaos.duration "+duration.String())
 	rnd := rand.New(rand.NewPCG(seeded(), 2))
@@ -69,13 +69,13 @@ func TestChaos(t *testing.T) {
 	for _, op := range []string{"deduct done", "deduct replayed", "rollback done", "cancel done",
 		"adjust done", "offline done", "deduct limit_exceeded"} {
 		if r.tally.codes[op] == 0 {
-			t.Errorf("no %q: no load", op)
+			t.Errorf("no answer %q", op)
 		}
 	}
 }
 
-// TestKills repeatedly kills one budgetd after the other under load: nothing is lost and nothing
-// happens twice (I4, I7).
+// TestKills repeatedly kills one budgetd after the other under load. No accepted deduction may be
+// lost or take effect twice (I4, I7).
 func TestKills(t *testing.T) {
 	r := begin(t, "-chaos.kills "+strings.TrimSpace(flag.Lookup("chaos.kills").Value.String()))
 	strike := Strike{}
@@ -94,6 +94,6 @@ func TestKills(t *testing.T) {
 		t.Errorf("%d kills, want %d", n, *kills)
 	}
 	if r.tally.codes["deduct done"] < *kills {
-		t.Errorf("%d deductions: no load", r.tally.codes["deduct done"])
+		t.Errorf("only %d deductions", r.tally.codes["deduct done"])
 	}
 }

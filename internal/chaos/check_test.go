@@ -9,15 +9,15 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// never is when an operation without a certain outcome returns.
+// never is the return time of an operation with an unknown outcome.
 const never = math.MaxInt64
 
 // checkLimit bounds the search for an order of one history.
 const checkLimit = 30 * time.Second
 
-// prune removes uncertain operations that certainly had no effect: those whose effect the final
-// rows, which keep everything, do not show, and those whose effect another call was told to be its
-// own. That leaves fewer orders to try, and allows no new one.
+// prune removes operations with an unknown outcome that had no effect: those whose effect is not in
+// the final rows, and those whose effect was answered to another call. That leaves fewer orders to
+// try, and allows no new one.
 func prune(history []porcupine.Operation, rows state) (kept, out []porcupine.Operation) {
 	type effect struct {
 		verb     verb
@@ -43,7 +43,7 @@ func prune(history []porcupine.Operation, rows state) (kept, out []porcupine.Ope
 	return kept, out
 }
 
-// shown reports whether the rows are possible with an effect of the call.
+// shown reports whether the rows can include an effect of the call.
 func shown(rows state, in input) bool {
 	k := rows.ids[in.id]
 	switch in.verb {
@@ -60,10 +60,10 @@ func shown(rows state, in input) bool {
 	return false
 }
 
-// early sets output.early in a history of store mode. A call without a certain outcome counts for a
+// early sets output.early in a history of store mode. A call with an unknown outcome counts for a
 // while after its end, because the ledger may receive its units later.
 func early(history []porcupine.Operation) {
-	const sync = 5 * time.Second // ample: the ledger follows within a second once all servers answer
+	const sync = 5 * time.Second // the ledger follows within a second once all servers answer
 	for i := range history {
 		v := &history[i]
 		told := v.Output.(output)
@@ -79,7 +79,7 @@ func early(history []porcupine.Operation) {
 			case in.amount > 0:
 				told.early += in.amount
 			default:
-				told.early += 2 + in.id%4 // what an id has at most; see choose
+				told.early += 2 + in.id%4 // the most units of an id; see choose
 			}
 		}
 		v.Output = told

@@ -1,73 +1,73 @@
-// Package chaos breaks a whole installation of real processes while callers use it, and then looks
-// whether what they were told, the ledger and what is used are the same, to the unit and per
-// request id (I1-I7). It is made of tests only.
+// Package chaos injects faults into a whole installation of real processes while callers use it.
+// Afterwards it checks that the callers' answers, the ledger and the used units agree, to the unit
+// and per request id (I1-I7). All its code is tests.
 //
-// A world is MariaDB, three Redis and some budgetd, built with the race detector where the tests
-// are. Every connection passes a proxy (testservers.Proxy), so that requests and replies can be
-// cut, slowed and swallowed. Callers deduct on a hot budget that sells out, on one that cannot run
-// out, on one whose total changes and on one with a limit per user and minute, repeat ids through
-// any node, send them through two nodes at once, send another amount under a known id, give back
-// parts and wholes, and cancel; an operator takes buckets offline and online meanwhile.
+// A world is MariaDB, three Redis and some budgetd, built with the race detector if the tests are.
+// Every connection goes through a proxy (testservers.Proxy), which can cut, delay and swallow
+// requests and replies. Callers use four budgets: a hot one that sells out, one that cannot run
+// out, one whose total changes, and one with a limit per user and minute. They deduct, repeat ids
+// through any node, send an id through two nodes at once, send another amount under a known id,
+// roll back parts and wholes, and cancel. Meanwhile an operator takes buckets offline and online.
 //
-// A round is some strikes (Faults, alone or two together) under that load with little time to
-// recover between them. After it:
+// A round is some strikes (one or two Faults at a time) under that load, with little time to
+// recover between them. After a round:
 //
-//  1. everything works again; a caller with an open outcome repeats the id or cancels it;
-//  2. within a minute nothing is half done: no epoch opening or closing, no pending grant or
-//     shrink, nothing returning, fenced or behind its log, every lane verified by every node;
-//  3. package auditor finds every unit where the accounts say it is; every accepted id is in the
-//     ledger with its amount and what was given back, every cancelled one has no effect, every
-//     other one is not there, and nothing else is; the total is what the appends and shrinks that
-//     were done make of it; the audit agrees through every node;
-//  4. no user has more in any minute than the limit allows, and in ledger mode each counter is what
-//     the ledger's rows of its user and minute sum up to;
-//  5. the hot budget can be sold out to its last unit, through any node, and not one unit more.
+//  1. Everything works again. A caller with an unknown outcome repeats or cancels the id.
+//  2. Within a minute no work is half done: no epoch is opening or closing, no grant or shrink is
+//     pending, no unit is returning, no bucket is fenced, and every node has verified every lane.
+//  3. Package auditor finds every unit where the columns say it is. Every accepted id is in the
+//     ledger with its amount and its refunds, every cancelled id has no effect, and there are no
+//     other ids. The total follows from the appends and shrinks that took effect. The service's
+//     audit agrees through every node.
+//  4. No user has more in any minute than the limit allows. In ledger mode each counter is the sum
+//     of the ledger's rows of its user and minute.
+//  5. Exactly the rest of the hot budget can be sold, through any node.
 //
-// In store mode deductions have no rows: what is used is what callers were told, to the unit. Once
-// a memory was lost, what was accepted may be lost with it, but no more than is quarantined.
+// In store mode deductions have no rows, so the used units are compared with the callers' answers.
+// If a memory was lost, accepted units may be lost with it, but no more than are quarantined.
 //
 // # Linearizability
 //
-// TestLinearizable checks that the service looks like one thing that does one call after the other,
-// whatever fails meanwhile (I2-I6).
+// TestLinearizable checks that under any fault the answers are those of a service that executes one
+// call after the other (I2-I6).
 //
-// Many small budgets are used side by side while one kind of fault strikes real processes. What
-// each call asked, what it was answered and when becomes a history per budget, which porcupine
-// (github.com/anishathalye/porcupine) must be able to put in one order that respects time and that
+// Many small budgets are used concurrently while one kind of fault strikes real processes. The
+// calls of a budget, with their answers and times, are a history. porcupine
+// (github.com/anishathalye/porcupine) must find an order of the history that respects time and that
 // the model accepts:
 //
-//	state       total, remaining units, and of every id what became of it
+//	state       total, remaining units, and the state of every id
 //	deduct      accepted: the id is new and covered; replayed: it is known; budget_exhausted: it is
 //	            new, and remaining is below the amount and is the figure that the answer names
-//	rollback    never more than is left; a repetition changes nothing
+//	rollback    never more than is left; a repeat changes nothing
 //	cancel      gives back what is left, or leaves a tombstone
 //	append      once per id; a shrink only of what remains
-//	views       what they show is the state at one instant within the call; units on their way back
-//	            count as remaining
+//	views       show the state at one instant within the call; returning units count as remaining
 //	unavailable changes nothing
 //	unknown     takes effect at any instant after its call, or never: its return is after the end
 //
-// The last operation of each history is the ledger's rows once all is quiet.
+// The last operation of each history is the content of the ledger's rows once all is quiet.
 //
-// This is done in both durabilities; in store mode with the kinds of faults after which no accepted
-// deduction may be lost (not Fault.Forgets), on Redis that flush before they answer. The
-// ledger is behind the answers there, and so these are judged otherwise:
+// Both durabilities are tested. In store mode only faults after which no accepted deduction may be
+// lost are injected (not Fault.Forgets), on Redis that flush before they answer. There the ledger
+// lags behind the answers, so the model accepts more:
 //
-//	views            may show more as remaining than is left. They show less only by units of
-//	                 rollbacks under way: a store can use these before the ledger has them
-//	budget_exhausted may name more than is left, and less than the amount; less as views do
-//	a replay         may show as used what was given back, where the fault is one of MariaDB or the
-//	                 call ran into the service's deadline: a store's record answers repetitions
+//	views            may show more remaining units than are left. They show fewer only by units of
+//	                 rollbacks in progress, which a store can use before the ledger has them
+//	budget_exhausted may name more than is left, but less than the amount; or less, as views do
+//	a replay         may show units that were given back as used, if the fault is one of MariaDB or
+//	                 the call ran into the service's deadline: the store's record answers repeats
 //	                 while the ledger cannot be asked, or does not answer in time
-//	a rollback       may be the first and yet be shown as replayed: the service cannot tell whose
-//	                 effect it finds when it repeats a call whose reply it lost
+//	a rollback       may be the first and be shown as replayed: the service cannot tell whose effect
+//	                 it finds when it repeats a call whose reply it lost
 //
-// Whatever else is answered, and the rows at the end, is judged as in ledger mode.
+// The model judges all other answers, and the rows at the end, as in ledger mode.
 //
-// A history that fits no order is kept beside the logs of all processes: as text, with the longest
-// order found, what does not fit behind it and what was left out, and as porcupine's picture.
+// A history without a valid order is stored with the logs of all processes: as text, with the
+// longest order found, the operations that do not fit after it and those that were pruned, and as
+// porcupine's picture.
 //
-// # By hand
+// # Running it
 //
 // From the repository's root:
 //
@@ -77,7 +77,7 @@
 //	go test -race -timeout 0 ./internal/chaos -run '^TestLinearizable$' -v -linearize.kinds all \
 //		-linearize.histories 200
 //
-// A duration of -1s runs the whole schedule. Each prints the line that repeats it, with its seed,
-// and a table of what took place. The seed orders faults and calls; when they meet is up to the
-// machine.
+// A duration of -1s runs the whole schedule. Each test prints the command that repeats it, with its
+// seed, and a table of faults and answers. The seed determines the order of faults and calls, but
+// not their timing.
 package chaos

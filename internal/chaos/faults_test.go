@@ -22,7 +22,7 @@ const (
 type Fault struct {
 	Name string
 	On   On
-	// Forgets means that a Redis may lack something that it has answered, however often it flushes.
+	// Forgets means that a Redis may lose something that it has answered, however often it flushes.
 	Forgets bool
 	// order is the order within a pair: a fault that needs an answering server precedes one that
 	// silences a server.
@@ -83,7 +83,7 @@ var Faults = []Fault{
 	{"mariadb: refused", OnMariaDB, keeps, disturbing, disturbed(sqlProxy, testservers.Refuse, 1)},
 }
 
-// Named returns the kind with that name; it panics if there is none.
+// Named returns the kind with that name. It panics if no kind has it.
 func Named(name string) Fault {
 	for _, f := range Faults {
 		if f.Name == name {
@@ -93,7 +93,8 @@ func Named(name string) Fault {
 	panic(fmt.Sprintf("chaos: no fault %q", name))
 }
 
-// servers returns the number of targets; there is one MariaDB, behind two proxies.
+// servers returns the number of targets. The one MariaDB is behind two proxies, which are its
+// targets.
 func (w *World) servers(on On) int {
 	switch on {
 	case OnNode:
@@ -121,17 +122,17 @@ func sqlProxy(w *World, i int) *testservers.Proxy   { return w.SQL[i] }
 // proxyOf returns a proxy.
 type proxyOf func(w *World, i int) *testservers.Proxy
 
-// disturbed is a proxy's fault that strikes every oneIn-th request.
+// disturbed prepares a fault of a proxy that disturbs every oneIn-th request.
 func disturbed(of proxyOf, what testservers.Disturbance, oneIn int) preparation {
 	return ruled(of, testservers.Rule{Disturbance: what, OneIn: oneIn})
 }
 
-// slowed is a proxy's fault that delays every request.
+// slowed prepares a fault of a proxy that delays every request.
 func slowed(of proxyOf, delay time.Duration) preparation {
 	return ruled(of, testservers.Rule{Disturbance: testservers.Delay, Delay: delay})
 }
 
-// ruled is a proxy's fault. It missed if no request was disturbed.
+// ruled prepares a fault of a proxy. The fault missed if no request was disturbed.
 func ruled(of proxyOf, rule testservers.Rule) preparation {
 	return func(w *World, i int) (begin, end func() error, err error) {
 		p := of(w, i)

@@ -15,8 +15,8 @@ func final(err error) bool {
 	return kind != budget.NotDone && kind != budget.MayBeDone
 }
 
-// heard records the answer to a deduct attempt. Of overlapping attempts with one id, record
-// refusals first, then original answers, then replays.
+// heard records the answer to a deduct attempt. For overlapping attempts with one id, call it with
+// refusals first, then with first acceptances, then with replays.
 func (b *book) heard(r *record, answer *client.DeductAnswer, err error) {
 	if err == nil {
 		b.heardAccepted(r, answer)
@@ -27,14 +27,14 @@ func (b *book) heard(r *record, answer *client.DeductAnswer, err error) {
 		var p *client.Problem
 		errors.As(err, &p)
 		switch {
-		case r.accepted && b.store: // what the loss of a store took
+		case r.accepted && b.store: // the record may have been lost with a store
 		case r.accepted:
 			b.violation("id %s was accepted before and is refused now: %v", r.id, err)
-		case b.plenty && !b.store: // in store mode everything may be in quarantine
+		case b.plenty && !b.store: // in store mode all units may be quarantined
 			b.violation("id %s of %d units: refused although it cannot run out: %v", r.id, r.amount, err)
 		case p.Available == nil || *p.Available >= r.amount:
-			b.violation("id %s of %d units: refused for no reason: %v", r.id, r.amount, err)
-		// The client cancelled: it had no answer to an earlier attempt, which may have happened.
+			b.violation("id %s of %d units: refused without reason: %v", r.id, r.amount, err)
+		// The client cancelled, because an earlier attempt with an unknown outcome may have taken effect.
 		case p.Cancelled:
 			r.cancel, r.open = cancelOpen, false
 		}
@@ -42,12 +42,12 @@ func (b *book) heard(r *record, answer *client.DeductAnswer, err error) {
 		var p *client.Problem
 		errors.As(err, &p)
 		switch {
-		case r.accepted && b.store: // what the loss of a store took
+		case r.accepted && b.store: // the record may have been lost with a store
 		case r.accepted:
 			b.violation("id %s was accepted before and is refused now: %v", r.id, err)
 		case p.Limit == nil || p.Limit.Max == nil || *p.Limit.Max != perMinute ||
 			p.Limit.Used+r.amount <= perMinute:
-			b.violation("id %s of %d units: a limit refuses it for no reason: %v", r.id, r.amount, err)
+			b.violation("id %s of %d units: a limit refuses it without reason: %v", r.id, r.amount, err)
 		case p.Cancelled:
 			r.cancel, r.open = cancelOpen, false
 		}
@@ -70,8 +70,8 @@ func (b *book) heardAccepted(r *record, answer *client.DeductAnswer) {
 	case answer.Amount != r.amount:
 		b.violation("id %s of %d units: answered %+v", r.id, r.amount, *answer)
 	case r.cancel == cancelVoid:
-		b.violation("id %s was cancelled before it happened, and is accepted: %+v", r.id, *answer)
-	case r.accepted && !answer.Replayed && !b.store: // there, what a store lost may happen again
+		b.violation("id %s was cancelled before it took effect, and is accepted: %+v", r.id, *answer)
+	case r.accepted && !answer.Replayed && !b.store: // a store that lost the record may accept it again
 		b.violation("id %s was accepted twice: %+v", r.id, *answer)
 	case r.accepted && r.bucket != "" && answer.Bucket != r.bucket:
 		b.violation("id %s was accepted in %s, and its replay says %s", r.id, r.bucket, answer.Bucket)
@@ -123,7 +123,7 @@ func (b *book) heardRollback(r *record, p *part, answer *client.Deduction, err e
 		}
 		p.open = false
 	case b.store && code == budget.DeductionNotFound:
-		p.open = false // what the loss of a store took
+		p.open = false // the record may have been lost with a store
 	case client.KindOf(err) == budget.MayBeDone:
 		p.open = !p.done
 	case client.KindOf(err) != budget.NotDone:
@@ -148,8 +148,8 @@ func (b *book) heardAdjust(a *adjustment, err error) {
 	}
 }
 
-// TestHeard checks that answers which no correct service gives are recorded, and correct ones are
-// not.
+// TestHeard checks that answers that no correct service gives are recorded, and that correct ones
+// are not.
 func TestHeard(t *testing.T) {
 	refused := func(code budget.Code) error { return &client.Problem{Status: 409, Code: code} }
 	exhausted := func(available int64) error {
@@ -184,7 +184,7 @@ func TestHeard(t *testing.T) {
 		{"another amount", func(b *book, r *record) { b.heard(r, &client.DeductAnswer{Amount: 6}, nil) },
 			"answered"},
 		{"refused", func(b *book, r *record) { b.heard(r, nil, exhausted(4)) }, ""},
-		{"refused for no reason", func(b *book, r *record) { b.heard(r, nil, exhausted(5)) }, "for no reason"},
+		{"refused without reason", func(b *book, r *record) { b.heard(r, nil, exhausted(5)) }, "without reason"},
 		{"refused although there is plenty", func(b *book, r *record) {
 			b.plenty = true
 			b.heard(r, nil, exhausted(4))
@@ -272,7 +272,7 @@ func TestOpenUntilSettled(t *testing.T) {
 	b.heard(r, nil, &client.Problem{Status: 409, Code: budget.BudgetExhausted, Available: &available,
 		Cancelled: true})
 	if r.cancel != cancelOpen || r.settled() {
-		t.Error("the client's cancel does not tell what became of it")
+		t.Error("after the client's cancel, the outcome is not open")
 	}
 	b.heardCancel(r, &client.Deduction{State: "rolled_back", RolledBack: 5}, nil)
 	if !r.settled() || !r.accepted || r.returned() != 5 {

@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	units     = 24  // of each budget: about half of the ids that are sent fit
-	deductIDs = 40  // the rest of ids is for adjustments
+	units     = 24  // of each budget: about half of the ids fit
+	deductIDs = 40  // the other ids are those of adjustments
 	callers   = 6   // of each budget
-	answers   = 18  // that each caller gets: calls without a certain outcome are not counted
+	answers   = 18  // of each caller, without unknown outcomes
 	mostCalls = 300 // of each caller
 	think     = 150 * time.Millisecond
 	// deadline is how long the service works on a deduction (deduct.deadline).
@@ -38,7 +38,7 @@ type recorder struct {
 
 	mu      sync.Mutex
 	history []porcupine.Operation
-	// end is what the accounts have of the budget once all is quiet.
+	// end is the state of the budget in the ledger once all is quiet.
 	end state
 }
 
@@ -57,7 +57,7 @@ func (r *recorder) note(caller int, call time.Duration, in input, out output) {
 		Input:  in, Output: out})
 }
 
-// work makes one caller's calls, through any node, until enough were answered.
+// work makes one caller's calls, through any node, until enough of them were answered.
 func (r *recorder) work(caller int, rnd *rand.Rand) {
 	answered := 0
 	for n := 0; n < mostCalls && answered < answers; n++ {
@@ -104,7 +104,7 @@ func idName(id int) string { return fmt.Sprint("id-", id) }
 // partIDs are the rollback ids: the whole, and parts of 1 and 2 units.
 var partIDs = [...]string{"", "one", "two"}
 
-// call makes one attempt and returns its answer.
+// call makes one attempt and returns its outcome.
 func (r *recorder) call(c *client.Client, in input) output {
 	ctx, id := context.Background(), idName(in.id)
 	switch in.verb {
@@ -126,7 +126,7 @@ func (r *recorder) call(c *client.Client, in input) output {
 		a, err := c.Append(ctx, r.name, client.AppendRequest{RequestID: id, Quantity: int64(in.amount)})
 		code := codeOf(err)
 		if code == budget.Unavailable && in.amount < 0 {
-			code = budget.OutcomeUnknown // it may go on by itself
+			code = budget.OutcomeUnknown // the shrink may still be in progress
 		}
 		return output{code: code, replayed: err == nil && a.Replayed}
 	case view:
@@ -151,8 +151,8 @@ func deduction(d *client.Deduction, err error) output {
 		state: d.State}
 }
 
-// codeOf returns the meaning of an attempt's error: unavailable for every kind of not done,
-// outcome_unknown for every kind of maybe done.
+// codeOf returns unavailable for every error that says that nothing was done, outcome_unknown for
+// every error after which the call may have taken effect, and the code of any other error.
 func codeOf(err error) budget.Code {
 	switch client.KindOf(err) {
 	case budget.NotDone:
@@ -170,8 +170,9 @@ func available(err error) int {
 	return -1
 }
 
-// observe audits, and notes the accounts of each budget as the last operation of its history. In
-// store mode it waits until the ledger has what the records say, which takes about a second.
+// observe audits, and notes the ledger's state of each budget as the last operation of its history.
+// In store mode it first waits until the ledger has what the records say, which takes about a
+// second.
 func observe(w *World, recorders []*recorder) (*auditor.Report, error) {
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(think) {
 		call := time.Now()
@@ -196,8 +197,8 @@ func observe(w *World, recorders []*recorder) (*auditor.Report, error) {
 	}
 }
 
-// rows returns what the accounts have of the budget; in store mode, where deductions have no rows,
-// what the stores' records say of them, which is not by which ids they were rolled back.
+// rows returns the budget's state in the ledger. In store mode deductions have no rows, so their
+// state is that of the stores' records, which do not show rollback ids.
 func (r *recorder) rows(found *auditor.Budget) (s state, err error) {
 	s.total, s.remaining = int(found.Total), int(found.Total-found.Used-found.Held)
 	for id := range ids {
@@ -220,8 +221,9 @@ func (r *recorder) rows(found *auditor.Budget) (s state, err error) {
 	return s, err
 }
 
-// records asks for what became of each id, in store mode. A store that is younger than the record
-// window does not say that there is no record; no fault here makes it forget one.
+// records reads the state of each id in store mode. A memory that is younger than the record window
+// answers outcome_unknown for a missing record. That counts as no record, because no fault of this
+// test loses one.
 func (r *recorder) records(s *state) error {
 	for id := range deductIDs {
 		var d *client.Deduction

@@ -35,9 +35,9 @@ func keep(t *testing.T, path string, m porcupine.Model, history, out []porcupine
 	return path + ".txt and .html"
 }
 
-// culprits lists the operations without any one of which there is an order.
+// culprits lists the operations of which each one alone prevents an order.
 func culprits(m porcupine.Model, history []porcupine.Operation) string {
-	text := "there is an order without any one of these:\n"
+	text := "each of these alone prevents an order:\n"
 	for i, op := range history {
 		if porcupine.CheckOperationsTimeout(m, slices.Concat(history[:i], history[i+1:]),
 			time.Second) == porcupine.Ok {
@@ -62,14 +62,14 @@ func explain(m porcupine.Model, history []porcupine.Operation, order []int, out 
 		show(history[i])
 	}
 	fmt.Fprintf(&text, "the state is then: %s\n", s)
-	fmt.Fprintln(&text, "what does not fit behind it:")
+	fmt.Fprintln(&text, "operations that do not fit after it:")
 	for i, op := range history {
 		if !slices.Contains(order, i) {
 			fmt.Fprintf(&text, "%+v; ", s.(state).ids[op.Input.(input).id])
 			show(op)
 		}
 	}
-	fmt.Fprintln(&text, "left out, because they had no effect:")
+	fmt.Fprintln(&text, "pruned, because they had no effect:")
 	for _, op := range out {
 		show(op)
 	}

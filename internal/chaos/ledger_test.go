@@ -10,7 +10,7 @@ import (
 	"github.com/budgetd/budgetd/internal/auditor"
 )
 
-// audit recomputes the accounts of all budgets. Nothing may be under way.
+// audit recomputes the books of all budgets. No work may be in progress.
 func (w *World) audit() (*auditor.Report, error) {
 	ctx, cancel := bounded()
 	defer cancel()
@@ -37,11 +37,11 @@ func (w *World) each(
 	return rows.Err()
 }
 
-// verify compares a budget's accounts with the answers, and with the service's own audit through
-// every node. It returns all differences, and the units lost in store mode.
+// verify compares a budget's books with the answers and with the service's own audit through every
+// node. It returns all differences, and the units lost in store mode.
 func (w *World) verify(b *book, found *auditor.Budget) (wrong []string, lost int64) {
 	if found == nil {
-		return []string{b.name + " is not there"}, 0
+		return []string{b.name + " is not in the database"}, 0
 	}
 	wrong, lost = b.compare(found)
 	if b.limited && !b.store {
@@ -80,8 +80,8 @@ func auditWhole(c *client.Client, name string) (report *client.AuditReport, err 
 	return report, err
 }
 
-// limited checks a budget with a limit of perMinute units per user and minute: no user exceeds it
-// in the ledger's rows. The audit compares its counters with the same rows.
+// limited checks that in the ledger's rows no user exceeds the limit of perMinute units per minute.
+// The audit compares the counters with the same rows.
 func (w *World) limited(b *book) (wrong []string) {
 	ctx, cancel := bounded()
 	defer cancel()
@@ -114,7 +114,7 @@ func (w *World) limited(b *book) (wrong []string) {
 	case err != nil:
 		say("%v", err)
 	case seen == 0:
-		say("nobody has taken anything")
+		say("no deduction counts in the limit")
 	}
 	return wrong
 }

@@ -22,19 +22,19 @@ import (
 )
 
 var (
-	histories = flag.Int("linearize.histories", 4, "of each kind of fault")
-	which     = flag.String("linearize.kinds", "main", "of faults: main, all, or the name of one. In store "+
-		"mode only those after which no Redis is without what it answered")
+	histories = flag.Int("linearize.histories", 4, "number of histories for each kind of fault")
+	which     = flag.String("linearize.kinds", "main", "kinds of faults: main, all, or the name of one; in store "+
+		"mode only those that lose nothing that a Redis has answered")
 )
 
 // least is the least number of operations in a history.
 const least = 100
 
-// sideBySide is how many budgets are used concurrently under a fault. inWorld is how many budgets one
-// world serves: they stay, and are checked as long as it lives.
+// sideBySide is the number of budgets that are used concurrently under a fault. inWorld is the
+// number of budgets in one world. They stay, and every audit of the world checks them.
 const sideBySide, inWorld = 20, 200
 
-// mainKinds are faults that each break a different promise of a simpler design.
+// mainKinds are faults each of which would break a different guarantee of a simpler design.
 var mainKinds = []string{"none", "node: kill -9", "node: SIGSTOP", "redis: kill -9, empty",
 	"redis: replies cut",
 	"redis: SIGSTOP", "redis: FLUSHALL", "mariadb: kill -9", "mariadb: replies cut"}
@@ -45,16 +45,16 @@ var mainInStore = []string{"redis: kill -9, with its data", "node: kill -9"}
 // result is the result for one kind of fault.
 type result struct {
 	kind                                 string
-	made                                 int // histories, those that the fault missed included
+	made                                 int // histories, including those that the fault missed
 	histories, operations, unknown, open int
 	shortest                             int // operations of one history
 	longest                              time.Duration
 }
 
-// TestLinearizable checks that under any fault, concurrent callers of a budget see what sequential
-// callers could see; in store mode under any fault that may not lose anything.
+// TestLinearizable checks that under any fault, concurrent callers of a budget get answers that
+// sequential callers could get. In store mode it injects only faults that lose nothing.
 func TestLinearizable(t *testing.T) {
-	t.Logf("again: go test -race -timeout 0 ./internal/chaos -run '^TestLinearizable$' -v "+
+	t.Logf("repeat: go test -race -timeout 0 ./internal/chaos -run '^TestLinearizable$' -v "+
 		"-linearize.histories %d -linearize.kinds '%s' -chaos.durability %s -chaos.seed %d", *histories,
 		*which, *durability, seeded())
 	ran := 0
@@ -71,17 +71,17 @@ func TestLinearizable(t *testing.T) {
 		t.Logf("seed %d, durability %s\n%s", seeded(), d, table(results))
 	}
 	if ran == 0 {
-		t.Errorf("no durability %q, or it may lose something by %q", *durability, *which)
+		t.Errorf("durability %q is unknown, or %q selects no fault for it", *durability, *which)
 	}
 }
 
-// linearizable makes histories of budgets with one durability under each kind of fault, in a world
-// of their own.
+// linearizable starts a world and checks histories of budgets with one durability under each kind
+// of fault.
 func linearizable(t *testing.T, d budget.Durability, kinds []string) (results []result) {
 	t.Helper()
 	fsync := "everysec"
 	if d == budget.Store {
-		fsync = "always" // a Redis that is killed still has what it answered
+		fsync = "always" // a killed Redis keeps what it has answered
 	}
 	// Disable recycles: the budgets of earlier histories stay, with few units left, and would be
 	// recycled over and over.
@@ -93,7 +93,7 @@ func linearizable(t *testing.T, d budget.Durability, kinds []string) (results []
 			window(t, w, rnd, d, k, min(sideBySide, *histories-r.histories), &r)
 		}
 		if r.histories < *histories && !t.Failed() {
-			t.Errorf("%s: %d of %d histories: it disturbed nothing", kind, r.histories, *histories)
+			t.Errorf("%s: only %d of %d histories were disturbed", kind, r.histories, *histories)
 		}
 		results = append(results, r)
 	}
@@ -101,8 +101,9 @@ func linearizable(t *testing.T, d budget.Durability, kinds []string) (results []
 }
 
 // kindsOf returns the kinds of faults that the flag selects, in store mode without those that may
-// lose something. There, kills of nodes come last: the others wait for a killed node, and units of
-// a Redis that restarts before the node has been silent for 30 s are quarantined.
+// lose something. In store mode kills of nodes come last: if a Redis restarts within 30 s of the
+// death of a node, the other nodes still wait for that node, and the units of the Redis are
+// quarantined.
 func kindsOf(which string, d budget.Durability) []string {
 	kinds := []string{which}
 	switch {
@@ -235,7 +236,7 @@ func judge(t *testing.T, w *World, rec *recorder, r *result) {
 		r.open++
 		t.Errorf("%s, %s: not decided within %s", r.kind, rec.name, checkLimit)
 	default:
-		t.Errorf("%s, %s: no order of its operations is right; see %s", r.kind, rec.name,
+		t.Errorf("%s, %s: no order of its operations is valid; see %s", r.kind, rec.name,
 			keep(t, filepath.Join(w.Dir, rec.name), m, history, out))
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/budgetd/budgetd/client"
 )
 
-// load is the callers' work on budgets, through any node, until stop is closed.
+// load is callers that use budgets, through any node, until stop is closed.
 type load struct {
 	w     *World
 	tally *tally
@@ -47,7 +47,8 @@ func (t *tally) note(op string, replayed bool, err error) {
 	t.codes[op+" "+what]++
 }
 
-// start starts the callers, and an operator who changes totals and bucket lists.
+// start starts the callers, and an operator who changes totals and takes buckets offline and
+// online.
 func (l *load) start(seed uint64, callers int) {
 	l.stop = make(chan struct{})
 	for n := range callers {
@@ -85,7 +86,7 @@ func (l *load) wait(rnd *rand.Rand, most time.Duration) bool {
 	}
 }
 
-// order is one caller's work on one or several new ids.
+// order makes a caller's calls for one or several new ids.
 func (l *load) order(rnd *rand.Rand, id string) {
 	b := l.books[rnd.IntN(len(l.books))]
 	key := ""
@@ -123,9 +124,9 @@ func (l *load) order(rnd *rand.Rand, id string) {
 // afterwards sometimes repeats, contradicts and rolls back an accepted deduction.
 func (l *load) afterwards(b *book, r *record, rnd *rand.Rand) {
 	if rnd.IntN(5) == 0 {
-		_ = l.deduct(b, r, rnd) // which keeps account itself
+		_ = l.deduct(b, r, rnd) // deduct records the answer itself
 	}
-	if rnd.IntN(30) == 0 && !b.store { // an id that was lost with a store is free for any amount
+	if rnd.IntN(30) == 0 && !b.store { // in store mode an id whose record was lost accepts any amount
 		answer, err := l.any(rnd).Deduct(context.Background(), b.name, client.DeductRequest{
 			RequestID: r.id, Amount: r.amount + 1, Key: r.key, Dimensions: r.dimensions()})
 		l.tally.note("conflicting deduct", false, err)
@@ -156,8 +157,8 @@ func (l *load) deduct(b *book, r *record, rnd *rand.Rand) error {
 	return err
 }
 
-// patiently leaves retries to the client, which cancels an id that was refused after an attempt
-// without an answer.
+// patiently leaves retries to the client. The client cancels an id that is refused after an attempt
+// with an unknown outcome.
 func (l *load) patiently(b *book, r *record, rnd *rand.Rand) {
 	c, err := client.New(l.any(rnd).Server(), client.WithRetry(client.Retry{Attempts: 4,
 		AttemptTimeout: attemptTimeout}))
@@ -284,8 +285,8 @@ func (l *load) operate(rnd *rand.Rand) {
 	l.tally.note(verb, false, err)
 }
 
-// settle settles everything that is open and brings all buckets online, as callers and an operator
-// do once everything works again. It returns an error with what could not be settled in time.
+// settle settles all unknown outcomes and brings all buckets online, as callers and an operator do
+// once everything works again. It returns an error that names what could not be settled in time.
 func (l *load) settle(seed uint64) error {
 	deadline := time.Now().Add(quietLimit)
 	var failed atomic.Pointer[string]
@@ -341,11 +342,12 @@ func (l *load) settleOne(b *book, r *record, rnd *rand.Rand) bool {
 	case r.cancel == cancelOpen:
 		l.cancel(b, r, rnd)
 		if b.store && r.cancel == cancelOpen {
-			// A young memory does not say that the id never happened, but it says that it is void.
+			// A young memory answers the cancel with an unknown outcome, but answers a deduct of the id
+			// as void.
 			_ = l.deduct(b, r, rnd)
 		}
 		if r.tries++; b.store && r.accepted && r.cancel == cancelOpen && r.tries > 5 {
-			// Its record is of an older memory: it answers repeats, and gives nothing back.
+			// Its record is of an older memory, so it answers repeats and cannot be rolled back.
 			r.cancel, r.unsureBack = notCancelled, true
 		}
 	case r.open && rnd.IntN(2) == 0:

@@ -26,7 +26,7 @@ const startLimit = 90 * time.Second
 // may use it.
 type Node struct {
 	name string
-	// programs take turns: the n-th start runs the n-th of them.
+	// programs are used in turn: the n-th start runs the n-th of them, modulo their number.
 	programs []string
 	starts   int
 	dir      string
@@ -34,8 +34,8 @@ type Node struct {
 	proxy    *testservers.Proxy
 	process  *exec.Cmd
 	done     chan struct{} // closed when the process has ended and was waited for
-	begin    int64         // where its part of the log begins
-	ready    bool          // it was, since it was started
+	begin    int64         // where the present process's part of the log begins
+	ready    bool          // the present process has been ready
 }
 
 var listening = regexp.MustCompile(`listening.*addr"?[=:]"?([0-9.]+:[0-9]+)`)
@@ -99,7 +99,7 @@ func launch(process *exec.Cmd, done chan struct{}) error {
 		err := process.Start()
 		started <- err
 		if err == nil {
-			_ = process.Wait() // how it ended is in its log
+			_ = process.Wait() // its log says how it ended
 		}
 		close(done)
 	}()

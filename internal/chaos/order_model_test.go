@@ -78,12 +78,12 @@ func TestForgedHistories(t *testing.T) {
 		{"accepted twice at once", ops{acceptedOp(1, 4, 0, 3), acceptedOp(2, 3, 0, 3)}, false},
 		{"accepted and replayed", ops{acceptedOp(1, 4, 0, 3), replayedOp(2, 3, 0, 3, "used")}, true},
 		{"replayed before it was accepted", ops{replayedOp(1, 2, 0, 3, "used"), acceptedOp(3, 4, 0, 3)}, false},
-		{"replayed out of nothing", ops{replayedOp(1, 2, 0, 3, "used")}, false},
+		{"replayed without a deduction", ops{replayedOp(1, 2, 0, 3, "used")}, false},
 		{"replayed with another amount", ops{acceptedOp(1, 2, 0, 3), replayedOp(3, 4, 0, 4, "used")}, false},
 		{"oversold", ops{acceptedOp(1, 2, 0, 6), acceptedOp(3, 4, 1, 6)}, false},
 		{"oversold at once", ops{acceptedOp(1, 4, 0, 6), acceptedOp(2, 3, 1, 6)}, false},
 		{"refused while units were left", ops{acceptedOp(1, 2, 0, 6), refusedOp(3, 4, 1, 4, 3)}, false},
-		{"refused with a figure that never was", ops{acceptedOp(1, 2, 0, 6), refusedOp(3, 4, 1, 5, 3)}, false},
+		{"refused with a wrong figure", ops{acceptedOp(1, 2, 0, 6), refusedOp(3, 4, 1, 5, 3)}, false},
 		{"refused with the figure", ops{acceptedOp(1, 2, 0, 6), refusedOp(3, 4, 1, 5, 4)}, true},
 		{"refused before the other was accepted, overlapping", ops{refusedOp(1, 4, 1, 5, 4), acceptedOp(2, 3, 0,
 			6)}, true},
@@ -91,13 +91,13 @@ func TestForgedHistories(t *testing.T) {
 		{"an accepted id refused", ops{acceptedOp(1, 2, 0, 6), refusedOp(3, 4, 0, 6, 4)}, false},
 		{"unavailable changes nothing", ops{codeOp(1, 2, deduct3, budget.Unavailable), acceptedOp(3, 4, 3, 3)},
 			true},
-		{"unavailable, and there", ops{codeOp(1, 2, deduct3, budget.Unavailable), replayedOp(3, 4, 3, 3,
+		{"unavailable, but it took effect", ops{codeOp(1, 2, deduct3, budget.Unavailable), replayedOp(3, 4, 3, 3,
 			"used")}, false},
-		{"unknown happened", ops{unknownOp(1, deduct3), replayedOp(3, 4, 3, 3, "used"), viewOp(5, 6, 10, 7)}, true},
-		{"unknown happened late", ops{unknownOp(1, deduct3), viewOp(3, 4, 10, 10), viewOp(5, 6, 10, 7)}, true},
-		{"unknown never happened", ops{unknownOp(1, deduct3), viewOp(3, 4, 10, 10)}, true},
-		{"unknown happened before it was asked", ops{viewOp(1, 2, 10, 7), unknownOp(3, deduct3)}, false},
-		{"unknown happened twice", ops{unknownOp(1, deduct3), viewOp(3, 4, 10, 4)}, false},
+		{"unknown took effect", ops{unknownOp(1, deduct3), replayedOp(3, 4, 3, 3, "used"), viewOp(5, 6, 10, 7)}, true},
+		{"unknown took effect late", ops{unknownOp(1, deduct3), viewOp(3, 4, 10, 10), viewOp(5, 6, 10, 7)}, true},
+		{"unknown never took effect", ops{unknownOp(1, deduct3), viewOp(3, 4, 10, 10)}, true},
+		{"unknown took effect before the call", ops{viewOp(1, 2, 10, 7), unknownOp(3, deduct3)}, false},
+		{"unknown took effect twice", ops{unknownOp(1, deduct3), viewOp(3, 4, 10, 4)}, false},
 		{"unknown after a tombstone", ops{unknownOp(1, deduct3), cancelOp(2, 3, 3, 0, "void"), viewOp(4, 5, 10,
 			7)}, false},
 		{"cancelled, then accepted", ops{cancelOp(1, 2, 0, 0, "void"), acceptedOp(3, 4, 0, 3)}, false},
@@ -106,11 +106,11 @@ func TestForgedHistories(t *testing.T) {
 		{"void and never cancelled", ops{codeOp(3, 4, deduct3, budget.RequestVoid)}, false},
 		{"cancelled after it was accepted", ops{acceptedOp(1, 2, 0, 3), cancelOp(3, 4, 0, 3, "rolled_back"),
 			viewOp(5, 6, 10, 10)}, true},
-		{"a cancel that forgot", ops{acceptedOp(1, 2, 0, 3), cancelOp(3, 4, 0, 0, "void")}, false},
+		{"a cancel that finds no deduction", ops{acceptedOp(1, 2, 0, 3), cancelOp(3, 4, 0, 0, "void")}, false},
 		{"a cancel without effect", ops{acceptedOp(1, 2, 0, 3), cancelOp(3, 4, 0, 3, "rolled_back"), viewOp(5,
 			6, 10, 7)}, false},
 		{"another payload", ops{acceptedOp(1, 2, 3, 2), codeOp(3, 4, deduct3, budget.RequestConflict)}, true},
-		{"a conflict with nothing", ops{codeOp(3, 4, deduct3, budget.RequestConflict)}, false},
+		{"a conflict without a deduction", ops{codeOp(3, 4, deduct3, budget.RequestConflict)}, false},
 		{"a part and the rest", ops{acceptedOp(1, 2, 0, 5), backOp(3, 4, 0, 1, 2, 2, "used", false),
 			backOp(5, 6, 0, 0, 0, 5, "rolled_back", false), viewOp(7, 8, 10, 10)}, true},
 		{"a part given back twice", ops{acceptedOp(1, 2, 0, 5), backOp(3, 4, 0, 1, 2, 2, "used", false),
@@ -121,9 +121,9 @@ func TestForgedHistories(t *testing.T) {
 			backOp(5, 6, 0, 1, 2, 2, "used", true), viewOp(7, 8, 10, 7)}, true},
 		{"more given back than deducted", ops{acceptedOp(1, 2, 0, 3), backOp(3, 4, 0, 1, 4, 4, "rolled_back",
 			false)}, false},
-		{"given back before it happened", ops{backOp(1, 2, 0, 0, 0, 3, "rolled_back", false), acceptedOp(3, 4,
+		{"given back before it was deducted", ops{backOp(1, 2, 0, 0, 0, 3, "rolled_back", false), acceptedOp(3, 4,
 			0, 3)}, false},
-		{"not found, and there", ops{acceptedOp(1, 2, 3, 3),
+		{"not found, but deducted", ops{acceptedOp(1, 2, 3, 3),
 			codeOp(3, 4, input{verb: rollback, id: 3}, budget.DeductionNotFound)}, false},
 		{"units given back can be sold", ops{acceptedOp(1, 2, 0, 10), backOp(3, 4, 0, 0, 0, 10, "rolled_back",
 			false),
@@ -135,9 +135,9 @@ func TestForgedHistories(t *testing.T) {
 		{"an append done twice", ops{adjustOp(1, 2, 40, 5, false), adjustOp(3, 4, 40, 5, false)}, false},
 		{"refused after an append", ops{acceptedOp(1, 2, 0, 10), adjustOp(3, 4, 40, 5, false), refusedOp(5, 6,
 			1, 5, 0)}, false},
-		{"a shrink of what is used", ops{acceptedOp(1, 2, 0, 8), adjustOp(3, 4, 40, -3, false)}, false},
-		{"a view that never was", ops{acceptedOp(1, 2, 0, 8), viewOp(3, 4, 10, 10)}, false},
-		{"a look-up that is late", ops{acceptedOp(1, 2, 3, 3),
+		{"a shrink of used units", ops{acceptedOp(1, 2, 0, 8), adjustOp(3, 4, 40, -3, false)}, false},
+		{"a view without the deduction", ops{acceptedOp(1, 2, 0, 8), viewOp(3, 4, 10, 10)}, false},
+		{"a look-up without the deduction", ops{acceptedOp(1, 2, 3, 3),
 			codeOp(3, 4, input{verb: lookUp, id: 3}, budget.DeductionNotFound)}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -153,7 +153,7 @@ func TestForgedHistories(t *testing.T) {
 }
 
 // TestBehind checks that in store mode a view and the figure of a refusal may show more than is
-// left, that half a cancel may void a deduction, and that nothing else may differ.
+// left, and that nothing else may differ from ledger mode.
 func TestBehind(t *testing.T) {
 	observed := func(remaining int) porcupine.Operation {
 		rows := state{total: 10, remaining: remaining}
@@ -179,19 +179,19 @@ func TestBehind(t *testing.T) {
 		{"a replay that gives back more than is left", ops{acceptedOp(1, 2, 0, 3),
 			backOp(3, 4, 0, 1, 4, 4, "rolled_back", true)}, false},
 		{"a view that is right", ops{acceptedOp(1, 2, 0, 6), viewOp(3, 4, 10, 4)}, true},
-		{"a view of what nobody deducted", ops{acceptedOp(1, 2, 0, 6), viewOp(3, 4, 10, 3)}, false},
+		{"a view with a unit too few", ops{acceptedOp(1, 2, 0, 6), viewOp(3, 4, 10, 3)}, false},
 		{"a view of another total", ops{acceptedOp(1, 2, 0, 6), viewOp(3, 4, 11, 11)}, false},
 		{"a view that does not add up", ops{acceptedOp(1, 2, 0, 6), op(3, 4, input{verb: view},
 			output{total: 10, remaining: 10, used: 6})}, false},
-		{"the ledger never gets it", ops{acceptedOp(1, 2, 0, 6), observed(10)}, false},
-		{"refused with a figure of before", ops{acceptedOp(1, 2, 0, 6), refusedOp(3, 4, 1, 7, 6)}, true},
+		{"the ledger never has the deduction", ops{acceptedOp(1, 2, 0, 6), observed(10)}, false},
+		{"refused with an earlier figure", ops{acceptedOp(1, 2, 0, 6), refusedOp(3, 4, 1, 7, 6)}, true},
 		{"refused with a figure that covers it", ops{acceptedOp(1, 2, 0, 6), refusedOp(3, 4, 1, 7, 7)}, false},
 		{"refused with less than is left", ops{acceptedOp(1, 2, 0, 6), refusedOp(3, 4, 1, 7, 3)}, false},
 		{"refused while it is covered", ops{acceptedOp(1, 2, 0, 6), refusedOp(3, 4, 1, 3, 2)}, false},
 		{"accepted twice", ops{acceptedOp(1, 2, 0, 3), acceptedOp(3, 4, 0, 3)}, false},
 		{"oversold", ops{acceptedOp(1, 2, 0, 6), acceptedOp(3, 4, 1, 6)}, false},
-		{"void by half a cancel, and no tombstone", ops{unknownOp(1, cancel0), void(3, 4), notFound(5, 6)}, false},
-		{"void before its cancel is done", ops{cancelOp(1, 8, 0, 0, "void"), void(3, 4), notFound(5, 6)}, false},
+		{"void by an unknown cancel, and no tombstone", ops{unknownOp(1, cancel0), void(3, 4), notFound(5, 6)}, false},
+		{"void before its cancel has ended", ops{cancelOp(1, 8, 0, 0, "void"), void(3, 4), notFound(5, 6)}, false},
 		{"no tombstone after a cancel", ops{cancelOp(1, 2, 0, 0, "void"), void(3, 4), notFound(5, 6)}, false},
 		{"accepted after a cancel", ops{cancelOp(1, 2, 0, 0, "void"), acceptedOp(3, 4, 0, 3)}, false},
 		{"void and never cancelled", ops{void(3, 4)}, false},
@@ -212,8 +212,8 @@ func TestBehind(t *testing.T) {
 	}
 }
 
-// TestAway checks that only if the ledger cannot be reached, or did not answer before the deadline,
-// a repeated request may show returned units as used.
+// TestAway checks that a replay may show returned units as used only if the ledger is unreachable
+// at times, or if the call ran into its deadline.
 func TestAway(t *testing.T) {
 	history := []porcupine.Operation{acceptedOp(1, 2, 0, 3), cancelOp(3, 4, 0, 3, "rolled_back"), replayedOp(5, 6, 0, 3, "used")}
 	for late, want := range map[lateness]porcupine.CheckResult{
@@ -238,8 +238,8 @@ func TestAway(t *testing.T) {
 	}
 }
 
-// TestEarly checks which rollbacks a view may lack: those under way, and those that ended without a
-// certain outcome shortly before.
+// TestEarly checks which rollbacks a view may lack: those in progress, and those with an unknown
+// outcome that ended shortly before.
 func TestEarly(t *testing.T) {
 	second := int64(time.Second)
 	at := func(from, to int64, in input, out output) porcupine.Operation {
@@ -277,7 +277,7 @@ func TestEarly(t *testing.T) {
 	}
 }
 
-// TestKindsOf checks that in store mode no fault may lose anything, and nodes are killed last.
+// TestKindsOf checks that in store mode no kind loses anything, and that kills of nodes come last.
 func TestKindsOf(t *testing.T) {
 	all, inStore := kindsOf("all", budget.Ledger), kindsOf("all", budget.Store)
 	if len(all) != 1+len(Faults) {
@@ -297,14 +297,13 @@ func TestKindsOf(t *testing.T) {
 	for _, d := range []budget.Durability{budget.Ledger, budget.Store} {
 		for _, kind := range kindsOf("main", d) {
 			if !slices.Contains(kindsOf("all", d), kind) {
-				t.Errorf("%s: %s is no kind", d, kind)
+				t.Errorf("%s: %s is not a kind of fault", d, kind)
 			}
 		}
 	}
 }
 
-// TestPruned checks that pruned operations had no effect, and that those which may have had one
-// stay.
+// TestPruned checks that exactly the operations without effect are pruned.
 func TestPruned(t *testing.T) {
 	rows := state{total: 10, remaining: 4}
 	rows.ids[0] = known{amount: 3}
@@ -312,8 +311,8 @@ func TestPruned(t *testing.T) {
 	rows.ids[2] = known{void: true}
 	history := []porcupine.Operation{
 		acceptedOp(1, 2, 0, 3),
-		unknownOp(1, input{verb: deduct, id: 0, amount: 3}), // somebody else was told
-		unknownOp(1, input{verb: deduct, id: 1, amount: 3}), // stays: this must have been it
+		unknownOp(1, input{verb: deduct, id: 0, amount: 3}), // another call was told
+		unknownOp(1, input{verb: deduct, id: 1, amount: 3}), // stays: it must have made the row
 		unknownOp(1, input{verb: deduct, id: 1, amount: 4}), // another amount is there
 		unknownOp(1, input{verb: deduct, id: 5, amount: 3}), // nothing is there
 		unknownOp(1, input{verb: cancel, id: 2}),            // stays
@@ -330,7 +329,7 @@ func TestPruned(t *testing.T) {
 	if got := check(model(10, lateness{}), kept); got != porcupine.Ok {
 		t.Error(got)
 	}
-	rows.remaining = 7 // as if the unknown one had cost nothing
+	rows.remaining = 7 // as if the unknown deduction had taken no units
 	kept[len(kept)-1] = op(5, 6, input{verb: seen}, output{rows: rows})
 	if got := check(model(10, lateness{}), kept); got != porcupine.Illegal {
 		t.Error(got)
@@ -346,8 +345,8 @@ func TestKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, misfit, found := strings.Cut(string(text), "what does not fit behind it:\n")
-	misfit, left, both := strings.Cut(misfit, "left out, because they had no effect:\n")
+	_, misfit, found := strings.Cut(string(text), "operations that do not fit after it:\n")
+	misfit, left, both := strings.Cut(misfit, "pruned, because they had no effect:\n")
 	if !found || !both || !strings.Contains(string(text), "4 of 24 left;     1.000 ms") ||
 		!strings.Contains(misfit, "id:1 amount:5") || !strings.Contains(left, "verb:cancel id:7") {
 		t.Errorf("kept:\n%s", text)

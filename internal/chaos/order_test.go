@@ -22,8 +22,9 @@ const (
 	seen     verb = "see the rows"
 )
 
-// input is a call: id is its index, amount its units (0 in a rollback means the whole; negative in
-// adjust means a shrink), part the number of a rollback's id.
+// input is a call. id is the index of its request id. amount is in units; in a rollback 0 means all
+// that is left, and in adjust a negative amount means a shrink. part is the number of a rollback
+// id.
 type input struct {
 	verb   verb
 	id     int
@@ -42,12 +43,12 @@ type output struct {
 	available, total, remaining, used int
 	// overdue means that the call ran into the service's deadline.
 	overdue bool
-	// ended is when the call returned, also without a certain outcome, in nanoseconds.
+	// ended is when the call returned, in nanoseconds, even if its outcome is unknown.
 	ended int64
-	// early bounds the units that the answer of a view or a refusal lacks in store mode: units of
-	// rollbacks under way, which the store can already use and the ledger does not have yet.
+	// early bounds the units that a view or a refusal may lack in store mode: units of rollbacks in
+	// progress, which the store can already use and the ledger does not have yet.
 	early int
-	// rows is what seen has found.
+	// rows is the state that seen has found.
 	rows state
 }
 
@@ -60,30 +61,30 @@ type known struct {
 	adjusted   bool  // the id is an adjustment's, and it is done
 }
 
-// byCancel says that a cancel gave back what was left. In store mode that is the rollback of the
-// whole, which replays it.
+// byCancel says that a cancel gave back what was left. In store mode a later rollback of the whole
+// is then answered as a replay.
 const byCancel = 1 << 7
 
 // ids is the number of ids in a history, including those of adjustments.
 const ids = 48
 
-// state is a budget as callers can know it. It is compared with ==.
+// state is the state of a budget that callers can observe. It is compared with ==.
 type state struct {
 	total, remaining int
 	ids              [ids]known
 }
 
-// unknown reports whether a call has no certain outcome.
+// unknown reports whether the outcome of a call is unknown.
 func (o output) unknown() bool { return o.code == budget.OutcomeUnknown }
 
 // lateness says how the ledger may lag behind the answers in store mode.
 type lateness struct {
-	// behind means that the figures of views and refusals lag too: what they show as left is at
-	// least what is left.
+	// behind means that the figures of views and refusals lag too: they show at least the units that
+	// are left.
 	behind bool
-	// away means that the ledger is unreachable at times. A store's record, which does not include
-	// later returns, then answers repeated requests. In store mode that happens under any kind of
-	// fault if the deadline passes while the ledger is asked.
+	// away means that the ledger is unreachable at times. A store's record then answers repeats, and
+	// it lacks later returns. Without away that happens only to calls whose deadline passed while the
+	// ledger was asked.
 	away bool
 }
 
@@ -144,8 +145,8 @@ func (s state) String() string {
 }
 
 // step returns the state after a call with that answer, and whether the answer is correct in s. A
-// call without a certain outcome takes effect here; one that never takes effect comes after
-// everything.
+// call with an unknown outcome takes effect in step. One that never takes effect is ordered after
+// all others.
 func step(s state, in input, out output, late lateness) (state, bool) {
 	if out.code == budget.Unavailable {
 		return s, true
@@ -188,7 +189,7 @@ func (s state) left() int {
 	return left
 }
 
-// withoutParts is the state as the records of store mode show it.
+// withoutParts returns the state without rollback ids, which the records of store mode do not show.
 func (s state) withoutParts() state {
 	for id := range s.ids {
 		s.ids[id].parts = 0
@@ -334,6 +335,6 @@ func stepAdjust(s state, in input, out output) (state, bool) {
 	case out.unknown():
 		return s, true
 	}
-	// A shrink is also refused if units are promised to another one, or if its deadline passed.
+	// A shrink is also refused if units are reserved for another shrink, or if its deadline passed.
 	return s, out.code == budget.AmountExceedsRemaining && in.amount < 0 && !k.adjusted
 }

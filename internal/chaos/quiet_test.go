@@ -12,18 +12,19 @@ import (
 // quietLimit is how long a working installation may take to finish all pending work.
 const quietLimit = 60 * time.Second
 
-// AwaitQuiet waits until no work is unfinished, in the ledger and in every node's view, twice in a
-// row. It returns an error with what was left at the limit.
+// AwaitQuiet waits until two checks in a row find no unfinished work in the ledger and no
+// unreachable lane on any node. After quietLimit it returns an error that lists what the last check
+// found.
 func (w *World) AwaitQuiet() error {
 	deadline := time.Now().Add(quietLimit)
-	for looks := 0; ; {
+	for checks := 0; ; {
 		err := w.unquiet()
 		if err == nil {
-			if looks++; looks == 2 {
+			if checks++; checks == 2 {
 				return nil
 			}
 		} else {
-			looks = 0
+			checks = 0
 		}
 		if time.Now().After(deadline) {
 			return fmt.Errorf("not quiet %s after everything is up: %w", quietLimit, err)
@@ -32,6 +33,7 @@ func (w *World) AwaitQuiet() error {
 	}
 }
 
+// unquiet returns an error that lists unfinished work and unreachable lanes, or nil.
 func (w *World) unquiet() error {
 	ctx, cancel := bounded()
 	defer cancel()

@@ -84,12 +84,12 @@ func (r *run) create(
 	}
 }
 
-// strikes works through a schedule in rounds: load, faults with time to recover between them, and
-// the check of the books when everything works again. A strike that disturbed nothing is repeated
-// at the end, often enough to expose a kind that cannot strike. It stops at the deadline (zero
-// means none) or after a failed check.
+// strikes runs a schedule in rounds. A round is load, faults with some time to recover between
+// them, and a check of the books when everything works again. A strike that disturbed nothing is
+// repeated later, up to 25 times. strikes stops at the deadline (zero means none) or after a failed
+// check.
 func (r *run) strikes(schedule []Strike, perRound int, deadline time.Time) {
-	const tries = 25 // a proxy may see no traffic while it disturbs
+	const tries = 25 // a proxy may see no traffic during a fault
 	for len(schedule) > 0 && !r.tb.Failed() && (deadline.IsZero() || time.Now().Before(deadline)) {
 		round := schedule[:min(perRound, len(schedule))]
 		schedule = schedule[len(round):]
@@ -110,7 +110,7 @@ func (r *run) strikes(schedule []Strike, perRound int, deadline time.Time) {
 					r.tb.Errorf("%s: %v", s, err)
 					return
 				}
-				time.Sleep(100*time.Millisecond + upTo(r.rnd, 500*time.Millisecond)) // it recovers, or not yet
+				time.Sleep(100*time.Millisecond + upTo(r.rnd, 500*time.Millisecond)) // it may not have recovered yet
 			}
 		})
 	}
@@ -188,8 +188,8 @@ func (r *run) check(all ...*book) {
 	}
 }
 
-// release releases the quarantined units that were not lost, as an operator who knows the answers
-// would. The next check of the books would detect a unit sold twice.
+// release releases the quarantined units that were not lost, as an operator who knows the callers'
+// answers can. The next check of the books would detect a unit that is sold twice.
 func (r *run) release(b *book, lost int64) {
 	ctx, cancel := bounded()
 	defer cancel()
@@ -216,7 +216,7 @@ func (r *run) release(b *book, lost int64) {
 	r.released += answer.Released
 }
 
-// sellOut sells a budget's last units through any node: every one is available, and no more.
+// sellOut sells a budget's remaining units through any node. All of them must be sold, and no more.
 func (r *run) sellOut(l *load, b *book) {
 	report, err := r.w.audit()
 	if err != nil {
@@ -229,7 +229,7 @@ func (r *run) sellOut(l *load, b *book) {
 		amount := (left + 1) / 2
 		record := b.add(fmt.Sprintf("last-%d", i), amount, "")
 		if err := r.sell(l, b, record); err != nil {
-			r.tb.Errorf("%s: %d of %d units could not be had: %v", b.name, left, available, err)
+			r.tb.Errorf("%s: %d of %d units cannot be deducted: %v", b.name, left, available, err)
 			return
 		}
 		left -= amount
@@ -257,7 +257,7 @@ func (r *run) sell(l *load, b *book, record *record) error {
 	}
 }
 
-// finish also sells out the lasting budgets, and prints what happened.
+// finish sells the budgets out that lasted for the run, and logs the table.
 func (r *run) finish() {
 	if !r.tb.Failed() {
 		l := &load{w: r.w, tally: r.tally, round: r.rounds + 1, books: []*book{r.big, r.flux},
@@ -272,7 +272,7 @@ func (r *run) finish() {
 		r.rounds, r.table())
 }
 
-// table returns how often each kind of fault took place, and the answers.
+// table returns how often each kind of fault took place and each answer was given.
 func (r *run) table() string {
 	var text strings.Builder
 	out := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)

@@ -12,8 +12,8 @@ type Strike struct {
 	tries int
 }
 
-// long returns every kind alone so many times and every pair of kinds once, in an order given by a
-// seed. Two kinds with the same target are paired only if there are several targets.
+// long returns every kind alone, as often as alone says, and every pair of kinds once, in random
+// order.
 func long(rnd *rand.Rand, alone int) []Strike {
 	var all []Strike
 	for i := range Faults {
@@ -28,7 +28,7 @@ func long(rnd *rand.Rand, alone int) []Strike {
 	return all
 }
 
-// short returns every kind once, in pairs given by a seed; a remaining one is alone.
+// short returns every kind once, in random pairs. If their number is odd, one kind is alone.
 func short(rnd *rand.Rand) []Strike {
 	var all []Strike
 	for pair := range slices.Chunk(rnd.Perm(len(Faults)), 2) {

@@ -11,12 +11,11 @@ import (
 )
 
 // ErrMissed means that a fault disturbed nothing.
-var ErrMissed = errors.New("nothing passed while it lasted")
+var ErrMissed = errors.New("the fault disturbed nothing")
 
-// Strike runs faults together for a while, on different servers if there are several, and undoes
-// them. Everything works when it returns, though not all may have recovered. ErrMissed means that
-// one of them disturbed nothing; any other error means that something could not be done or has not
-// recovered.
+// Strike injects faults together for a while, on different servers if there are several, and undoes
+// them. When it returns, everything works again but may not have recovered. ErrMissed means that a
+// fault disturbed nothing. Any other error means that a fault could not be injected or undone.
 func (w *World) Strike(rnd *rand.Rand, kinds ...Fault) error {
 	kinds = slices.Clone(kinds)
 	slices.SortStableFunc(kinds, func(a, b Fault) int { return a.order - b.order })
@@ -36,7 +35,7 @@ func (w *World) Strike(rnd *rand.Rand, kinds ...Fault) error {
 		steps = append(steps, step{begin, end})
 	}
 	moment := func() { time.Sleep(50*time.Millisecond + upTo(rnd, 150*time.Millisecond)) }
-	moment() // what was prepared grows old
+	moment() // so that prepared data are older than the present ones
 	var failures []error
 	begun := 0
 	for _, step := range steps {
@@ -54,8 +53,8 @@ func (w *World) Strike(rnd *rand.Rand, kinds ...Fault) error {
 	return worst(append(failures, w.Restore()))
 }
 
-// lasts returns how long faults last. Silence sometimes outlasts the stores' timeouts (1 s) and the
-// deadline of a deduction (2 s), so that calls are given up midway.
+// lasts returns how long faults last. A silent server is sometimes silent for longer than the
+// stores' timeouts (1 s) and the deadline of a deduction (2 s).
 func lasts(rnd *rand.Rand, kinds []Fault) time.Duration {
 	most := 600 * time.Millisecond
 	for _, f := range kinds {
@@ -86,7 +85,7 @@ func TestWorst(t *testing.T) {
 	}{
 		{"nothing", []error{nil, nil}, nil},
 		{"a miss", []error{nil, ErrMissed, nil}, ErrMissed},
-		{"something broken", []error{broken, nil}, broken},
+		{"a failure", []error{broken, nil}, broken},
 		{"both", []error{ErrMissed, broken}, broken},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -26,14 +26,13 @@ type World struct {
 	// Dir holds the logs of all processes; it is kept if the test fails.
 	Dir     string
 	MariaDB *testservers.MariaDBServer
-	// SQL are two proxies in series between the nodes and MariaDB, so that each can disturb in its
-	// own way; Stores[i] is between the nodes and Redis[i].
+	// SQL are two proxies in series between the nodes and MariaDB, so that two disturbances can be
+	// combined. Stores[i] is between the nodes and Redis[i].
 	SQL    [2]*testservers.Proxy
 	Redis  []*testservers.RedisServer
 	Stores []*testservers.Proxy
 	Nodes  []*Node
-	// Clients call the nodes through their proxies, one attempt each: the caller decides about
-	// retries.
+	// Clients call the nodes through their proxies, without retries of their own.
 	Clients []*client.Client
 	// Rows is a connection to the ledger without a proxy, for checks.
 	Rows *sql.DB
@@ -43,9 +42,9 @@ type World struct {
 // so that a healthy installation answers every call.
 const attemptTimeout = 4 * time.Second
 
-// New starts a world with a number of nodes, whose Redis flush their logs as fsync says
-// (testservers.AppendOnly). Everything ends with tb. If tb fails, the directory with the logs is
-// kept and logged. more are lines of the nodes' configuration. Any failure is fatal.
+// New starts a world with a number of nodes. fsync says when its Redis flush their logs
+// (testservers.AppendOnly). more are lines of the nodes' configuration. The world ends with tb. If
+// tb fails, the directory with the logs is kept and its name is logged. Any failure is fatal.
 func New(tb testing.TB, nodes int, fsync string, more ...string) *World {
 	tb.Helper()
 	return newOn(tb, testservers.MariaDB(tb), nodes, fsync, more...)
@@ -70,7 +69,7 @@ func newOn(
 		w.Stores = append(w.Stores, testservers.NewProxy(tb, r.Addr()))
 	}
 	direct := w.MariaDB.NewDatabase(tb)
-	tb.Cleanup(func() { w.end(tb) }) // the first to run: servers end after the nodes, with their logs
+	tb.Cleanup(func() { w.end(tb) }) // runs before the servers' own clean-up, which removes their logs
 	if w.Rows, err = sql.Open("mysql", direct+"?readTimeout=60s&timeout=30s"); err != nil {
 		tb.Fatal(err)
 	}
@@ -83,7 +82,7 @@ func newOn(
 	}
 	for i := range nodes {
 		programs := []string{testservers.Program(tb, "budgetd")}
-		if *other != "" { // every second node begins with it
+		if *other != "" { // every second node starts with the other version
 			programs = slices.Insert(programs, 1-i%2, *other)
 		}
 		n, err := newNode(fmt.Sprintf("node-%d", i), dir, programs, "--config", config)
@@ -104,8 +103,8 @@ func newOn(
 	return w
 }
 
-// config returns the nodes' configuration: the defaults. durable says that a Redis which comes back
-// still has all that it answered.
+// config returns the nodes' configuration, with default settings. durable says that a Redis keeps
+// over a restart all that it has answered.
 func (w *World) config(dsn string, durable bool) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "database:\n  driver: mysql\n  dsn: %q\ninstances:\n", dsn)
@@ -116,7 +115,7 @@ func (w *World) config(dsn string, durable bool) string {
 	return text.String()
 }
 
-// Restore undoes every fault: all proxies pass, every process runs.
+// Restore undoes every fault: it lets all proxies pass everything and starts every process.
 func (w *World) Restore() error {
 	var all []error
 	pass := func(p *testservers.Proxy) { all = append(all, p.Set(testservers.Rule{})) }
@@ -144,7 +143,8 @@ func (w *World) Restore() error {
 	return errors.Join(all...)
 }
 
-// end stops the nodes, searches their logs and keeps the files of a failed test.
+// end stops the nodes, searches their logs for errors, and removes the files unless the test
+// failed.
 func (w *World) end(tb testing.TB) {
 	for _, n := range w.Nodes {
 		if err := n.Kill(); err != nil {
