@@ -44,7 +44,8 @@ func (w *world) period(id, number int64) ledger.PeriodFigures {
 	return ledger.PeriodFigures{}
 }
 
-// gone compares what a period got, carried, and what left it: to F, to later ones, to X.
+// gone compares what a period was funded with, what it carried, and what left it to F, to later
+// periods and to X.
 func (w *world) gone(what string, id, number int64, figures [5]int64) {
 	w.Helper()
 	p := w.period(id, number)
@@ -135,14 +136,14 @@ func TestRollOverByUnused(t *testing.T) {
 	})
 }
 
-func TestRollOverSeveralThatNobodyOpened(t *testing.T) {
+func TestRollOverSeveralMissedPeriods(t *testing.T) {
 	everywhere(t, func(w *world) {
 		b := w.daily("b", 1000, day(budget.Next))
 		w.use(b.Buckets[0].ID, "a", 10)
 		w.until(4*dayLong + time.Hour)
 		equal(w, "period", w.rollOver(b.ID).Period.Number, 5)
 		w.holds("after four days", b.ID, [5]int64{800, 190, 0, 10, 0})
-		w.gone("a day that nobody opened", b.ID, 3, [5]int64{40, 70, 0, 110, 0})
+		w.gone("a missed day", b.ID, 3, [5]int64{40, 70, 0, 110, 0})
 		w.gone("today", b.ID, 5, [5]int64{40, 150, 0, 0, 0})
 		c := w.daily("c", 1000, day(budget.Forfeit))
 		w.until(30 * dayLong)
@@ -151,8 +152,8 @@ func TestRollOverSeveralThatNobodyOpened(t *testing.T) {
 	})
 }
 
-// TestRollOverMoreThanAtOnce checks that several transactions skip more missed periods than one
-// may.
+// TestRollOverMoreThanAtOnce checks that a rollover over more missed periods than one transaction
+// handles takes several transactions.
 func TestRollOverMoreThanAtOnce(t *testing.T) {
 	everywhere(t, func(w *world) {
 		hours := budget.Rule{Kind: budget.Calendar, Every: budget.Hour, Quantity: 1, Unused: budget.Next}
@@ -166,8 +167,8 @@ func TestRollOverMoreThanAtOnce(t *testing.T) {
 }
 
 // TestRollOverOfManyBuckets checks that with more buckets than one transaction locks, a rollover
-// closes, funds and opens in steps. One that stopped in between is still due, and any node
-// continues it.
+// closes, funds and opens in steps. A rollover that stopped between two steps is still due, and any
+// node continues it.
 func TestRollOverOfManyBuckets(t *testing.T) {
 	everywhere(t, func(w *world) {
 		const n = 2*want.MaxEpochs + 5
@@ -308,9 +309,9 @@ func (w *world) ruleOf(id int64, rule string) {
 	})
 }
 
-// TestRollOverAfterARuleWasChanged checks that use since the start of the new rule's period counts
-// for it.
-func TestRollOverAfterARuleWasChanged(t *testing.T) {
+// TestRollOverAfterAChangeOfTheRule checks that units used since the start of the new rule's period
+// count in that period.
+func TestRollOverAfterAChangeOfTheRule(t *testing.T) {
 	everywhere(t, func(w *world) {
 		b := w.daily("b", 1000, day(budget.Forfeit))
 		w.use(b.Buckets[0].ID, "a", 15)
@@ -337,9 +338,9 @@ func TestRollOverAfterARuleWasChanged(t *testing.T) {
 	})
 }
 
-// TestNothingIsGivenOfAPeriodThatIsOver checks that apply, hand-out and recycle wait for the
-// rollover.
-func TestNothingIsGivenOfAPeriodThatIsOver(t *testing.T) {
+// TestNothingIsGivenAfterThePeriod checks that apply, hand-out and recycle move nothing of a period
+// that is over until the rollover.
+func TestNothingIsGivenAfterThePeriod(t *testing.T) {
 	everywhere(t, func(w *world) {
 		b := w.daily("b", 1000, day(""))
 		w.ok(w.part.Offline(w.ctx, b.ID, b.Buckets[0].ID, bucket.ByService)) // 20 in U
@@ -356,70 +357,5 @@ func TestNothingIsGivenOfAPeriodThatIsOver(t *testing.T) {
 		w.lies("as before", b.ID, 0, 25)
 		w.rollOver(b.ID)
 		w.holds("rolled over", b.ID, [5]int64{960, 40, 0, 0, 0})
-	})
-}
-
-// TestSweepByPeriod checks that what came back before the end goes by `unused`, and what comes
-// later by late_refund, even if nobody has rolled over the budget yet.
-func TestSweepByPeriod(t *testing.T) {
-	everywhere(t, func(w *world) {
-		for _, tc := range []struct {
-			unused, late budget.Where
-			most         int64    // max_rollover
-			want         [3]int64 // F, U + O, X: of 10 used 1 came back in time, 2 + 4 late
-		}{
-			{budget.Spread, budget.ToTotal, 0, [3]int64{957, 40, 0}},
-			{budget.Spread, budget.Next, 0, [3]int64{951, 46, 0}},
-			{budget.Spread, budget.Forfeit, 0, [3]int64{951, 40, 6}},
-			{budget.Next, budget.ToTotal, 0, [3]int64{926, 71, 0}},
-			{budget.Next, budget.ToTotal, 30, [3]int64{927, 70, 0}},
-			{budget.Next, budget.Forfeit, 0, [3]int64{920, 71, 6}},
-			{budget.Forfeit, budget.ToTotal, 0, [3]int64{926, 40, 31}},
-			{budget.Forfeit, budget.Next, 0, [3]int64{920, 46, 31}},
-		} {
-			name, rule := fmt.Sprintf("%s-%s-%d", tc.unused, tc.late, tc.most), day(tc.unused)
-			rule.MaxRollover = tc.most
-			b := w.daily(name, 1000, rule, func(d *budget.Definition) { d.LateRefund = tc.late })
-			w.use(b.Buckets[0].ID, "a", 10)
-			w.until(dayLong - time.Millisecond)
-			w.giveBack(b.ID, "a", "in time", 1, false)
-			w.until(dayLong)
-			w.giveBack(b.ID, "a", "before the rollover", 2, true)
-			sweep := func() int64 { return must(w.part.Sweep(w.ctx, []int64{b.ID}))(w) }
-			equal(w, name+": while the rollover is due", sweep(), 0)
-			w.until(dayLong - time.Millisecond)
-			equal(w, name+": by a clock that is behind", sweep(), 0)
-			w.until(dayLong)
-			w.rollOver(b.ID)
-			w.giveBack(b.ID, "a", "after it", 4, true)
-			if got := must(w.part.Returning(w.ctx, 10))(w); !slices.Equal(got, []int64{b.ID}) {
-				w.Errorf("%s: returning %v", name, got)
-			}
-			equal(w, name+": swept", sweep(), 7)
-			w.holds(name, b.ID, [5]int64{tc.want[0], tc.want[1], 0, 3, tc.want[2]})
-			equal(w, name+": returning", len(must(w.part.Returning(w.ctx, 10))(w)), 0)
-		}
-	})
-}
-
-// TestSweepOfManyBudgets checks that one call sweeps the epochs of many budgets, more than one
-// transaction locks.
-func TestSweepOfManyBudgets(t *testing.T) {
-	everywhere(t, func(w *world) {
-		var ids []int64
-		for i := range 3 {
-			b := w.create(promo(fmt.Sprint("b", i), 1000, 30))
-			ids = append(ids, b.ID)
-			for k := range b.Buckets {
-				id := fmt.Sprint("d", k)
-				w.use(b.Buckets[k].ID, id, 5)
-				w.giveBack(b.ID, id, "r", 2, false)
-			}
-		}
-		equal(w, "swept", must(w.part.Sweep(w.ctx, append(ids, 1<<40)))(w), 3*30*2)
-		equal(w, "nothing is left", must(w.part.Sweep(w.ctx, ids))(w), 0)
-		for _, id := range ids {
-			equal(w, "undistributed", w.figures(id).Undistributed, 60)
-		}
 	})
 }
