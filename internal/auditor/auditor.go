@@ -1,6 +1,6 @@
-// Package auditor recomputes the accounts of an installation from the rows of its tables and the
-// keys of its Redis servers. It shares no code with the system and depends only on schema.sql and
-// the names of keys. Tests compare its results with what the system reports.
+// Package auditor recomputes the books of an installation from the rows of its tables and the keys
+// of its Redis servers. It shares no code with the system. It depends only on schema.sql and the
+// names of keys. Tests compare its results with what the system reports.
 package auditor
 
 import (
@@ -42,18 +42,18 @@ type Budget struct {
 // Adjustment is an append or, if negative, a shrink.
 type Adjustment struct {
 	Quantity int64
-	// Done means that it took effect, Pending that it still may. A refused one is neither.
+	// Done means that it took effect, Pending that it still may. Both are false if it was refused.
 	Done, Pending bool
 }
 
-// Deduction is a deduction and what was given back of it.
+// Deduction is a deduction and the units of it that were given back.
 type Deduction struct {
 	Amount, Back int64
 	// Void means that the id was cancelled before it had an effect.
 	Void bool
 	// Held means that it is an open hold.
 	Held bool
-	// Rollbacks has what each rollback id gave back.
+	// Rollbacks has the units of each rollback id.
 	Rollbacks map[string]int64
 
 	bucket, epoch int64
@@ -97,7 +97,7 @@ func Audit(ctx context.Context, db *sql.DB, stores map[string]Redis) (*Report, e
 	return r.report, nil
 }
 
-// place names an epoch of a bucket.
+// place identifies an epoch of a bucket.
 type place struct{ bucket, epoch int64 }
 
 // epoch is a row of bucket_epoch with the sums of the rows that belong to it.
@@ -190,10 +190,10 @@ func (r *reading) readEpochs() error {
 		})
 }
 
-// orphan reports a row that belongs to nothing.
+// orphan reports a row whose parent is missing, if is is true. It always returns nil.
 func (r *reading) orphan(is bool, format string, args ...any) error {
 	if is {
-		r.wrong(format+" belongs to nothing", args...)
+		r.wrong(format+" has no parent row", args...)
 	}
 	return nil
 }

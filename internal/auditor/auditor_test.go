@@ -10,7 +10,7 @@ import (
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// sound are the rows of two budgets whose accounts add up: "ledger" of 120 units with a closed and
+// sound are the rows of two budgets without an error: "ledger" of 120 units with a closed and
 // an open epoch, and "store" of 100 units with a lost and an open one.
 const sound = `
 INSERT INTO budget_management_bucket (id, name, tenant, durability, total_quantity,
@@ -44,10 +44,10 @@ INSERT INTO quarantine (bucket_id, epoch, budget_id, quantity, released_quantity
 INSERT INTO quarantine_release (budget_id, request_id, bucket_id, epoch, quantity, goes_to) VALUES
 	(2, 'free', 8, 1, 5, 'total')`
 
-// planted are statements that each plant one error, and a part of what has to be found.
+// planted are statements that each plant one error, and a part of the message that must report it.
 var planted = []struct{ name, statement, found string }{
 	{"nothing", "", ""},
-	{"a unit too many is left", `UPDATE bucket_epoch SET outstanding_quantity = 25 WHERE status = 'open'
+	{"a unit too many in O", `UPDATE bucket_epoch SET outstanding_quantity = 25 WHERE status = 'open'
 		AND budget_id = 1`, "ledger: O of epoch 2 of bucket 7 is 25, by the rows 24"},
 	{"a unit is lost", `UPDATE bucket_epoch SET used_quantity = 11 WHERE bucket_id = 7 AND epoch = 2`,
 		"ledger: S of epoch 2 of bucket 7 is 11, by the rows 12"},
@@ -56,31 +56,31 @@ var planted = []struct{ name, statement, found string }{
 		WHERE bucket_id = 7 AND epoch = 2`, "ledger: H of epoch 2 of bucket 7 is 4, by the rows 3"},
 	{"a returning unit is lost", `UPDATE bucket_epoch SET returning_quantity = 0`,
 		"ledger: R of epoch 2 of bucket 7 is 0, by the rows 1"},
-	{"a deduction is there twice", `INSERT INTO deduction (budget_id, request_id, bucket_id, epoch,
+	{"a duplicate deduction", `INSERT INTO deduction (budget_id, request_id, bucket_id, epoch,
 		amount) VALUES (1, 'plain again', 7, 2, 5)`, "ledger: S of epoch 2 of bucket 7 is 12, by the rows 17"},
 	{"a deduction is lost", `DELETE FROM deduction WHERE request_id = 'plain'`,
 		"ledger: S of epoch 2 of bucket 7 is 12, by the rows 7"},
 	{"a deduction moves to a closed epoch", `UPDATE deduction SET epoch = 1
 		WHERE request_id = 'plain'`, "ledger: O of epoch 1 of bucket 7 is 0, by the rows -5"},
 	{"a deduction of no epoch", `UPDATE deduction SET epoch = 9 WHERE request_id = 'plain'`,
-		`deduction "plain" of ledger belongs to nothing`},
+		`deduction "plain" of ledger has no parent row`},
 	{"a deduction of no budget", `UPDATE deduction SET budget_id = 9 WHERE request_id = 'plain'`,
-		`deduction "plain" belongs to nothing`},
+		`deduction "plain" has no parent row`},
 	{"a tombstone with units", `UPDATE deduction SET amount = 1 WHERE request_id = 'void'`,
 		`ledger: the tombstone "void" has 1 units`},
-	{"a rollback is there twice", `INSERT INTO give_back (budget_id, request_id, kind, rollback_id,
+	{"a duplicate rollback", `INSERT INTO give_back (budget_id, request_id, kind, rollback_id,
 		amount, is_direct, bucket_id, epoch) VALUES (1, 'part', 'rollback', 'y', 2, 1, 7, 2)`,
 		"ledger: S of epoch 2 of bucket 7 is 12, by the rows 10"},
-	{"more comes back than was taken", `UPDATE give_back SET amount = 7 WHERE request_id = 'part'`,
-		`ledger: 7 units of the 6 of "part" came back`},
-	{"units come back elsewhere", `UPDATE give_back SET epoch = 1 WHERE request_id = 'part'`,
-		`ledger: units of "part" came back to {7 1}`},
-	{"units of nothing come back", `UPDATE give_back SET request_id = 'x' WHERE request_id = 'part'`,
-		`what came back of "x" belongs to nothing`},
+	{"more is given back than was taken", `UPDATE give_back SET amount = 7 WHERE request_id = 'part'`,
+		`ledger: 7 units of "part" were given back, it took 6`},
+	{"units are given back to another epoch", `UPDATE give_back SET epoch = 1 WHERE request_id = 'part'`,
+		`ledger: units of "part" were given back to {7 1}`},
+	{"units of an unknown deduction are given back", `UPDATE give_back SET request_id = 'x' WHERE request_id = 'part'`,
+		`the refund of "x" has no parent row`},
 	{"a hold ends without a state", `UPDATE hold SET due_ms = NULL`,
-		`ledger: the hold "held" is held and its time is open: false`},
+		`ledger: the hold "held" is held, and due_ms is set: false`},
 	{"more is confirmed than was held", `UPDATE hold SET confirmed = 4`, `the hold "held" at {7 2}, confirmed 4`},
-	{"a hold without a deduction", `UPDATE hold SET request_id = 'x'`, `hold "x" belongs to nothing`},
+	{"a hold without a deduction", `UPDATE hold SET request_id = 'x'`, `hold "x" has no parent row`},
 	{"a grant twice", `INSERT INTO grant_log (bucket_id, epoch, number, budget_id, kind, amount, status)
 		VALUES (7, 2, 3, 1, 'apply', 15, 'done')`,
 		"ledger: the number of grants of epoch 2 of bucket 7 is 2, by the rows 3"},
@@ -89,28 +89,28 @@ var planted = []struct{ name, statement, found string }{
 	{"a grant of more", `UPDATE grant_log SET amount = 16 WHERE amount = 15`,
 		"ledger: F + U is 60, by the rows 59"},
 	{"a grant of no epoch", `INSERT INTO grant_log (bucket_id, epoch, number, amount) VALUES (7, 9, 1, 1)`,
-		"grant 1 of {7 9} belongs to nothing"},
+		"grant 1 of {7 9} has no parent row"},
 	{"a unit vanishes from the total", `UPDATE budget_management_bucket SET total_quantity = 119
 		WHERE id = 1`, "ledger: T is 119, by the rows 120"},
 	{"an append is lost", `DELETE FROM adjustment WHERE request_id = 'more'`,
 		"ledger: T is 120, by the rows 100"},
 	{"an append of no budget", `UPDATE adjustment SET budget_id = 9 WHERE request_id = 'more'`,
-		`adjustment "more" belongs to nothing`},
+		`adjustment "more" has no parent row`},
 	{"a unit appears in U", `UPDATE budget_management_bucket SET undistributed_quantity = 61
-		WHERE id = 1`, "ledger: T, as the sum of its parts, is 120, by the rows 121"},
-	{"a shrink waits for nothing", `UPDATE budget_management_bucket SET pending_shrink_quantity = 3`,
-		"ledger: the shrinks that wait is 3, by the rows 0"},
-	{"more is used than there is", `UPDATE budget_management_bucket SET total_quantity = 30 WHERE id = 1`,
-		"ledger: oversold: 32 used, 3 held, 30 in all"},
+		WHERE id = 1`, "ledger: T as the sum of its parts is 120, by the rows 121"},
+	{"a pending quantity without a shrink", `UPDATE budget_management_bucket SET pending_shrink_quantity = 3`,
+		"ledger: pending shrinks is 3, by the rows 0"},
+	{"more is used than the total", `UPDATE budget_management_bucket SET total_quantity = 30 WHERE id = 1`,
+		"ledger: oversold: 32 used, 3 held, total 30"},
 	{"a closed epoch has units", `UPDATE bucket_epoch SET outstanding_quantity = 1
-		WHERE bucket_id = 7 AND epoch = 1`, "ledger: O of what has ended, of epoch 1 of bucket 7 is 1"},
+		WHERE bucket_id = 7 AND epoch = 1`, "ledger: O after the end of epoch 1 of bucket 7 is 1"},
 	{"two epochs of a bucket are open", `UPDATE bucket_epoch SET status = 'open'
-		WHERE bucket_id = 7 AND epoch = 1`, "live, though it is not the newest"},
+		WHERE bucket_id = 7 AND epoch = 1`, "O of a live epoch that is not the newest,"},
 	{"an epoch of no budget", `UPDATE bucket_epoch SET budget_id = 9 WHERE bucket_id = 8 AND epoch = 1`,
-		"epoch {8 1} belongs to nothing"},
+		"epoch {8 1} has no parent row"},
 	{"a feed entry is lost", `DELETE FROM feed WHERE first_entry = 1`,
 		"ledger: the units of the feed of epoch 2 of bucket 7 is 15, by the rows 35"},
-	{"a feed entry is there twice", `UPDATE feed SET entries = 2 WHERE first_entry = 1`,
+	{"a duplicate feed entry", `UPDATE feed SET entries = 2 WHERE first_entry = 1`,
 		"bucket 7: feed entry 2 (6 entries) follows 2"},
 	{"the feed is ahead", `UPDATE bucket_epoch SET next_entry = 7 WHERE bucket_id = 7 AND epoch = 2`,
 		"ledger: the next entry of the feed of epoch 2 of bucket 7 is 7, by the rows 8"},
@@ -121,26 +121,27 @@ var planted = []struct{ name, statement, found string }{
 		WHERE bucket_id = 8 AND epoch = 2`,
 		"store: the sum of all parts of epoch 2 of bucket 8 is 39, by the rows 40"},
 	{"a release without a row", `DELETE FROM quarantine_release`,
-		"store: what was released of epoch 1 of bucket 8 is 0, by the rows 5"},
+		"store: the released sum of epoch 1 of bucket 8 is 0, by the rows 5"},
 	{"a unit leaves quarantine", `UPDATE budget_management_bucket SET quarantined_quantity = 14
 		WHERE id = 2`, "store: Q is 14, by the rows 15"},
-	{"a quarantine of no epoch", `UPDATE quarantine SET epoch = 9`, "quarantine of {8 9} belongs to nothing"},
-	{"a release of no epoch", `UPDATE quarantine_release SET epoch = 9`, "release of {8 9} belongs to nothing"},
+	{"a quarantine of no epoch", `UPDATE quarantine SET epoch = 9`, "quarantine of {8 9} has no parent row"},
+	{"a release of no epoch", `UPDATE quarantine_release SET epoch = 9`, "release of {8 9} has no parent row"},
 }
 
-// inStore are changes of the fields of bucket 8 in Redis, and a part of what has to be found.
+// inStore are changes of the fields of bucket 8 in Redis, and a part of the message that must
+// report them.
 var inStore = []struct{ name, key, value, found string }{
 	{"a unit appears", "balance", "31", "bucket 8: balance 31 and taken 15, granted 40 and given back 5"},
 	{"a unit was given back twice", "given", "6", "bucket 8: balance 30 and taken 15"},
-	{"the store went back", "taken", "14", "bucket 8: SQL has 15 taken and 5 given back, the store 14 and 5"},
+	{"the store returned to an earlier state", "taken", "14", "bucket 8: SQL has 15 taken and 5 given back, the store 14 and 5"},
 	{"a number is unreadable", "taken", "x", `bucket 8: the store's taken is "x"`},
 	{"the entry is of an older epoch", "epoch", "1", "bucket 8: its store has no entry of its open epoch 2"},
 }
 
-// TestAudit plants every kind of error in accounts that add up, and sees that it is found.
+// TestAudit plants every kind of error in correct rows and checks that it is found.
 func TestAudit(t *testing.T) {
 	redis, installation := testservers.SharedRedis(t), testservers.UniqueName()
-	// Columns that are left out are 0 or empty, and no constraint keeps an error out.
+	// Columns without a value are 0 or empty, and constraints are off, so that errors can be planted.
 	db, err := sql.Open("mysql", testservers.SharedMariaDB(t).NewDatabase(t)+
 		"?multiStatements=true&sql_mode=%27%27&check_constraint_checks=0")
 	if err != nil {

@@ -36,13 +36,13 @@ func (r *reading) compare(b *Budget) {
 		held += e.quarantined
 	}
 	same("T", b.Total, total)
-	same("the shrinks that wait", b.PendingShrink, pending)
+	same("pending shrinks", b.PendingShrink, pending)
 	same("Q", b.Quarantined, held)
 	same("F + U", b.Unfunded+b.Undistributed, b.Total-b.Forfeited-b.Quarantined-out)
-	same("T, as the sum of its parts,", b.Total, b.Unfunded+b.Undistributed+b.Outstanding+b.Held+
+	same("T as the sum of its parts", b.Total, b.Unfunded+b.Undistributed+b.Outstanding+b.Held+
 		b.Used+b.Returning+b.Quarantined+b.Forfeited)
 	if b.Used+b.Held > b.Total {
-		r.wrong("%s: oversold: %d used, %d held, %d in all", b.Name, b.Used, b.Held, b.Total)
+		r.wrong("%s: oversold: %d used, %d held, total %d", b.Name, b.Used, b.Held, b.Total)
 	}
 }
 
@@ -51,12 +51,12 @@ func (r *reading) compareEpoch(e *epoch, same func(what string, column, rows int
 	ended := e.status == "closed" || e.status == "lost"
 	switch {
 	case ended && e.outstanding != 0:
-		same("O of what has ended,", e.outstanding, 0)
+		same("O after the end", e.outstanding, 0)
 	case !ended && !e.newest:
-		same("live, though it is not the newest: O", e.outstanding, -1)
+		same("O of a live epoch that is not the newest,", e.outstanding, -1)
 	}
 	same("the number of grants", e.nextGrant-1, e.grants)
-	same("what was released", 0, e.released)
+	same("the released sum", 0, e.released)
 	if e.of.Store {
 		// In store mode only grants have rows.
 		same("the sum of all parts", e.outstanding+e.held+e.used+e.returning+e.closed+e.swept,
@@ -67,7 +67,7 @@ func (r *reading) compareEpoch(e *epoch, same func(what string, column, rows int
 		return
 	}
 	same("R", e.returning, e.back-e.direct-e.swept)
-	if !e.of.Unlimited { // H and S of an unlimited budget stop at the largest amount
+	if !e.of.Unlimited { // H and S of an unlimited budget saturate
 		same("O", e.outstanding, e.granted+e.direct-e.deducted-e.closed)
 		same("H", e.held, e.holding)
 		same("S", e.used, e.deducted-e.back-e.holding)
@@ -117,7 +117,7 @@ func entries(store Redis, prefix string) (map[string]entry, error) {
 				return nil, err
 			}
 			for bucket, value := range hash {
-				// The former lane of a bucket that moved marks it as closed.
+				// A bucket that moved also has an entry, marked as closed, on its former lane.
 				if out[bucket] == nil {
 					out[bucket] = entry{}
 				}

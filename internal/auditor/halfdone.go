@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// unfinished has a query for every kind of unfinished work, which counts it.
+// unfinished has a query for every kind of unfinished work that counts it.
 var unfinished = map[string]string{
 	"epochs opening or closing": `SELECT COUNT(*) FROM bucket_epoch
 		WHERE status IN ('opening', 'closing')`,
@@ -15,7 +15,7 @@ var unfinished = map[string]string{
 	"buckets without an epoch": `SELECT COUNT(*) FROM sharding_budget_management_bucket b
 		JOIN bucket_epoch e ON e.bucket_id = b.id AND e.epoch = b.epoch
 		JOIN budget_management_bucket t ON t.id = b.budget_id
-		AND t.durability = 'ledger' -- in store mode an epoch begins when units are asked for
+		AND t.durability = 'ledger' -- in store mode an epoch begins with a request
 		WHERE b.status = 'online' AND e.status IN ('closed', 'lost')`,
 	"pending grants": `SELECT COUNT(*) FROM grant_log g
 		JOIN bucket_epoch e ON e.bucket_id = g.bucket_id AND e.epoch = g.epoch
@@ -43,8 +43,8 @@ var unfinished = map[string]string{
 			WHERE b.budget_id = t.id AND b.status = 'online')`,
 }
 
-// HalfDone lists unfinished work of every kind. An installation in which everything works completes
-// it.
+// HalfDone lists unfinished work of every kind. An installation in which everything works finishes
+// it soon.
 func HalfDone(ctx context.Context, db *sql.DB) (found []string, err error) {
 	for what, query := range unfinished {
 		var n int64

@@ -26,7 +26,7 @@ var done = []string{
 		VALUES (1, 1, 'operator', NULL, 9)`,
 }
 
-// halves are statements that leave one kind of work unfinished, by its name.
+// halves are statements by the kind of work that each of them leaves unfinished.
 var halves = map[string]string{
 	"epochs opening or closing": `UPDATE bucket_epoch SET status = 'closing' WHERE epoch = 2`,
 	"fenced epochs":             `UPDATE bucket_epoch SET fenced = 'why' WHERE epoch = 2`,
@@ -48,7 +48,7 @@ var halves = map[string]string{
 // TestHalfDone checks that exactly the unfinished work in a ledger is found, by its name.
 func TestHalfDone(t *testing.T) {
 	dsn := testservers.SharedMariaDB(t).NewDatabase(t)
-	// Columns that are left out are 0 or empty.
+	// Columns without a value are 0 or empty.
 	ledger, err := sql.Open("mysql", dsn+"?multiStatements=true&sql_mode=%27%27")
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func TestHalfDone(t *testing.T) {
 	}
 	for what := range unfinished {
 		if halves[what] == "" {
-			t.Errorf("nothing shows that %s are found", what)
+			t.Errorf("no statement leaves %s", what)
 		}
 	}
 }

@@ -53,14 +53,14 @@ func (r *reading) readHolds() error {
 		}
 		d := b.Deductions[id]
 		if d.Held = state == "held"; d.Held == ended {
-			r.wrong("%s: the hold %q is %s and its time is open: %t", b.Name, id, state, !ended)
+			r.wrong("%s: the hold %q is %s, and due_ms is set: %t", b.Name, id, state, !ended)
 		}
 		if (place{d.bucket, d.epoch}) != at || confirmed > d.Amount || confirmed > 0 && d.Held {
 			r.wrong("%s: the hold %q at %v, confirmed %d, is not its deduction's %+v", b.Name, id, at,
 				confirmed, *d)
 		}
 		if e := r.epochs[at]; e != nil && d.Held {
-			e.holding += d.Amount // readBacks subtracts what came back
+			e.holding += d.Amount // readBacks subtracts what was given back
 		}
 		return nil
 	})
@@ -76,14 +76,14 @@ func (r *reading) readBacks() error {
 		err := scan(&budgetID, &id, &kind, &rollback, &amount, &direct, &at.bucket, &at.epoch)
 		b := r.budgets[budgetID]
 		if err != nil || b == nil || b.Deductions[id] == nil || r.epochs[at] == nil {
-			return errors.Join(err, r.orphan(err == nil, "what came back of %q", id))
+			return errors.Join(err, r.orphan(err == nil, "the refund of %q", id))
 		}
 		d, e := b.Deductions[id], r.epochs[at]
 		if (place{d.bucket, d.epoch}) != at {
-			r.wrong("%s: units of %q came back to %v", b.Name, id, at)
+			r.wrong("%s: units of %q were given back to %v", b.Name, id, at)
 		}
 		if d.Back += amount; d.Back > d.Amount {
-			r.wrong("%s: %d units of the %d of %q came back", b.Name, d.Back, d.Amount, id)
+			r.wrong("%s: %d units of %q were given back, it took %d", b.Name, d.Back, id, d.Amount)
 		}
 		if kind == "rollback" {
 			d.Rollbacks[rollback] = amount
@@ -161,7 +161,7 @@ func (r *reading) readQuarantines() error {
 			if err != nil || e == nil {
 				return errors.Join(err, r.orphan(err == nil, "release of %v", at))
 			}
-			if e.released -= quantity; to == "used" { // compare derives what is left, which has no row
+			if e.released -= quantity; to == "used" { // the rest has no row; compare derives it
 				e.soldOfReleased += quantity
 			}
 			e.quarantined -= quantity

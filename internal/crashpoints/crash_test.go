@@ -17,50 +17,51 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-var all = flag.Bool("crashpoints.all", false, "every fault at every step; otherwise one, at some")
+var all = flag.Bool("crashpoints.all", false, "inject every fault at every step, not one fault at some steps")
 
-// units are those of each budget, which has three buckets.
+// units is the total of each budget. A budget has three buckets.
 const units = 99
 
 // mostSteps bounds the steps of a verb.
 const mostSteps = 400
 
-// servers are the servers of a test, with a database of its own.
+// servers are the servers of a test, with the test's own database.
 type servers struct {
 	dsn, mariadb, redis string
 	lanes               []bucket.Lane
 	rows                *sql.DB
 }
 
-// verb is something that a node does.
+// verb is a call or a loop of a node.
 type verb struct {
 	name string
-	// define changes the definition of a budget that the verb is tried on.
+	// define changes the definition of the budgets for the verb.
 	define func(d *budget.Definition)
-	// before prepares a new budget, through the node that goes on.
+	// before prepares a new budget through the other node.
 	before func(w *world)
-	// call does it, and says what was told. replayed is nil where the verb has no id.
+	// call executes the verb and returns the answer as a text. replayed is nil if the verb has no id.
 	call func(ctx context.Context, n *node, b *bucket.Budget) (told string, replayed *bool, err error)
-	// died lets pass the time after which others take over from a node that died; nil: there is none.
+	// died advances the time after which other nodes continue the work of a dead one. nil means that
+	// they need not wait.
 	died func(w *world)
-	// returns says that it gives units back.
+	// returns says that the verb gives units back.
 	returns bool
-	// used and held are S and H in the end.
+	// used and held are the final S and H.
 	used, held int64
-	// rest says that all that is left can be deducted in the end.
+	// rest says that the rest of the budget can be deducted afterwards.
 	rest bool
 }
 
-// world is one budget that a verb is tried on.
+// world is a budget on which a verb is executed.
 type world struct {
 	*testing.T
 	s     *servers
-	other *node // the node that goes on
+	other *node // the node that survives
 	b     *bucket.Budget
 	d     budget.Durability
 }
 
-// crash tries each verb, with a fault at each step.
+// crash executes each verb with a fault at each step.
 func crash(t *testing.T, d budget.Durability, verbs []verb) {
 	server, redis := testservers.SharedMariaDB(t), testservers.SharedRedis(t)
 	for _, v := range verbs {
@@ -81,7 +82,7 @@ func crash(t *testing.T, d budget.Durability, verbs []verb) {
 	}
 }
 
-// everyStep tries a verb until no step is left.
+// everyStep executes a verb with a fault at step 1, 2, … until the verb has fewer steps.
 func (w *world) everyStep(v *verb) {
 	node := newNode(w.T, w.s, &gate{})
 	w.ok(node.loop(w.Context(), "store sync"))
@@ -112,7 +113,8 @@ func (w *world) everyStep(v *verb) {
 	w.Fatalf("more than %d steps", mostSteps)
 }
 
-// try has a fault happen at a step of the verb, and looks at what becomes of it.
+// try executes the verb with a fault at a step, repeats it through the other node, and checks the
+// result. hit is false if the verb has fewer steps.
 func (w *world) try(v *verb, n *node, step int, f fault) (hit bool) {
 	w.create(fmt.Sprintf("step-%d-%s", step, strings.ReplaceAll(string(f), " ", "-")), v)
 	ctx, cancel := context.WithTimeout(w.Context(), 20*time.Second)
@@ -124,7 +126,7 @@ func (w *world) try(v *verb, n *node, step int, f fault) (hit bool) {
 	died := hit && f != replyLost
 	switch {
 	case err == nil && replayed != nil && *replayed && !(hit && w.d == budget.Store && v.returns):
-		// A script of store mode does not know which attempt of a rollback it answers.
+		// In store mode a rollback that repeats itself after a lost reply is answered as a replay.
 		w.Errorf("the first call is answered as a replay: %s", told)
 	case err != nil && !hit, err != nil && !died && kind != budget.NotDone && kind != budget.MayBeDone:
 		w.Errorf("answered by %v", err)
@@ -137,7 +139,8 @@ func (w *world) try(v *verb, n *node, step int, f fault) (hit bool) {
 	return hit
 }
 
-// repeat repeats a call through the other node until it is answered, and once more.
+// repeat repeats a call through the other node until it is answered, and then once more. It
+// compares the answers.
 func (w *world) repeat(v *verb, told string, first error, died bool) {
 	for round := range 2 {
 		again, replayed, err := w.answered(v)
@@ -148,7 +151,7 @@ func (w *world) repeat(v *verb, told string, first error, died bool) {
 		case first == nil && again != told:
 			w.Errorf("told %s, and then %s", told, again)
 		case (first == nil || round > 0) && !*replayed:
-			w.Errorf("told %s, and once more as if it was new", told)
+			w.Errorf("told %s, and the repeat is no replay", told)
 		case round == 0 && *replayed && !died && budget.CodeOf(first).Kind() == budget.NotDone:
 			w.Errorf("told that nothing was done (%v), and then %s", first, again)
 		}
@@ -172,7 +175,7 @@ func (w *world) answered(v *verb) (told string, replayed *bool, err error) {
 	return told, replayed, err
 }
 
-// settle runs the loops until nothing is half done, and proves the accounts.
+// settle runs the loops until no work is half done, and checks the books.
 func (w *world) settle(v *verb) {
 	w.quiet()
 	b := w.audit()
@@ -195,11 +198,11 @@ func (w *world) settle(v *verb) {
 	w.audit()
 }
 
-// loops are those that finish what was left half done.
+// loops are the loops that finish half-done work.
 var loops = []string{"store rollover", "store sync", "store epochs", "store shrinks", "shrinks",
 	"rollover", "sweep", "holds", "recycle"}
 
-// quiet runs the loops until nothing is half done.
+// quiet runs the loops until no work is half done.
 func (w *world) quiet() {
 	var half []string
 	var failed error
@@ -218,10 +221,10 @@ func (w *world) quiet() {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	w.Errorf("it does not come to rest: %v, %v", half, failed)
+	w.Errorf("work stays half done: %v, %v", half, failed)
 }
 
-// audit proves the accounts of everything, and returns those of the budget.
+// audit audits the database and the stores, and returns the books of the budget.
 func (w *world) audit() *auditor.Budget {
 	report, err := auditor.Audit(w.Context(), w.s.rows, map[string]auditor.Redis{
 		"m": auditor.Server(w.s.redis), "n": auditor.Server(w.s.redis)})
@@ -245,7 +248,7 @@ func (w *world) ok(err error) {
 
 func (w *world) ref() bucket.BudgetRef { return bucket.BudgetRef{ID: w.b.ID} }
 
-// create makes the budget, and prepares it.
+// create creates the budget and prepares it.
 func (w *world) create(name string, v *verb) {
 	d := budget.Definition{Tenant: "default", Name: name, Unit: budget.Count, Type: budget.Promo,
 		Durability: w.d, TotalQuantity: units, BucketQuantity: 3}
@@ -267,7 +270,7 @@ func (w *world) reload(id int64) *bucket.Budget {
 	return b
 }
 
-// exec changes the tables.
+// exec executes a statement on the database.
 func (w *world) exec(query string, args ...any) {
 	_, err := w.s.rows.ExecContext(w.Context(), query, args...)
 	w.ok(err)

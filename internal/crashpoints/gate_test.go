@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// fault is what happens at a step.
+// fault is the fault at a step.
 type fault string
 
 const (
@@ -18,8 +18,8 @@ const (
 
 var faults = []fault{diesBefore, diesAfter, replyLost}
 
-// gate stands between a node and its servers, and counts the requests to all of them. A request is
-// what one read from the node returns: drivers write each one at once.
+// gate is a proxy between a node and its servers that counts the requests to all of them. A request
+// is the result of one read from the node, because drivers send each request in one write.
 type gate struct {
 	mu    sync.Mutex
 	armed bool
@@ -32,7 +32,7 @@ type gate struct {
 	conns map[net.Conn]bool
 }
 
-// front opens a port in front of a server.
+// front listens on a port and forwards it to a server.
 func (g *gate) front(t *testing.T, server string) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -59,7 +59,7 @@ func (g *gate) front(t *testing.T, server string) string {
 	return listener.Addr().String()
 }
 
-// add keeps connections to close when the node dies; false: it is dead.
+// add stores connections that kill will close. It returns false if the node is already dead.
 func (g *gate) add(list ...net.Conn) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -76,7 +76,7 @@ func (g *gate) add(list ...net.Conn) bool {
 	return !g.dead
 }
 
-// kill ends all connections, for good.
+// kill closes all connections and accepts no more.
 func (g *gate) kill() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -86,7 +86,7 @@ func (g *gate) kill() {
 	}
 }
 
-// requests passes what the node says to a server, and the replies to the node.
+// requests forwards the node's requests to a server, and the replies to the node.
 func (g *gate) requests(node, server net.Conn) {
 	defer node.Close()
 	defer server.Close()
@@ -116,8 +116,8 @@ func (g *gate) requests(node, server net.Conn) {
 	}
 }
 
-// replies passes replies on, until one is to be lost: that is read and dropped, as a whole, because
-// it says that the request was carried out.
+// replies forwards replies until lost is closed. Then it reads one whole reply, which shows that
+// the request was executed, drops it and closes taken.
 func replies(node, server net.Conn, lost, taken chan struct{}) {
 	const silence = 20 * time.Millisecond // ends a reply
 	defer close(taken)
@@ -143,7 +143,7 @@ func replies(node, server net.Conn, lost, taken chan struct{}) {
 	}
 }
 
-// next counts a request and returns what happens to it; "": it passes.
+// next counts a request and returns its fault, or "" for none.
 func (g *gate) next() fault {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -157,7 +157,7 @@ func (g *gate) next() fault {
 	return g.fault
 }
 
-// died ends the node where that is the fault.
+// died ends the node if the fault is its death.
 func (g *gate) died() {
 	g.mu.Lock()
 	dies, then := g.fault != replyLost, g.onHit
@@ -168,14 +168,14 @@ func (g *gate) died() {
 	}
 }
 
-// arm has a fault happen at a step from now on; onDeath is called when the node dies.
+// arm injects a fault at a step, counted from now on. onDeath is called if the node dies.
 func (g *gate) arm(at int, f fault, onDeath func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.armed, g.step, g.at, g.fault, g.hit, g.onHit = true, 0, at, f, false, onDeath
 }
 
-// disarm returns whether the step was reached.
+// disarm ends the injection and reports whether the step was reached.
 func (g *gate) disarm() (hit bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

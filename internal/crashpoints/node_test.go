@@ -26,10 +26,10 @@ import (
 	moving "github.com/budgetd/budgetd/internal/sqlstore/transfer"
 )
 
-// node is a budgetd without its HTTP server and its loops, which run when they are told to.
+// node is a budgetd without an HTTP server. Its loops run only when a test calls loop.
 type node struct {
 	*bucket.Service
-	gate    *gate // nil: it passes none
+	gate    *gate // nil if it connects directly
 	db      *engine.DB
 	budgets *bucket.Budgets
 	rows    *row.Service
@@ -62,7 +62,7 @@ func (s stores) Open(ctx context.Context, id int64) error          { return s.Pu
 func (s stores) Recall(ctx context.Context, id, units int64) error { return s.Gather(ctx, id, units) }
 func (stores) Fit(context.Context, []bucket.Lane) error            { return nil }
 
-// newNode makes a node that reaches its servers through a gate, if it is given one.
+// newNode returns a node that reaches its servers through a gate, or directly if g is nil.
 func newNode(t *testing.T, w *servers, g *gate) *node {
 	t.Helper()
 	dsn, redis := w.dsn, w.redis
@@ -122,10 +122,10 @@ func newNode(t *testing.T, w *servers, g *gate) *node {
 	return n
 }
 
-// nonce makes the number of one call.
+// nonce returns a random text for one call.
 func nonce() string { return rand.Text()[:8] }
 
-// ledgerMode and storeMode are the two modes, without what changes nothing.
+// ledgerMode and storeMode are the two modes, without the calls that only read.
 type (
 	ledgerMode struct {
 		*row.Service

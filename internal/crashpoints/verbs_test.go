@@ -14,7 +14,7 @@ import (
 // act is a verb's call.
 type act = func(ctx context.Context, n *node, b *bucket.Budget) (string, *bool, error)
 
-// deduct deducts under an id; change changes the request.
+// deduct deducts under an id. change, if not nil, changes the request.
 func deduct(id string, amount int64, change func(r *bucket.DeductRequest)) act {
 	return func(ctx context.Context, n *node, b *bucket.Budget) (string, *bool, error) {
 		r := bucket.DeductRequest{Budget: bucket.BudgetRef{ID: b.ID}, RequestID: id, Amount: amount}
@@ -42,12 +42,12 @@ func batch(ctx context.Context, n *node, b *bucket.Budget) (told string, replaye
 		}
 	}
 	if budget.CodeOf(err).Kind() == budget.NotDone {
-		err = &budget.Error{Code: budget.OutcomeUnknown} // of the others
+		err = &budget.Error{Code: budget.OutcomeUnknown} // other items may be done
 	}
 	return told, &some, err
 }
 
-// back gives units back; amount 0 gives all.
+// back rolls back an amount; 0 means all that is left.
 func back(amount int64) act {
 	return func(ctx context.Context, n *node, b *bucket.Budget) (string, *bool, error) {
 		v, err := n.Rollback(ctx, bucket.RollbackRequest{Budget: bucket.BudgetRef{ID: b.ID},
@@ -78,7 +78,7 @@ func confirm(r bucket.ConfirmRequest) act {
 	}
 }
 
-// adjust appends, or shrinks.
+// adjust appends a quantity, or shrinks if it is negative.
 func adjust(quantity int64) act {
 	return func(ctx context.Context, n *node, b *bucket.Budget) (string, *bool, error) {
 		v, err := n.Adjust(ctx, bucket.AdjustRequest{Budget: bucket.BudgetRef{ID: b.ID}, RequestID: "adj",
@@ -87,7 +87,7 @@ func adjust(quantity int64) act {
 	}
 }
 
-// loop runs loops.
+// loop runs loops by name.
 func loop(names ...string) act {
 	return func(ctx context.Context, n *node, _ *bucket.Budget) (string, *bool, error) {
 		for _, name := range names {
@@ -99,14 +99,14 @@ func loop(names ...string) act {
 	}
 }
 
-// done is an act without an id and an answer.
+// done returns an act that has no id and no answer.
 func done(do func(ctx context.Context, n *node, b *bucket.Budget) error) act {
 	return func(ctx context.Context, n *node, b *bucket.Budget) (string, *bool, error) {
 		return "", nil, do(ctx, n, b)
 	}
 }
 
-// prepare does something through the node that goes on, before the verb.
+// prepare executes acts through the other node before the verb.
 func prepare(acts ...act) func(w *world) {
 	return func(w *world) {
 		for _, do := range acts {
@@ -119,7 +119,7 @@ func prepare(acts ...act) func(w *world) {
 
 func user(r *bucket.DeductRequest) { r.Dimensions = map[string]string{"user": "u"} }
 
-// holding makes a hold of a request.
+// holding turns a request into a hold.
 func holding(ttl time.Duration, group string) func(r *bucket.DeductRequest) {
 	return func(r *bucket.DeductRequest) { r.HoldTTL, r.Group = ttl, group }
 }
@@ -132,7 +132,7 @@ func daily(d *budget.Definition) {
 	d.StartAt, d.EndAt = today, today.Add(72*time.Hour)
 }
 
-// aDayLater moves a budget into the past, so that its first day is over.
+// aDayLater moves a budget a day into the past, so that its first day is over.
 func aDayLater(w *world) {
 	const day = 24 * 60 * 60 * 1000
 	w.exec(`UPDATE budget_management_bucket SET start_ms = start_ms - ?, end_ms = end_ms - ?,
@@ -143,7 +143,7 @@ func aDayLater(w *world) {
 	w.exec(`UPDATE bucket_epoch SET period_end_ms = period_end_ms - ? WHERE budget_id = ?`, day, w.b.ID)
 }
 
-// TestLedger: every verb of ledger mode.
+// TestLedger executes every verb of ledger mode.
 func TestLedger(t *testing.T) {
 	move := func(ctx context.Context, n *node, b *bucket.Budget) error {
 		to := bucket.Lane{Instance: "n"}
@@ -215,7 +215,7 @@ func TestLedger(t *testing.T) {
 	})
 }
 
-// TestStore: every verb of store mode.
+// TestStore executes every verb of store mode.
 func TestStore(t *testing.T) {
 	move := func(ctx context.Context, n *node, b *bucket.Budget) error {
 		to := bucket.Lane{Instance: "n"}

@@ -19,7 +19,7 @@ var run = flag.String("mutants.run", "", "run the tests of the mutants whose nam
 // root is the root of the module.
 const root = "../.."
 
-// mutant is a safeguard that is taken out.
+// mutant is a change of the code that removes a safeguard.
 type mutant struct {
 	name, pkg, tests string
 	edits            []*edit
@@ -31,7 +31,7 @@ type edit struct {
 	old, new []string
 }
 
-// TestMutantsApply: every mutant can still be made, and the tests that must notice it exist.
+// TestMutantsApply checks that every mutant still applies, and that the tests that must fail exist.
 func TestMutantsApply(t *testing.T) {
 	all := read(t)
 	if len(all) < 60 {
@@ -54,7 +54,8 @@ func TestMutantsApply(t *testing.T) {
 	}
 }
 
-// TestMutants runs the tests of each mutant. All of them must pass without a mutant and fail with it.
+// TestMutants runs the tests of each mutant. All of them must pass without a mutant and fail with
+// it.
 func TestMutants(t *testing.T) {
 	if *run == "" {
 		return // the short form is TestMutantsApply
@@ -78,7 +79,7 @@ func TestMutants(t *testing.T) {
 	t.Logf("%d of %d mutants killed", killed, len(all))
 }
 
-// unchanged runs the tests of all mutants without any: they must pass.
+// unchanged checks that the tests of all mutants pass on the unchanged code.
 func unchanged(t *testing.T, all []*mutant) {
 	t.Helper()
 	tests := map[string][]string{}
@@ -94,8 +95,8 @@ func unchanged(t *testing.T, all []*mutant) {
 	}
 }
 
-// try runs the tests of a mutant. It returns the test that failed, or why the mutant counts as one
-// that nobody noticed.
+// try runs the tests of a mutant. It returns the test that failed, or an error if no test failed or
+// the failure proves nothing.
 func (m *mutant) try(dir string) (killer string, err error) {
 	replace := map[string]string{}
 	for i, e := range m.edits {
@@ -127,7 +128,7 @@ func (m *mutant) try(dir string) (killer string, err error) {
 	case strings.Contains(out, "[build failed]") || strings.Contains(out, "[setup failed]"):
 		return "", fmt.Errorf("it does not compile:\n%s", tail(out))
 	case strings.Contains(out, "panic: test timed out"):
-		return "", errors.New("its tests hang, which is no proof")
+		return "", errors.New("its tests hang, which proves nothing")
 	case found != nil:
 		return found[1], nil
 	case strings.Contains(out, "panic: "):
@@ -161,7 +162,7 @@ func (m *mutant) names() string {
 
 func tail(out string) string { return out[max(len(out)-3000, 0):] }
 
-// apply returns the file as the mutant has it.
+// apply returns the changed text of the file.
 func (e *edit) apply() (string, error) {
 	text, err := os.ReadFile(filepath.Join(root, e.file))
 	if err != nil {
@@ -179,7 +180,7 @@ func (e *edit) apply() (string, error) {
 	return string(text[:found[0][0]]) + strings.Join(e.new, "\n") + string(text[found[0][1]:]), nil
 }
 
-// hasTests makes sure that each test of the pattern exists.
+// hasTests returns an error unless each test of the pattern exists.
 func (m *mutant) hasTests() error {
 	files, err := filepath.Glob(filepath.Join(root, m.pkg, "*_test.go"))
 	if err != nil {
