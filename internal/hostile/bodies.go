@@ -20,7 +20,8 @@ func notFound(what string) []budget.Code {
 	return []budget.Code{budget.RouteNotFound}
 }
 
-// changes are PATCHes that are empty or contain too much, and invalid conditions.
+// changes returns cases of PATCHes that are empty or have invalid members, and of invalid
+// conditions.
 func changes(target Target) []Case {
 	patch := func(body string, header ...string) Case {
 		return Case{Name: fmt.Sprintf("patch %.60s %s", body, header), Method: "PATCH",
@@ -72,7 +73,7 @@ func changes(target Target) []Case {
 	return cases
 }
 
-// bodies are not the JSON object that a call needs.
+// bodies returns cases of bodies that are not the JSON object that a call needs.
 func bodies(target Target) []Case {
 	const sound = `{"request_id":"hostile","amount":1}`
 	deduct := func(name, body string, header ...string) Case {
@@ -176,7 +177,7 @@ func manyMembers() string {
 	return out.String()
 }
 
-// batches are refused as a whole, or item by item.
+// batches returns cases of batches that are refused as a whole, or in their first item.
 func batches(target Target) []Case {
 	batch := func(name, body string) Case {
 		return Case{Name: "batch: " + name, Method: "POST", Path: "/v1/deductions:batch", Body: body}

@@ -6,7 +6,7 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// headers are too many, too large, or malformed.
+// headers returns cases of headers that are too many, too large, or malformed.
 func headers(target Target) []Case {
 	const start = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
 	path := "/v1/budgets/" + target.Budget
@@ -35,7 +35,7 @@ func headers(target Target) []Case {
 	}
 }
 
-// slow are requests that never arrive completely.
+// slow returns cases of requests that never arrive completely.
 func slow(target Target) []Case {
 	deduct := "POST /v1/budgets/" + target.Budget +
 		"/deduct HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"

@@ -9,7 +9,7 @@ import (
 const soundLimit = `{"name":"l","dimension":"user","window":{"kind":"lifetime"},` +
 	`"max":1,"measure":"count"}`
 
-// limits are budgets with invalid limits.
+// limits returns cases of budgets with invalid limits.
 func limits() []Case {
 	var cases []Case
 	add := func(make func(Case) Case, list, field string) {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// rules are daily budgets with an invalid rule.
+// rules returns cases of daily budgets with an invalid rule.
 func rules() []Case {
 	var cases []Case
 	add := func(make func(Case) Case, members, field string) {
@@ -33,7 +33,7 @@ func rules() []Case {
 			"type_rule.quantity"},
 		{`{"kind":"calendar","every":"day","quantity":1,"unused":""}`, "type_rule.unused"},
 		{`{"kind":"calendar","every":"day","quantity":1,"unused":"total"}`, "type_rule.unused"},
-		{`{"kind":"calendar","every":"day"}`, "end_at"}, // nothing to compress the total into
+		{`{"kind":"calendar","every":"day"}`, "end_at"}, // an end is needed to compress the total
 		{`{"kind":"windows"}`, "type_rule.windows"},
 		{`{"kind":"windows","windows":[]}`, "type_rule.windows"},
 		{`{"kind":"windows","windows":[{}]}`, "type_rule.windows[0].from"},
@@ -102,8 +102,9 @@ func rules() []Case {
 	add(invalid, free+`,"late_refund":"spread"`, "late_refund")
 	add(invalid, free+`,"late_refund":""`, "late_refund")
 	add(malformed, free+`,"late_refund":null`, "late_refund")
-	add(invalid, `"gl_code":"x"`, "type_rule") // none
-	// Europe/London's clock skips from 01:00 to 02:00 that day, so the only window does not exist.
+	add(invalid, `"gl_code":"x"`, "type_rule") // missing
+	// On that day the clock of Europe/London skips the hour from 01:00, so the only window does not
+	// exist.
 	add(invalid,
 		`"type_rule":{"kind":"windows","windows":[{"from":"01:00","to":"02:00","quantity":1}]},
 		"timezone":"Europe/London",

@@ -18,11 +18,11 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// patience is how much longer than its read timeout a server may take to refuse.
+// patience is the time that a server may take to refuse in addition to its read timeout.
 const patience = 10 * time.Second
 
-// Run sends every case, several at once. It fails t for each that is not refused as required, or
-// after which changed describes a change; "" means none.
+// Run sends every case, several concurrently. It fails t for each case that is not refused as
+// required, or after which changed returns a text that describes a change.
 func Run(t *testing.T, target Target, changed func() string) {
 	var mu sync.Mutex
 	for _, c := range Table(target) {
@@ -34,7 +34,7 @@ func Run(t *testing.T, target Target, changed func() string) {
 			mu.Lock()
 			defer mu.Unlock()
 			if what := changed(); what != "" {
-				t.Errorf("something changed: %s", what)
+				t.Errorf("the case had an effect: %s", what)
 			}
 		})
 	}
@@ -107,7 +107,7 @@ func (c Case) judge(status int, body []byte) error {
 	}
 	named := func(f budget.FieldError) bool { return f.Field == c.Field && f.Message != "" }
 	if c.Field != "" && !slices.ContainsFunc(p.Errors, named) {
-		return fmt.Errorf("field %q is not blamed: %.300s", c.Field, body)
+		return fmt.Errorf("no error names the field %q: %.300s", c.Field, body)
 	}
 	return nil
 }
@@ -138,7 +138,7 @@ func (c Case) Send(target Target) (*http.Response, []byte, error) {
 	if text == "" {
 		text = c.text()
 	}
-	// The answer may arrive, and the connection close, before all is sent, so read meanwhile.
+	// The server may answer and close the connection before all is sent, so write concurrently.
 	go func() { _, _ = io.WriteString(connection, text) }()
 	method := c.Method
 	if method == "" {

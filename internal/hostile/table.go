@@ -1,11 +1,10 @@
-// Package hostile is the table of requests that must be refused clearly and change nothing,
-// whatever service is behind the HTTP interface, and of odd request ids that must be accepted
-// verbatim.
+// Package hostile has a table of requests that the HTTP interface must refuse with a certain error
+// and without any effect, and a list of odd request ids that it must accept verbatim.
 //
-// The requests are written to a connection byte by byte, because an HTTP client would repair or
+// The requests are written to a connection as they are, because an HTTP client would repair or
 // refuse many of them. Tests of any package run the table against their own server:
 //
-//	hostile.Run(t, target, func() string { … return what changed, "" if nothing })
+//	hostile.Run(t, target, func() string { return what changed, or "" })
 package hostile
 
 import (
@@ -35,23 +34,21 @@ type Case struct {
 	Method string
 	// Path is sent verbatim, with its query.
 	Path string
-	// Header lists lines to send besides Host, Content-Length and, unless Untyped, a JSON
+	// Header lists lines to send in addition to Host, Content-Length and, unless Untyped, a JSON
 	// Content-Type.
 	Header  []string
 	Untyped bool
 	Body    string
-	// Raw, if set, is sent instead of all of the above, and nothing after it: the rest never
-	// arrives.
+	// Raw, if set, is sent instead of all of the above. Nothing is sent after it.
 	Raw string
 
-	// Statuses and Codes are the correct answers. No code means that the answer comes from net/http
-	// and is not a problem document. No status means that the connection is closed without an
-	// answer.
+	// Statuses and Codes are the allowed answers. Without codes the answer comes from net/http and is
+	// not a problem document. Without statuses the connection must be closed without an answer.
 	Statuses []int
 	Codes    []budget.Code
 	// Field, if set, must be among the errors.
 	Field string
-	// Item marks a batch that succeeds as a call; its first result must be the refusal.
+	// Item marks a batch that is accepted as a call and whose first result must be the refusal.
 	Item bool
 }
 
@@ -66,12 +63,13 @@ func Table(target Target) []Case {
 	return all
 }
 
-// The two usual refusals.
+// malformed requires status 400 and the code malformed.
 func malformed(c Case) Case {
 	c.Statuses, c.Codes = []int{400}, []budget.Code{budget.Malformed}
 	return c
 }
 
+// invalid requires status 422 and the code invalid.
 func invalid(c Case) Case {
 	c.Statuses, c.Codes = []int{422}, []budget.Code{budget.Invalid}
 	return c
@@ -83,14 +81,14 @@ func on(target Target, verb, name, body string) Case {
 		Path: "/v1/budgets/" + target.Budget + "/" + verb, Body: body}
 }
 
-// amounts are invalid amounts in every field that takes one.
+// amounts returns cases of invalid amounts in every field that takes one.
 func amounts(target Target) []Case {
 	tooLong := strings.Repeat("9", 10_000)
-	wrong := map[string]string{ // the right type, not an amount
+	wrong := map[string]string{ // integers that are not an amount
 		"0": "0", "-1": "-1", "-0": "-0", "2^53": "9007199254740992", "2^53+1": "9007199254740993",
 		"2^63": "9223372036854775808", "2^64+1": "18446744073709551617", "10,000 digits": tooLong,
 	}
-	foreign := map[string]string{ // not an integer
+	foreign := map[string]string{ // not integers
 		"1.5": "1.5", "1.0": "1.0", "1e3": "1e3", "1E+18": "1E+18", "1e-1": "1e-1",
 		"1e999999": "1e999999",
 		"a string": `"5"`, "a string -0": `"-0"`, "null": "null", "true": "true", "[]": "[]", "{}": "{}",
@@ -142,8 +140,8 @@ func amounts(target Target) []Case {
 	return cases
 }
 
-// definition returns a create whose definition is valid except for the given members and those left
-// out.
+// definition returns a create whose definition is valid except for the given members and the
+// omitted ones.
 func definition(name, members string, without ...string) Case {
 	for _, sound := range []string{`"name":"hostile-new"`, `"unit":"count"`, `"type":"promo"`,
 		`"total_quantity":100`} {

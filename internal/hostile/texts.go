@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// OddIDs are valid request ids that look dangerous or alike: each is compared byte by byte, and no
-// two are the same request.
+// OddIDs returns valid request ids that look dangerous or alike. Ids are compared byte by byte, so
+// each of them is a different request.
 func OddIDs() []string {
 	return []string{
 		"a", "A", "a ", " a", "á", "a\u0301", "7", "007", "1e3", "1000", "1000.0", "7 ", "null", "true",
@@ -19,7 +19,7 @@ func OddIDs() []string {
 	}
 }
 
-// badText are JSON strings that are invalid as a request id, key or dimension.
+// badText returns JSON strings that are invalid as a request id, key or dimension.
 func badText(limit int) map[string]string {
 	return map[string]string{
 		"empty": `""`, "too long": `"` + strings.Repeat("x", limit+1) + `"`, "NUL": `"a\u0000b"`,
@@ -30,19 +30,20 @@ func badText(limit int) map[string]string {
 	}
 }
 
-// noText are values that are not texts.
+// noText has JSON values that are not strings.
 var noText = map[string]string{
 	"null": `null`, "number": `7`, "true": `true`, "array": `["a"]`, "object": `{"a":"b"}`,
 }
 
-// brokenText are not valid JSON strings.
+// brokenText has invalid JSON strings.
 var brokenText = map[string]string{
 	"invalid UTF-8": "\"a\xff\"", "lone surrogate": `"\ud800"`, "raw NUL": "\"a\x00b\"",
 	"raw line feed":  "\"a\nb\"",
 	"overlong UTF-8": "\"\xc0\xaf\"",
 }
 
-// texts are invalid ids, keys, dimensions and references in every call that takes them.
+// texts returns cases of invalid ids, keys, dimensions and references in every call that takes
+// them.
 func texts(target Target) []Case {
 	var cases []Case
 	for _, f := range []struct {
@@ -95,7 +96,7 @@ func texts(target Target) []Case {
 	return append(cases, missing(target)...)
 }
 
-// missing are bodies without a required member, and queries without an id.
+// missing returns cases of bodies without a required member, and of queries without an id.
 func missing(target Target) []Case {
 	var cases []Case
 	for _, m := range []struct{ verb, body, field string }{
@@ -122,7 +123,7 @@ func missing(target Target) []Case {
 	return cases
 }
 
-// definitions are invalid budgets.
+// definitions returns cases of invalid budgets.
 func definitions(Target) []Case {
 	var cases []Case
 	add := func(c Case, field string) {
@@ -189,8 +190,8 @@ func definitions(Target) []Case {
 	return append(append(append(cases, rules()...), limits()...), notYet()...)
 }
 
-// notYet are members of the contract that this version refuses by name. Remove them as they are
-// implemented.
+// notYet returns cases of members that this version refuses by name because it does not implement
+// them yet.
 func notYet() []Case {
 	var cases []Case
 	for _, w := range []struct{ members, field string }{
@@ -203,7 +204,7 @@ func notYet() []Case {
 	return cases
 }
 
-// paths lead nowhere, or imitate another path.
+// paths returns cases of paths that do not exist, or that imitate another path.
 func paths(target Target) []Case {
 	var cases []Case
 	for _, name := range []string{
@@ -265,7 +266,7 @@ func paths(target Target) []Case {
 	return cases
 }
 
-// queries have parameters that are unknown, repeated or invalid.
+// queries returns cases of parameters that are unknown, repeated or invalid.
 func queries(target Target) []Case {
 	ours := "/v1/budgets/" + target.Budget
 	var cases []Case

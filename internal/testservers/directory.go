@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	memory = "/dev/shm" // a file system in memory, on Linux
-	room   = 4 << 30    // bytes that must be free there, for a binary's servers and more of them
+	memory = "/dev/shm" // on Linux, a file system in memory
+	room   = 4 << 30    // bytes that must be free there, enough for several test binaries
 )
 
-// sweep waits for the end of its input, which comes when the process that started it is gone, and
-// removes the directory $1. A dying server may still add a file, so it retries for up to 10 s.
+// sweep removes the directory $1 at the end of its input, which comes when the process that started
+// it is gone. A dying server may still add a file, so sweep retries for up to 10 s.
 const sweep = `trap '' HUP INT QUIT TERM
 while read -r _; do :; done
 tries=0
@@ -30,8 +30,8 @@ done`
 // workspace is the parent of all directories of this process's tests.
 type workspace struct {
 	dir string
-	// lifeline is the writing end of the sweeper's input. Nobody writes: it only has to stay open,
-	// and reachable, so that no finalizer closes it.
+	// lifeline is the writing end of the sweeper's input. It only has to stay open, and reachable so
+	// that no finalizer closes it.
 	lifeline *os.File
 }
 
@@ -57,7 +57,7 @@ var root = sync.OnceValues(func() (workspace, error) {
 	sweeper := exec.Command("/bin/sh", "-c", sweep, "budgetd-test-sweeper", dir)
 	sweeper.Dir = "/"
 	sweeper.Stdin = reader
-	sweeper.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a terminal's signals pass it by
+	sweeper.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal
 	if err := sweeper.Start(); err != nil {
 		_ = os.Remove(dir)
 		return workspace{}, fmt.Errorf("testservers: sweeper: %w", err)
@@ -67,9 +67,10 @@ var root = sync.OnceValues(func() (workspace, error) {
 
 var directories atomic.Int64
 
-// newDirectory creates an empty directory below root. It lasts until its owner removes it or the
-// process ends.
-func newDirectory(kind string) (string, error) {
+// Directory creates an empty directory for a server, or for something that several tests of a
+// process share, such as a binary that they build once. It lasts until its owner removes it or the
+// process ends, however that ends.
+func Directory(kind string) (string, error) {
 	root, err := root()
 	if err != nil {
 		return "", err
@@ -78,12 +79,8 @@ func newDirectory(kind string) (string, error) {
 	return dir, os.Mkdir(dir, 0o700)
 }
 
-// Directory creates an empty directory for something that several tests of a process share, such as
-// a binary that they build once. It is removed after the process, however that ends.
-func Directory(kind string) (string, error) { return newDirectory(kind) }
-
-// cleanUp ends the server and removes its directory when tb is over; it shows the server's log if
-// the test failed.
+// cleanUp kills the server and removes its directory when tb is over. If the test failed, it logs
+// the end of the server's log.
 func (s *Server) cleanUp(tb testing.TB) {
 	tb.Cleanup(func() {
 		if tb.Failed() {

@@ -1,29 +1,29 @@
 // Package testservers starts real, private Redis and MariaDB servers for tests, drills and demos.
 //
 // Every server listens on a free port of 127.0.0.1 and keeps its files in a directory of its own.
-// The ports lie below the kernel's range for outgoing connections, so that a server which was
-// killed finds its port again: no client can be given it as a source port meanwhile (a client
-// that redials a dead port inside that range may even connect to itself and keep it).
+// The ports are below the kernel's range for outgoing connections, so that a killed server gets its
+// port back: no client can get it as a source port in the meantime. (A client that redials a closed
+// port within that range may even connect to itself and keep the port.)
 //
-// Nothing outlives the process that started it, however that process ends:
+// No server outlives the process that started it, however that process ends:
 //
 //	how the process ends          servers                      directories of tests
 //	test over                     killed by tb.Cleanup         removed by tb.Cleanup
 //	exit, panic, SIGINT, SIGTERM  killed by the kernel         removed by the sweeper
 //	SIGKILL                       killed by the kernel         removed by the sweeper
 //
-// "By the kernel" is the parent-death signal (Linux). It belongs to the thread that started the
-// server, so all of them are started by one thread that lives as long as the process. The
-// sweeper is a shell in a session of its own, which waits for the end of a pipe that only this
-// process holds open. Outside Linux a server outlives a process that was killed.
+// The kernel kills them by the parent-death signal (Linux). That signal belongs to the thread that
+// started the server, so one thread that lives as long as the process starts all of them. The
+// sweeper is a shell in a session of its own that waits for the end of a pipe that only this
+// process holds open. On other systems a server outlives a process that was killed.
 //
-// Test directories are made in the folder named by BUDGETD_TEST_TMP; without it in memory
-// (/dev/shm) where that has 4 GiB to spare, or else in os.TempDir. Whatever a test loses with a
-// server it loses there too: a process that is killed leaves the kernel what it has written,
+// Test directories are created in the folder named by BUDGETD_TEST_TMP. Without it they are in
+// memory (/dev/shm) if that has 4 GiB free, or else in os.TempDir. A file system in memory loses no
+// more in a test than a disk does, because the kernel keeps what a killed process has written,
 // flushed or not.
 //
-// The test binaries of one run share one MariaDB and one Redis (SharedMariaDB, SharedRedis) where
-// the command lend, which scripts/test.sh uses, has started them; otherwise each starts its own.
+// The test binaries of one run share one MariaDB and one Redis (SharedMariaDB, SharedRedis) if the
+// command lend has started them, which scripts/test.sh uses. Otherwise each binary starts its own.
 //
-// A missing redis-server or mariadbd is a failure with instructions, never a skipped test.
+// A missing redis-server or mariadbd fails the test with instructions and never skips it.
 package testservers

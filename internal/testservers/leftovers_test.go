@@ -13,7 +13,8 @@ import (
 
 const childVariable = "BUDGETD_TESTSERVERS_CHILD"
 
-// TestLeftoversChild is the other process of TestNothingIsLeftBehind; on its own it does nothing.
+// TestLeftoversChild runs in the process that TestNothingIsLeftBehind starts. Elsewhere it does
+// nothing.
 func TestLeftoversChild(t *testing.T) {
 	end := os.Getenv(childVariable)
 	if end == "" {
@@ -24,7 +25,7 @@ func TestLeftoversChild(t *testing.T) {
 	switch end {
 	case "return":
 	case "panic":
-		panic("as told")
+		panic("on request")
 	case "exit":
 		os.Exit(0)
 	default:
@@ -32,8 +33,8 @@ func TestLeftoversChild(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeftBehind ends a test binary that holds servers in every possible way, and looks
-// for its processes and its files.
+// TestNothingIsLeftBehind ends a test binary with servers in every possible way, and checks that
+// its servers and its files are gone.
 func TestNothingIsLeftBehind(t *testing.T) {
 	signals := map[string]syscall.Signal{
 		"return":  0,
@@ -49,13 +50,13 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			child, pids := startChild(t, end, dir)
 			if sig != 0 {
 				if !alive(pids[0]) || !alive(pids[1]) {
-					t.Fatalf("the servers %v did not even run", pids)
+					t.Fatalf("the servers %v do not run", pids)
 				}
 				if err := child.Process.Signal(sig); err != nil {
 					t.Fatal(err)
 				}
 			}
-			_ = child.Wait() // however it ended
+			_ = child.Wait() // any end is expected
 			eventually(t, "its servers are gone", func() bool {
 				return !alive(pids[0]) && !alive(pids[1])
 			})
@@ -72,7 +73,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 func startChild(t *testing.T, end, dir string) (*exec.Cmd, []int) {
 	t.Helper()
 	child := exec.Command(os.Args[0], "-test.run=^TestLeftoversChild$", "-test.timeout=5m")
-	// Use a server of the child's own: the run's, if there is one, does not end with it.
+	// The child must start its own MariaDB: a shared one does not end with the child.
 	fresh, err := pristine()
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +100,7 @@ func startChild(t *testing.T, end, dir string) (*exec.Cmd, []int) {
 		if err == nil {
 			t.Cleanup(func() {
 				for _, pid := range pids {
-					if alive(pid) { // the test has failed already
+					if alive(pid) { // only if the test has failed
 						_ = syscall.Kill(pid, syscall.SIGKILL)
 					}
 				}
@@ -111,7 +112,7 @@ func startChild(t *testing.T, end, dir string) (*exec.Cmd, []int) {
 	return nil, nil
 }
 
-// alive reports whether a process runs; a zombie does not.
+// alive reports whether a process runs. A zombie counts as ended.
 func alive(pid int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -29,15 +29,14 @@ type mariaDBSettings struct {
 	args []string
 }
 
-// FlushLogAtTrxCommit sets innodb_flush_log_at_trx_commit: 1 (the default) flushes at every
-// commit; 0 and 2 lose up to a second of commits in a crash (0 in one of mariadbd, 2 only in one
-// of the machine).
+// FlushLogAtTrxCommit sets innodb_flush_log_at_trx_commit. 1, the default, flushes at every commit.
+// 0 may lose up to a second of commits if mariadbd crashes, 2 only if the machine crashes.
 func FlushLogAtTrxCommit(value int) MariaDBOption {
 	return MariaDBArgs("--innodb-flush-log-at-trx-commit=" + strconv.Itoa(value))
 }
 
-// Binlog turns the binary log on, by row and flushed at every commit, as on a server that
-// replicates.
+// Binlog turns the binary log on, in row format and flushed at every commit, as on a server with
+// replicas.
 func Binlog() MariaDBOption {
 	return MariaDBArgs("--log-bin=binlog", "--server-id=1", "--binlog-format=ROW",
 		"--sync-binlog=1")
@@ -50,9 +49,9 @@ func MariaDBArgs(args ...string) MariaDBOption {
 	return func(s *mariaDBSettings) { s.args = append(s.args, args...) }
 }
 
-// MariaDB starts a mariadbd for one test and returns once it accepts connections. It is killed,
-// and its directory removed, when tb is over. Any failure is fatal, a missing mariadbd included.
-// A test that neither stops the server nor depends on its settings uses SharedMariaDB.
+// MariaDB starts a mariadbd for one test and returns once it accepts connections. When tb is over,
+// the server is killed and its directory removed. Any failure is fatal, including a missing
+// mariadbd. A test that neither stops the server nor depends on its settings uses SharedMariaDB.
 func MariaDB(tb testing.TB, options ...MariaDBOption) *MariaDBServer {
 	tb.Helper()
 	server, err := startTestMariaDB(options)
@@ -64,13 +63,14 @@ func MariaDB(tb testing.TB, options ...MariaDBOption) *MariaDBServer {
 }
 
 // startTestMariaDB starts a server in a test directory, from a copy of a data directory that is
-// created once per run, or once per process if nobody lends one (0.7 s against 0.04 s).
+// created once per run, or once per process without lend. The copy takes 0.04 s, creating one 0.7
+// s.
 func startTestMariaDB(options []MariaDBOption) (*MariaDBServer, error) {
 	pristine, err := pristine()
 	if err != nil {
 		return nil, err
 	}
-	dir, err := newDirectory("mariadb")
+	dir, err := Directory("mariadb")
 	if err != nil {
 		return nil, err
 	}
@@ -82,13 +82,13 @@ func startTestMariaDB(options []MariaDBOption) (*MariaDBServer, error) {
 	return StartMariaDB(ctx, dir, options...)
 }
 
-// pristine returns a directory with a freshly initialised data directory: the run's, or one that is
-// created once.
+// pristine returns a directory with a freshly initialised data directory: that of the run, or else
+// one that it creates once.
 var pristine = sync.OnceValues(func() (string, error) {
 	if dir := os.Getenv(pristineVariable); dir != "" {
 		return dir, nil
 	}
-	dir, err := newDirectory("mariadb-pristine")
+	dir, err := Directory("mariadb-pristine")
 	if err != nil {
 		return "", err
 	}
@@ -99,8 +99,8 @@ var pristine = sync.OnceValues(func() (string, error) {
 
 // StartMariaDB starts a mariadbd with its files in dir, an existing directory, and returns once it
 // accepts connections. It initialises an empty dir and otherwise uses an earlier server's data. ctx
-// bounds the start only: the server runs until Stop or Kill, or until this process is gone. dir
-// stays.
+// bounds the start only: the server runs until Stop or Kill, or until this process ends. dir is not
+// removed.
 func StartMariaDB(
 	ctx context.Context, dir string, options ...MariaDBOption,
 ) (*MariaDBServer, error) {
@@ -159,12 +159,12 @@ func mariaDBLine(dir string, port int, args []string) []string {
 		"--tmpdir="+dir,
 		"--socket=mariadb.sock",
 		"--pid-file=mariadb.pid",
-		"--lc-messages=en_US", // the ready line is read
+		"--lc-messages=en_US", // for the ready line
 	)
 	return append(line, asRoot()...)
 }
 
-// asRoot returns the argument without which mariadbd refuses to run as root.
+// asRoot returns the argument that mariadbd needs to run as root, or nothing for other users.
 func asRoot() []string {
 	if os.Geteuid() == 0 {
 		return []string{"--user=root"}
@@ -172,8 +172,8 @@ func asRoot() []string {
 	return nil
 }
 
-// initialise creates the system tables in dir/data, with a user root that has no password. They
-// appear under that name only when they are complete.
+// initialise creates the system tables in dir/data, with a user root that has no password. The
+// directory gets that name only when it is complete.
 func initialise(ctx context.Context, dir string) error {
 	installer, err := findBinary("mariadb-install-db", "mariadb-server")
 	if err != nil {
@@ -193,22 +193,21 @@ func initialise(ctx context.Context, dir string) error {
 	cmd := exec.CommandContext(ctx, installer, append(args, asRoot()...)...)
 	cmd.Dir = dir
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TMPDIR=" + dir}
-	cmd.WaitDelay = time.Second // for what its children hold open
+	cmd.WaitDelay = time.Second // its children may hold the output open
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("testservers: mariadb-install-db: %w\n%s", err, output)
 	}
 	return os.Rename(unfinished, dataDir(dir))
 }
 
-// DSN returns the data source name of a database on this server in the form of
-// go-sql-driver/mysql, such as "root@tcp(127.0.0.1:21034)/test_t4711n1". The caller adds parameters
-// behind a "?".
+// DSN returns the data source name of a database on this server in the form of go-sql-driver/mysql,
+// such as "root@tcp(127.0.0.1:21034)/test_t4711n1". The caller may append "?" and parameters.
 func (s *MariaDBServer) DSN(database string) string {
 	return fmt.Sprintf("root@tcp(%s)/%s", s.Addr(), database)
 }
 
-// NewDatabase creates an empty database and returns its DSN. It is dropped when tb is over, unless
-// the server no longer runs then. Any failure is fatal.
+// NewDatabase creates an empty database and returns its DSN. The database is dropped when tb is
+// over, if the server still runs. Any failure is fatal.
 func (s *MariaDBServer) NewDatabase(tb testing.TB) (dsn string) {
 	tb.Helper()
 	name := "test_" + UniqueName()
@@ -275,9 +274,9 @@ func (s *MariaDBServer) open() (*sql.DB, error) {
 	return sql.OpenDB(connector), nil
 }
 
-// KillConnections ends every client's connection on the server's side (KILL CONNECTION), as an
-// administrator or a fail-over does, and returns how many it ended. Their open transactions are
-// rolled back.
+// KillConnections ends every client's connection on the server (KILL CONNECTION), as an
+// administrator or a fail-over does, and returns their number. The server rolls open transactions
+// back.
 func (s *MariaDBServer) KillConnections() (n int, err error) {
 	db, err := s.open()
 	if err != nil {
@@ -302,7 +301,7 @@ func (s *MariaDBServer) KillConnections() (n int, err error) {
 		return 0, err
 	}
 	for _, id := range ids {
-		const unknownThread = 1094 // it ended by itself
+		const unknownThread = 1094 // the connection has ended already
 		_, err := db.Exec(fmt.Sprintf("KILL CONNECTION %d", id))
 		var refusal *mysql.MySQLError
 		if errors.As(err, &refusal) && refusal.Number == unknownThread {

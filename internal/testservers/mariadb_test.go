@@ -92,7 +92,7 @@ func TestMariaDBSettings(t *testing.T) {
 	}
 }
 
-// TestSharedMariaDB checks that there is one server, and a database for each test that is dropped
+// TestSharedMariaDB checks that all tests share one server, and that a test's databases are dropped
 // with the test.
 func TestSharedMariaDB(t *testing.T) {
 	server := SharedMariaDB(t)
@@ -116,7 +116,7 @@ func TestSharedMariaDB(t *testing.T) {
 func TestMariaDBRefusesToStart(t *testing.T) {
 	_, err := StartMariaDB(t.Context(), t.TempDir(), MariaDBArgs("--no-such-setting=1"))
 	if err == nil || !strings.Contains(err.Error(), "no-such-setting") {
-		t.Errorf("got %v, want the server's own words", err)
+		t.Errorf("got %v, want the server's message", err)
 	}
 }
 

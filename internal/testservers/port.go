@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	firstPort    = 20000 // below it live the well-known services
-	defaultLimit = 32768 // where Linux begins to hand out source ports, unless it says otherwise
+	firstPort    = 20000 // well-known services are below
+	defaultLimit = 32768 // the default of Linux for the first source port
 	portProbes   = 100
 )
 
-// freePort returns a TCP port of 127.0.0.1 on which nobody listens at this moment, below the range
-// of the kernel's source ports. It reserves nothing: the caller must handle finding it taken.
+// freePort returns a TCP port of 127.0.0.1 on which no process listens now, below the range of the
+// kernel's source ports. It does not reserve the port, so the caller must expect that it is taken.
 func freePort() (int, error) {
 	limit := sourcePortsBegin()
 	if limit < firstPort+1000 {
-		return 0, fmt.Errorf("testservers: source ports begin at %d: no room below", limit)
+		return 0, fmt.Errorf("testservers: source ports begin at %d, which leaves no ports below", limit)
 	}
 	var failures []error
 	for range portProbes {

@@ -39,10 +39,10 @@ type Rule struct {
 	Delay time.Duration
 }
 
-// Proxy stands between a client and a server on 127.0.0.1 and disturbs the traffic by a rule that
-// can change at any time. It knows no protocol: a request is the result of one read from the
-// client, at most 64 KiB, so a longer one may be cut in its middle. CutReply and CutRequest forward
-// what the server sends first, unasked. It is safe for concurrent use.
+// Proxy forwards connections to a server on 127.0.0.1 and disturbs them by a rule that can change
+// at any time. It knows no protocol: a request is the result of one read from the client, at most
+// 64 KiB, so a longer one may be cut in its middle. What a server sends before the first request is
+// always forwarded under CutReply and CutRequest. A Proxy is safe for concurrent use.
 type Proxy struct {
 	port int
 	all  sync.WaitGroup
@@ -51,7 +51,7 @@ type Proxy struct {
 	target   string
 	rule     Rule
 	requests int          // since the rule was set
-	hits     int          // of them disturbed
+	hits     int          // disturbed requests since then
 	listener net.Listener // nil while refusing
 	links    map[*link]bool
 }
@@ -68,7 +68,7 @@ type link struct {
 	lost bool
 }
 
-// NewProxy starts a proxy in front of a server's address, passing everything. It ends with tb.
+// NewProxy starts a proxy for a server's address. It passes everything until Set, and ends with tb.
 func NewProxy(tb testing.TB, target string) *Proxy {
 	tb.Helper()
 	p, err := StartProxy(target)
@@ -79,7 +79,8 @@ func NewProxy(tb testing.TB, target string) *Proxy {
 	return p
 }
 
-// StartProxy starts a proxy in front of a server's address, passing everything, until Close.
+// StartProxy starts a proxy for a server's address. It passes everything until Set, and runs until
+// Close.
 func StartProxy(target string) (*Proxy, error) {
 	p := &Proxy{target: target, links: map[*link]bool{}}
 	for range portTries {
@@ -144,7 +145,8 @@ func (p *Proxy) Set(rule Rule) error {
 	}
 }
 
-// SetTarget puts another server behind the address, and ends all connections to the previous one.
+// SetTarget forwards new connections to another server, and ends all connections to the previous
+// one.
 func (p *Proxy) SetTarget(addr string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -152,7 +154,7 @@ func (p *Proxy) SetTarget(addr string) {
 	p.endAll(func(*link) bool { return true })
 }
 
-// listen begins to accept. The caller holds p.mu, or nobody else knows p yet.
+// listen starts to accept connections. The caller holds p.mu, or is the only one that knows p.
 func (p *Proxy) listen() error {
 	listener, err := net.Listen("tcp", p.Addr())
 	if err != nil {
@@ -210,7 +212,7 @@ func (p *Proxy) serve(client net.Conn) {
 	p.requestsOf(l)
 }
 
-// add adds a new link, unless the rule or the target has changed such that it must not live.
+// add adds a new link. It returns false if the present rule or target does not allow the link.
 func (p *Proxy) add(l *link, target string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -229,7 +231,7 @@ func (p *Proxy) end(l *link) {
 	delete(p.links, l)
 }
 
-// next returns what happens to the next request.
+// next returns the disturbance of the next request.
 func (p *Proxy) next() (Disturbance, time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -255,7 +257,7 @@ func (p *Proxy) swallows() bool {
 	return true
 }
 
-// requestsOf handles what the client sends.
+// requestsOf forwards what the client sends.
 func (p *Proxy) requestsOf(l *link) {
 	defer p.end(l)
 	buffer := make([]byte, 64<<10)
@@ -285,7 +287,7 @@ func (p *Proxy) requestsOf(l *link) {
 	}
 }
 
-// replies handles what the server sends.
+// replies forwards what the server sends.
 func (p *Proxy) replies(l *link) {
 	defer p.end(l)
 	buffer := make([]byte, 64<<10)
@@ -312,7 +314,7 @@ func (l *link) end() {
 	if l.server != nil {
 		err = errors.Join(err, l.server.Close())
 	}
-	_ = err // closed before, or broken: it is over either way
+	_ = err // the connection is closed in any case
 }
 
 func (l *link) deafen() {

@@ -106,8 +106,7 @@ func TestProxyCuts(t *testing.T) {
 					t.Errorf("answer %q, %v", got, err)
 				}
 			}
-			// A cut reply was sent, so the server received the request; nothing is in progress any
-			// more.
+			// The server has received every request: a reply is cut only after it was sent.
 			if heard.Load() != tt.heard || cut != tt.cut || p.Hits() != tt.cut {
 				t.Errorf("heard %d, cut %d, hits %d; want %d, %d, %d", heard.Load(), cut, p.Hits(),
 					tt.heard, tt.cut, tt.cut)
@@ -151,7 +150,7 @@ func TestProxyBlackHole(t *testing.T) {
 	setRule(t, p, Rule{})
 	for name, conn := range map[string]net.Conn{"old": used, "new": fresh} {
 		if got, err := say(conn, "z", patient); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("%s connection goes on after a loss: %q, %v", name, got, err)
+			t.Errorf("%s connection continues after a loss: %q, %v", name, got, err)
 		}
 	}
 	wantAnswer(t, idle, "z", "a z\n")
@@ -170,7 +169,7 @@ func TestProxyRefuses(t *testing.T) {
 		}
 	}
 	if got, err := say(conn, "y", patient); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("the connection goes on: %q, %v", got, err)
+		t.Errorf("the connection continues: %q, %v", got, err)
 	}
 	setRule(t, p, Rule{})
 	wantAnswer(t, dial(t, p.Addr()), "z", "a z\n")
@@ -184,7 +183,7 @@ func TestProxyTarget(t *testing.T) {
 	wantAnswer(t, conn, "x", "a x\n")
 	p.SetTarget(second)
 	if got, err := say(conn, "y", patient); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("the connection to the first goes on: %q, %v", got, err)
+		t.Errorf("the connection to the first target continues: %q, %v", got, err)
 	}
 	wantAnswer(t, dial(t, p.Addr()), "z", "b z\n")
 }

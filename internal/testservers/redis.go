@@ -19,8 +19,8 @@ type redisSettings struct {
 	args []string
 }
 
-// AppendOnly makes the server persist every write to its log, flushed as fsync says: "always"
-// (before the answer), "everysec" or "no" (when the kernel likes).
+// AppendOnly makes the server append every write to its log. fsync says when it flushes the log:
+// "always" (before the answer), "everysec" or "no" (when the kernel decides).
 func AppendOnly(fsync string) RedisOption {
 	return RedisArgs("--appendonly", "yes", "--appendfsync", fsync)
 }
@@ -32,12 +32,12 @@ func RedisArgs(args ...string) RedisOption {
 	return func(s *redisSettings) { s.args = append(s.args, args...) }
 }
 
-// Redis starts a redis-server for one test and returns once it accepts connections. It is
-// killed, and its directory removed, when tb is over. Any failure is fatal, a missing
-// redis-server included.
+// Redis starts a redis-server for one test and returns once it accepts connections. When tb is
+// over, the server is killed and its directory removed. Any failure is fatal, including a missing
+// redis-server.
 func Redis(tb testing.TB, options ...RedisOption) *RedisServer {
 	tb.Helper()
-	dir, err := newDirectory("redis")
+	dir, err := Directory("redis")
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -52,8 +52,8 @@ func Redis(tb testing.TB, options ...RedisOption) *RedisServer {
 }
 
 // StartRedis starts a redis-server with its files in dir, an existing directory, and returns once
-// it accepts connections; it loads an earlier server's data. ctx bounds the start only: the server
-// runs until Stop or Kill, or until this process is gone. dir stays.
+// it accepts connections. It loads an earlier server's data. ctx bounds the start only: the server
+// runs until Stop or Kill, or until this process ends. dir is not removed.
 func StartRedis(ctx context.Context, dir string, options ...RedisOption) (*RedisServer, error) {
 	binary, err := findBinary("redis-server", "redis-server")
 	if err != nil {

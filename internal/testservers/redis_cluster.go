@@ -24,9 +24,8 @@ const clusterSlots = 16384
 
 // RedisCluster starts a Cluster of three masters with a replica each for one test, and returns once
 // it serves all slots and every replica has its master's data. A master that does not answer for
-// nodeTimeout is replaced by its replica; an hour keeps everything in place on a slow machine for
-// tests that want no fail-over. Its servers are killed, and their directories removed, when tb is
-// over. Any failure is fatal.
+// nodeTimeout is replaced by its replica; an hour prevents that even on a slow machine. When tb is
+// over, the servers are killed and their directories removed. Any failure is fatal.
 func RedisCluster(
 	tb testing.TB, nodeTimeout time.Duration, options ...RedisOption,
 ) *RedisClusterServers {
@@ -41,11 +40,11 @@ func RedisCluster(
 	return c
 }
 
-// clusterNode starts a server in cluster mode. The bus gets a port of its own: the usual one, port
-// + 10,000, may be in use as a source port.
+// clusterNode starts a server in cluster mode. It chooses the bus port itself, because the default,
+// port + 10,000, may be in use as a source port.
 func clusterNode(tb testing.TB, nodeTimeout time.Duration, options []RedisOption) *RedisServer {
 	tb.Helper()
-	dir, err := newDirectory("redis-cluster")
+	dir, err := Directory("redis-cluster")
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -59,7 +58,7 @@ func clusterNode(tb testing.TB, nodeTimeout time.Duration, options []RedisOption
 		server, err := StartRedis(ctx, dir, append(slices.Clone(options), RedisArgs(
 			"--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(bus),
 			"--cluster-node-timeout", strconv.FormatInt(nodeTimeout.Milliseconds(), 10),
-			// A replica takes over however old its data are: a loss must be detected, not avoided.
+			// A replica takes over even with old data, because tests must see losses.
 			"--cluster-replica-validity-factor", "0",
 			"--repl-diskless-sync-delay", "0", "--repl-backlog-ttl", "0"))...)
 		if errors.Is(err, errPortTaken) {
@@ -73,10 +72,10 @@ func clusterNode(tb testing.TB, nodeTimeout time.Duration, options []RedisOption
 	}
 }
 
-// form makes one Cluster of the servers.
+// form joins the servers to one Cluster.
 func (c *RedisClusterServers) form() error {
 	for i, node := range c.Nodes {
-		// Set different epochs from the beginning, so that none has to be negotiated later.
+		// Different epochs from the beginning avoid negotiations later.
 		if _, err := node.Command("CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)); err != nil {
 			return err
 		}
@@ -121,7 +120,7 @@ func (r *RedisServer) meet(other *RedisServer) error {
 	return err
 }
 
-// allKnown returns nil if every server knows all others, and that many of them as replicas.
+// allKnown returns nil if every server knows all others, of which so many are replicas.
 func (c *RedisClusterServers) allKnown(replicas int) error {
 	for _, node := range c.Nodes {
 		text, err := node.Command("CLUSTER", "NODES")
@@ -179,7 +178,7 @@ func (c *RedisClusterServers) MasterOf(slot int) (*RedisServer, error) {
 			}
 		}
 	}
-	return nil, fmt.Errorf("testservers: no majority for who serves slot %d", slot)
+	return nil, fmt.Errorf("testservers: no majority for the master of slot %d", slot)
 }
 
 // masterIn finds the master of a slot in an answer to CLUSTER NODES.
@@ -207,8 +206,8 @@ func (c *RedisClusterServers) masterIn(text string, slot int) *RedisServer {
 }
 
 // FailOver makes the replica of a slot's master take over, and returns the old and the new master.
-// how is an argument of CLUSTER FAILOVER: "" hands over in agreement with the master and loses
-// nothing; "FORCE" asks only the other masters, "TAKEOVER" asks nobody.
+// how is an argument of CLUSTER FAILOVER: "" agrees with the master and loses nothing, "FORCE" asks
+// only the other masters, and "TAKEOVER" asks no server.
 func (c *RedisClusterServers) FailOver(slot int, how string) (was, is *RedisServer, err error) {
 	if was, err = c.MasterOf(slot); err != nil {
 		return nil, nil, err
@@ -293,8 +292,8 @@ func (c *RedisClusterServers) Migrate(slot int) (was, is *RedisServer, err error
 	return was, is, err
 }
 
-// BeginMigration opens a slot on both sides: from now on its master redirects requests for keys
-// that it lacks to the other one.
+// BeginMigration starts the migration of a slot. From then on its master redirects requests for
+// missing keys to the other server.
 func (c *RedisClusterServers) BeginMigration(slot int, was, is *RedisServer) error {
 	from, err := was.Command("CLUSTER", "MYID")
 	if err != nil {
@@ -311,7 +310,8 @@ func (c *RedisClusterServers) BeginMigration(slot int, was, is *RedisServer) err
 	return err
 }
 
-// moveKeys moves all keys of a slot. A script lists them: Command knows no arrays.
+// moveKeys moves all keys of a slot. A script lists them as one text, because Command reads no
+// arrays.
 func (c *RedisClusterServers) moveKeys(slot int, was, is *RedisServer) error {
 	const list = `return table.concat(redis.call('CLUSTER', 'GETKEYSINSLOT', ARGV[1], 1000), '\n')`
 	for {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// errRunning protects the files of a running server.
+// errRunning is returned instead of changing the files of a running server.
 var errRunning = errors.New("testservers: redis still runs")
 
 // Snapshot saves the data of a running server as an RDB file and returns its content, for
@@ -34,8 +34,8 @@ func (r *RedisServer) RestartEmpty() error {
 	return r.Restart()
 }
 
-// RestartFrom kills the server if it still runs and restarts it with the data of a Snapshot, as
-// after restoring an older backup. A server that keeps a log continues to keep one.
+// RestartFrom kills the server if it still runs and restarts it with the data of a Snapshot, as if
+// an older backup was restored. A server with a log keeps writing a log.
 func (r *RedisServer) RestartFrom(rdb []byte) error {
 	if err := r.Kill(); err != nil {
 		return err
@@ -61,7 +61,7 @@ func (r *RedisServer) RestartFrom(rdb []byte) error {
 	return r.await("persistence", "aof_rewrite_in_progress:0", "aof_rewrite_scheduled:0")
 }
 
-// keepsLog reports whether a command line turns the append-only log on: the last value counts.
+// keepsLog reports whether a command line turns the append-only log on. The last value counts.
 func keepsLog(args []string) (on bool) {
 	for i, arg := range args[:len(args)-1] {
 		if arg == "--appendonly" {
@@ -71,10 +71,10 @@ func keepsLog(args []string) (on bool) {
 	return on
 }
 
-// TruncateLog cuts the last n bytes of a stopped server's append-only log, as a crash of the
-// machine may. It returns how many it cut: fewer if the last file of the log is shorter, which is
-// then empty. Redis loads such a log up to the last whole command (aof-load-truncated yes, its
-// default). It returns an error while the server runs, or if it keeps no log.
+// TruncateLog cuts the last n bytes off a stopped server's append-only log, as a crash of the
+// machine may, and returns their number. If the last file of the log has fewer bytes, all of them
+// are cut. Redis loads such a log up to the last whole command (aof-load-truncated yes, its
+// default). TruncateLog returns an error while the server runs, or if it has no log.
 func (r *RedisServer) TruncateLog(n int64) (cut int64, err error) {
 	if r.Pid() != 0 {
 		return 0, errRunning
@@ -111,8 +111,8 @@ func (r *RedisServer) removeData() error {
 	return nil
 }
 
-// Follow makes the server a replica of another, and returns once it has its data. Its own data is
-// lost.
+// Follow makes the server a replica of another, and returns once it has the master's data. Its own
+// data is lost.
 func (r *RedisServer) Follow(master *RedisServer) error {
 	port := fmt.Sprint(master.Port())
 	if _, err := r.Command("REPLICAOF", "127.0.0.1", port); err != nil {
@@ -121,7 +121,7 @@ func (r *RedisServer) Follow(master *RedisServer) error {
 	return r.await("replication", "master_link_status:up")
 }
 
-// await waits until a section of INFO has all those lines.
+// await waits until a section of INFO has all lines.
 func (r *RedisServer) await(section string, lines ...string) error {
 	deadline := time.Now().Add(startLimit)
 	for {
@@ -140,7 +140,7 @@ func (r *RedisServer) await(section string, lines ...string) error {
 	}
 }
 
-// Promote makes a replica a master with its present data; a master stays one.
+// Promote makes a replica a master with its present data. It does not change a master.
 func (r *RedisServer) Promote() error {
 	_, err := r.Command("REPLICAOF", "NO", "ONE")
 	return err

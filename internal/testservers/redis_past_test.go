@@ -47,7 +47,7 @@ func TestRedisCommand(t *testing.T) {
 		t.Errorf("an error reply: %v", err)
 	}
 	if _, err := r.Command("KEYS", "*"); err == nil {
-		t.Error("an array was taken for text")
+		t.Error("an array was read as a text")
 	}
 }
 
@@ -61,7 +61,7 @@ func TestRedisPasts(t *testing.T) {
 			command(t, r, "SET", "key", "new")
 			mustDo(t, r.RestartFrom(rdb))
 			wantKey(t, r, "key", "old")
-			if options != nil { // it goes on keeping a log
+			if options != nil { // it still writes a log
 				command(t, r, "SET", "key", "newer")
 				mustDo(t, r.Kill())
 				mustDo(t, r.Restart())
@@ -96,15 +96,15 @@ func TestRedisTruncateLog(t *testing.T) {
 	without := Redis(t)
 	mustDo(t, without.Kill())
 	if _, err := without.TruncateLog(1); err == nil {
-		t.Error("a log was cut that is not kept")
+		t.Error("the log of a server without a log was cut")
 	}
 	if files, _ := filepath.Glob(filepath.Join(without.Dir(), "*aof*")); len(files) > 0 {
 		t.Errorf("files %q", files)
 	}
 }
 
-// TestRedisReplica checks that behind one address a replica takes over with its data, and that the
-// old master, which continued meanwhile, comes back.
+// TestRedisReplica lets a replica take over behind one address, and then the old master, which has
+// continued meanwhile.
 func TestRedisReplica(t *testing.T) {
 	master, replica := Redis(t), Redis(t)
 	command(t, master, "SET", "key", "old")

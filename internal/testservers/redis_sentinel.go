@@ -23,9 +23,9 @@ type SentinelServers struct {
 }
 
 // RedisSentinels starts a master with two replicas and three sentinels for one test, and returns
-// once all know each other. A master that does not answer for downAfter is replaced; an hour keeps
-// everything in place on a busy machine. options are those of the Redis. The servers are killed,
-// and their directories removed, when tb is over. Any failure is fatal.
+// once all know each other. A master that does not answer for downAfter is replaced; an hour
+// prevents that even on a busy machine. options are those of the Redis. When tb is over, the
+// servers are killed and their directories removed. Any failure is fatal.
 func RedisSentinels(
 	tb testing.TB, downAfter time.Duration, options ...RedisOption,
 ) *SentinelServers {
@@ -62,11 +62,11 @@ func startSentinel(master *RedisServer, downAfter time.Duration) (*Server, error
 	if err != nil {
 		return nil, err
 	}
-	dir, err := newDirectory("sentinel")
+	dir, err := Directory("sentinel")
 	if err != nil {
 		return nil, err
 	}
-	file := filepath.Join(dir, "sentinel.conf") // it writes into it what it learns
+	file := filepath.Join(dir, "sentinel.conf") // the sentinel rewrites this file
 	text := fmt.Sprintf("sentinel monitor %[1]s 127.0.0.1 %[2]d 2\nsentinel down-after-milliseconds "+
 		"%[1]s %[3]d\n"+
 		"sentinel failover-timeout %[1]s 5000\n", SentinelName, master.Port(), downAfter.Milliseconds())
@@ -80,9 +80,8 @@ func startSentinel(master *RedisServer, downAfter time.Duration) (*Server, error
 		binary:    binary,
 		readyLine: "+monitor master",
 		args: func(port int) []string {
-			return []string{file, "--sentinel", "--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--dir",
-				dir,
-				"--daemonize", "no", "--logfile", "", "--loglevel", "notice"}
+			return []string{file, "--sentinel", "--bind", "127.0.0.1", "--port", strconv.Itoa(port),
+				"--dir", dir, "--daemonize", "no", "--logfile", "", "--loglevel", "notice"}
 		},
 	}, dir)
 }
@@ -146,7 +145,7 @@ func (s *SentinelServers) FailOver() (was, is *RedisServer, err error) {
 
 // AwaitMoved waits until a server other than from is the master and accepts writes.
 func (s *SentinelServers) AwaitMoved(from *RedisServer) (is *RedisServer, err error) {
-	err = await("another master than "+from.Addr(), func() error {
+	err = await("a master other than "+from.Addr(), func() error {
 		if is, err = s.Master(); err != nil {
 			return err
 		}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestRedisSentinels checks that a master hands over, and that a killed one is replaced.
+// TestRedisSentinels checks that a master fails over on request, and that a killed one is replaced.
 func TestRedisSentinels(t *testing.T) {
 	s := RedisSentinels(t, time.Second)
 	if _, err := s.Nodes[0].Command("SET", "key", "value"); err != nil {

@@ -85,7 +85,7 @@ func TestRedisRestart(t *testing.T) {
 				t.Errorf("came back at %s, was at %s", server.Addr(), addr)
 			}
 			if server.Pid() == pid || server.Pid() == 0 {
-				t.Errorf("process %d after %d: not another one", server.Pid(), pid)
+				t.Errorf("process %d after %d, want a new one", server.Pid(), pid)
 			}
 			expect(t, addr, "GET key", tt.want)
 		})
@@ -101,13 +101,13 @@ func TestRedisStopAndKill(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := Redis(t)
 			pid := server.Pid()
-			for range 2 { // the second time there is nothing to do
+			for range 2 { // the second time does nothing
 				if err := end(server); err != nil {
 					t.Fatal(err)
 				}
 			}
 			if alive(pid) || server.Pid() != 0 {
-				t.Errorf("process %d is still there", pid)
+				t.Errorf("process %d still runs", pid)
 			}
 			if _, err := ask(server.Addr(), "PING"); err == nil {
 				t.Error("it still answers")
@@ -151,7 +151,7 @@ func TestRedisArgs(t *testing.T) {
 func TestRedisRefusesToStart(t *testing.T) {
 	_, err := StartRedis(context.Background(), t.TempDir(), RedisArgs("--no-such-setting", "1"))
 	if err == nil || !strings.Contains(err.Error(), "no-such-setting") {
-		t.Errorf("got %v, want the server's own words", err)
+		t.Errorf("got %v, want the server's message", err)
 	}
 }
 
@@ -162,12 +162,12 @@ func TestStartIsBounded(t *testing.T) {
 	if _, err := StartRedis(ctx, dir); err != nil && !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want context.Canceled", err)
 	} else if err == nil {
-		t.Error("a start that was given up succeeded")
+		t.Error("a cancelled start succeeded")
 	}
 }
 
-// TestPortRace starts two servers on one port: the second must detect it, and a restart must wait
-// until the port is free again.
+// TestPortRace starts two servers on one port. The second start must detect that the port is taken,
+// and a restart must wait until it is free.
 func TestPortRace(t *testing.T) {
 	first := Redis(t)
 	second := Redis(t)
@@ -210,7 +210,7 @@ func TestStartRedisKeepsItsDirectory(t *testing.T) {
 	}
 }
 
-func TestPortsLieBelowSourcePorts(t *testing.T) {
+func TestPortsAreBelowSourcePorts(t *testing.T) {
 	for range 1000 {
 		port, err := freePort()
 		if err != nil {
@@ -235,8 +235,8 @@ func (tb *fakeTB) Fatal(args ...any) {
 	runtime.Goexit()
 }
 
-// TestMissingServerFails checks that without redis-server a test fails and says what to do. Any
-// other end, including a skip, would call a nil method of fakeTB and panic.
+// TestMissingServerFails checks that without redis-server a test fails and says what to install.
+// Any other end, including a skip, would call a nil method of fakeTB and panic.
 func TestMissingServerFails(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	tb := &fakeTB{}

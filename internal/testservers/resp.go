@@ -2,6 +2,7 @@ package testservers
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -11,10 +12,9 @@ import (
 )
 
 // Command sends one command on a connection of its own and returns the reply as text: a simple
-// string, a number or a bulk string ("" for none). It returns an error for an error reply, for an
-// array, which no caller needs, and after 30 s without an answer.
-func (r *RedisServer) Command(args ...string) (string,
-	error) {
+// string, a number or a bulk string ("" for a null reply). It returns an error for an error reply,
+// for an array, and after 30 s without an answer.
+func (r *RedisServer) Command(args ...string) (string, error) {
 	return askServer(r.Server, args...)
 }
 
@@ -51,13 +51,13 @@ func readReply(in *bufio.Reader) (string, error) {
 	}
 	line = strings.TrimRight(line, "\r\n")
 	if line == "" {
-		return "", fmt.Errorf("an empty reply")
+		return "", errors.New("an empty reply")
 	}
 	switch kind, rest := line[0], line[1:]; kind {
 	case '+', ':':
 		return rest, nil
 	case '-':
-		return "", fmt.Errorf("%s", rest)
+		return "", errors.New(rest)
 	case '$':
 		size, err := strconv.Atoi(rest)
 		if err != nil || size < 0 {

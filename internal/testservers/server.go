@@ -18,13 +18,13 @@ import (
 const (
 	startLimit   = 60 * time.Second       // a start, on a machine busy with other tests
 	stopLimit    = 30 * time.Second       // a clean shutdown before it is forced
-	pollInterval = 10 * time.Millisecond  // between two looks at a starting server
-	portRetry    = 100 * time.Millisecond // before a restart asks for its port again
+	pollInterval = 10 * time.Millisecond  // between two checks of a starting server
+	portRetry    = 100 * time.Millisecond // before a restart tries its port again
 	portTries    = 10                     // ports tried by a first start
 	tailLines    = 30                     // of a server's log, in errors and failed tests
 )
 
-// errPortTaken means that the port is taken: another one may do.
+// errPortTaken means that the port is taken. Another port may be free.
 var errPortTaken = errors.New("port taken")
 
 // program describes one kind of server.
@@ -35,20 +35,20 @@ type program struct {
 	args      func(port int) []string
 }
 
-// Server is one server: a program, its directory and its port, running or not. It is safe for
-// concurrent use; its methods run one after the other.
+// Server is a program with its directory and its port, running or not. It is safe for concurrent
+// use: its methods run one after the other.
 type Server struct {
 	program program
 	dir     string
 	port    int
-	// borrowed marks a server that another process has started and will end: only its address is
+	// borrowed marks a server that another process has started and will end. Only its address is
 	// known.
 	borrowed bool
 
 	mu     sync.Mutex
 	cmd    *exec.Cmd     // nil while stopped
 	exited chan struct{} // closed when cmd has ended and was waited for
-	extra  []string      // arguments of the next launches, behind the program's
+	extra  []string      // arguments of the next launches, after the program's
 }
 
 // startServer runs the program on a free port and returns once it accepts connections. It tries
@@ -142,8 +142,8 @@ func (s *Server) Restart() error {
 	}
 }
 
-// Pause freezes the server with SIGSTOP: it keeps its connections and answers nobody. Stop, Kill
-// and Restart work on a paused server too.
+// Pause stops the server with SIGSTOP. It keeps its connections and answers nothing. Stop, Kill and
+// Restart work on a paused server too.
 func (s *Server) Pause() error { return s.signal(syscall.SIGSTOP) }
 
 // Resume continues a paused server.
@@ -165,7 +165,7 @@ func (s *Server) setExtra(args ...string) {
 	s.extra = args
 }
 
-// running reports whether there is a process of ours. The caller holds s.mu.
+// running reports whether the process that s started runs. The caller holds s.mu.
 func (s *Server) running() bool {
 	if s.cmd == nil {
 		return false
@@ -215,9 +215,9 @@ func (s *Server) kill() error {
 	}
 }
 
-// launch starts the process on s.port and waits until its log says that it is ready. Only the log
-// cannot come from another server on the same port, and it needs no password. errPortTaken means
-// that the process ended because its port was not free.
+// launch starts the process on s.port and waits until its log says that it is ready. Unlike an
+// answer on the port, the log cannot come from another server, and reading it needs no password.
+// errPortTaken means that the process ended because its port was not free.
 func (s *Server) launch(ctx context.Context) error {
 	log, err := os.OpenFile(s.logPath(), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 	if err != nil {
@@ -238,17 +238,17 @@ func (s *Server) launch(ctx context.Context) error {
 	}
 	exited := make(chan struct{})
 	go func() {
-		_ = cmd.Wait() // how it ended is in its log
+		_ = cmd.Wait() // the log says how it ended
 		close(exited)
 	}()
 	s.cmd, s.exited = cmd, exited
 	return s.awaitReady(ctx, begin)
 }
 
-// awaitReady polls the log from position begin on; it leaves no process behind if it fails.
+// awaitReady polls the log from position begin on. If it fails, the process has ended.
 func (s *Server) awaitReady(ctx context.Context, begin int64) error {
 	for {
-		over := !s.running() // looked at before the log, so that the log is complete if so
+		over := !s.running() // read before the log, which is then complete
 		text := s.Log()
 		text = text[min(int(begin), len(text)):]
 		switch {
@@ -278,9 +278,9 @@ func (s *Server) tail() string {
 	return strings.Join(lines[max(0, len(lines)-tailLines):], "\n")
 }
 
-// starter is the queue of the thread that starts every server. The kernel sends the parent-death
-// signal when the thread that started a child ends, not the process, and Go ends idle threads at
-// will; the goroutine behind this queue never releases its thread.
+// starter returns the queue of the goroutine that starts every server. The kernel sends the
+// parent-death signal when the thread that started a child ends, and Go may end idle threads. This
+// goroutine never releases its thread.
 var starter = sync.OnceValue(func() chan<- func() {
 	queue := make(chan func())
 	go func() {
@@ -298,8 +298,8 @@ func startOnLastingThread(cmd *exec.Cmd) error {
 	return <-result
 }
 
-// findBinary returns the path of a server's executable. Debian installs some in directories that
-// are only in root's PATH. The error says how to install the package.
+// findBinary returns the path of a server's executable. It also searches directories that Debian
+// has only in root's PATH. The error says how to install the package.
 func findBinary(name, debianPackage string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil

@@ -2,13 +2,13 @@ package testservers
 
 import "syscall"
 
-// serverAttributes puts a server into its own process group, out of reach of a terminal's Ctrl-C,
-// and makes the kernel kill it when the thread that started it ends.
+// serverAttributes puts a server into its own process group, so that a terminal's Ctrl-C does not
+// reach it, and makes the kernel kill it when the thread that started it ends.
 func serverAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// hasRoom reports whether a directory is in memory and has room for the files of tests.
+// hasRoom reports whether a directory is in memory and has enough free space for tests.
 func hasRoom(dir string) bool {
 	const tmpfs = 0x01021994
 	var s syscall.Statfs_t

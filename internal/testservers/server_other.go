@@ -4,11 +4,11 @@ package testservers
 
 import "syscall"
 
-// serverAttributes puts a server into its own process group, out of reach of a terminal's
-// Ctrl-C. There is no parent-death signal here: a killed process leaves its servers behind.
+// serverAttributes puts a server into its own process group, so that a terminal's Ctrl-C does not
+// reach it. Without a parent-death signal, the servers of a killed process keep running.
 func serverAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }
 
-// hasRoom reports that no directory is known to be in memory.
+// hasRoom returns false: no directory is known to be in memory.
 func hasRoom(string) bool { return false }

@@ -16,13 +16,13 @@ import (
 const (
 	mariaDBVariable  = "BUDGETD_TEST_MARIADB"      // the address of the run's MariaDB
 	redisVariable    = "BUDGETD_TEST_REDIS"        // the address of the run's Redis
-	pristineVariable = "BUDGETD_TEST_MARIADB_DATA" // a directory whose data directory is fresh
+	pristineVariable = "BUDGETD_TEST_MARIADB_DATA" // a directory with a fresh data directory
 )
 
 // SharedMariaDB returns the mariadbd that all tests of this run share, each with databases of its
-// own (NewDatabase). It is the one named by BUDGETD_TEST_MARIADB, or else one of this process,
-// which the first call starts and which ends with the process. A test must not stop, pause or
-// configure it, end others' connections, or read others' databases.
+// own (NewDatabase). BUDGETD_TEST_MARIADB has its address; without it, the first call starts a
+// server that ends with this process. A test must not stop, pause or configure the server, end
+// other tests' connections, or read their databases.
 func SharedMariaDB(tb testing.TB) *MariaDBServer {
 	tb.Helper()
 	server, err := sharedMariaDB()
@@ -41,9 +41,9 @@ var sharedMariaDB = sync.OnceValues(func() (*MariaDBServer, error) {
 })
 
 // SharedRedis returns the redis-server that all tests of this run share. It persists nothing. Each
-// test uses keys under an installation id of its own (UniqueName). It is the server named by
-// BUDGETD_TEST_REDIS, or else one of this process, which the first call starts and which ends with
-// the process. A test that stops, configures or empties its server must use Redis instead.
+// test uses keys under an installation id of its own (UniqueName). BUDGETD_TEST_REDIS has its
+// address; without it, the first call starts a server that ends with this process. A test that
+// stops, configures or empties its server must use Redis instead.
 func SharedRedis(tb testing.TB) *RedisServer {
 	tb.Helper()
 	server, err := sharedRedis()
@@ -58,7 +58,7 @@ var sharedRedis = sync.OnceValues(func() (*RedisServer, error) {
 		server, err := borrowed("redis", addr)
 		return &RedisServer{Server: server}, err
 	}
-	dir, err := newDirectory("redis")
+	dir, err := Directory("redis")
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ var sharedRedis = sync.OnceValues(func() (*RedisServer, error) {
 
 var names atomic.Int64
 
-// UniqueName returns a name that no other test on this machine has at this time, such as "t4711n3".
+// UniqueName returns a name that no other running test on this machine has, such as "t4711n3".
 func UniqueName() string { return fmt.Sprintf("t%dn%d", os.Getpid(), names.Add(1)) }
 
 // borrowed returns a server that another process has started.

@@ -10,7 +10,7 @@ import (
 
 const borrowVariable = "BUDGETD_TESTSERVERS_BORROW"
 
-// TestBorrowChild is the other process of TestLend; on its own it does nothing.
+// TestBorrowChild runs in the processes that TestLend starts. Elsewhere it does nothing.
 func TestBorrowChild(t *testing.T) {
 	if os.Getenv(borrowVariable) == "" {
 		return

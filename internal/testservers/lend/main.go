@@ -1,4 +1,4 @@
-// Lend runs a command beside one MariaDB and one Redis that all tests below the command share:
+// Lend starts one MariaDB and one Redis and runs a command whose tests share them:
 //
 //	lend DIR COMMAND [ARGUMENT...]
 //
