@@ -51,11 +51,15 @@ type Counter interface {
 	//  3. a record of the id exists: Known, with the record (also a void one);
 	//  4. the period has ended: Over;
 	//  5. the version of the limits: Outdated; a calendar window: WindowOver; a limit: Limited;
-	//  6. the balance: Short;
+	//  6. the balance, and what the epoch has taken, which stays a quantity: Short;
 	//  7. Accepted: subtracted, counted and recorded.
 	// Only Accepted writes anything (I6). Repeating an accepted deduction within the record window is
 	// Known (I4).
 	Deduct(ctx context.Context, m Memory, deductions []StoreDeduction) (StoreAnswer, error)
+	// Predict returns what Deduct would answer to each deduction if it came alone. It changes nothing.
+	// A bucket without a live entry of the epoch counts as empty, because a deduction would open one.
+	// An empty ID has no record. Limits are before the deduction, and also set for Short.
+	Predict(ctx context.Context, m Memory, deductions []StoreDeduction) (StoreAnswer, error)
 	// Rollback returns units of recorded deductions: to the balance while the record's epoch is open,
 	// else to the late sum of that epoch. It lowers the limits' windows in which the deduction was
 	// counted. A rollback id takes effect once (I5). The sums change at once. SQL has them after Sums
@@ -253,7 +257,7 @@ type StoreOutcome struct {
 	// Balance is what the bucket holds afterwards, in minor units, for Accepted, Short and Limited.
 	Balance int64
 	// Limits has one element per limit of Terms.Limits: for Accepted after the deduction, for Limited
-	// before it. It is nil otherwise, and if the deduction counts against no limit.
+	// before it. It is nil otherwise, and if the deduction counts against no limit. See Predict.
 	Limits []LimitUse
 	// Slots are the counts of each sliding limit, slot by slot. They are nil unless a limit refused
 	// the deduction.

@@ -157,6 +157,16 @@ type BucketView struct {
 	Problem string
 }
 
+// View returns a bucket of the budget as shown to operators. Those of an unlimited budget hold no
+// part of a total.
+func (b *Budget) View(bk *Bucket) BucketView {
+	v := BucketView{Bucket: *bk, Remaining: bk.Epoch.Outstanding}
+	if b.Unlimited {
+		v.Remaining = 0
+	}
+	return v
+}
+
 // AuditReport is the proof of I1 for a budget.
 type AuditReport struct {
 	OK      bool

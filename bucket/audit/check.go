@@ -10,6 +10,8 @@ import (
 // Check returns every figure that disagrees with its rows, those of buckets first.
 func (a *Accounts) Check() []ledger.Discrepancy {
 	switch {
+	case a.Unlimited && a.Durability == budget.Store:
+		return a.checkGrants()
 	case a.Unlimited:
 		return append(a.checkUnlimited(), a.checkFeed()...)
 	case a.Durability == budget.Store:
@@ -78,28 +80,36 @@ func (a *Accounts) checkUnlimited() (out []ledger.Discrepancy) {
 }
 
 // checkStore checks what SQL has for a budget in store mode: the equation of I1, and that of each
-// epoch's grants. Units that were released as used were not granted to the epoch again.
+// epoch's grants.
 func (a *Accounts) checkStore() []ledger.Discrepancy {
-	var out []ledger.Discrepancy
-	epochs := a.figures()
+	out := a.checkGrants()
 	quarantined := int64(0)
 	for i := range a.Epochs {
-		e := epochs[i]
+		e := &a.Epochs[i]
 		quarantined += e.Quarantined - e.Released
 		if e.NotedRelease != e.Released {
 			out = append(out, ledger.Discrepancy{Bucket: e.Bucket, Epoch: e.Row.Number, What: "released",
 				Recorded: e.NotedRelease, Counted: e.Released})
 		}
-		e.Granted += a.Epochs[i].ReleasedUsed
-		out = append(out, ledger.CheckColumns(&e)...)
 	}
 	if a.Figures.Quarantined != quarantined {
 		out = append(out, ledger.Discrepancy{What: "quarantined", Recorded: a.Figures.Quarantined,
 			Counted: quarantined})
 	}
 	out = append(out, ledger.CheckBudget(a.Figures, a.Adjusted, a.Shrinks)...)
-	out = append(out, ledger.CheckPeriods(a.Figures, a.Figures.Period, a.Periods, epochs)...)
+	out = append(out, ledger.CheckPeriods(a.Figures, a.Figures.Period, a.Periods, a.figures())...)
 	return bucketsFirst(out)
+}
+
+// checkGrants checks the equation of each epoch's grants in store mode. Units that were released as
+// used were not granted to the epoch again. Nothing else can be checked for an unlimited budget.
+func (a *Accounts) checkGrants() (out []ledger.Discrepancy) {
+	for i := range a.Epochs {
+		e := a.Epochs[i].EpochFigures
+		e.Granted += a.Epochs[i].ReleasedUsed
+		out = append(out, ledger.CheckColumns(&e)...)
+	}
+	return out
 }
 
 // bucketsFirst orders discrepancies of buckets before those of the budget that result from them.

@@ -104,7 +104,10 @@ func (s *Service) Audit(ctx context.Context, ref bucket.BudgetRef) (bucket.Audit
 		return bucket.AuditReport{}, s.failed(err)
 	}
 	report.Figures = a.Figures
-	if b.InStoreMode() {
+	switch {
+	case b.Unlimited: // its buckets hold no part of a total
+		report.Figures.Remaining, report.Figures.Unsettled = 0, 0
+	case b.InStoreMode():
 		report.AtRisk = a.Figures.Remaining + a.Figures.Unsettled
 	}
 	report.Discrepancies = append(found, more...)

@@ -53,5 +53,5 @@ func (s *Service) Unfence(ctx context.Context, ref bucket.BudgetRef, key string)
 	if bk = b.Named(bk.Key); bk == nil {
 		return none, budget.Refuse(budget.BucketNotFound, op, "budget %s has no bucket %q", b.Name, key)
 	}
-	return bucket.BucketView{Bucket: *bk, Remaining: bk.Epoch.Outstanding}, nil
+	return b.View(bk), nil
 }

@@ -146,7 +146,10 @@ func (p *provision) bring(ctx context.Context, id int64, ops []*op) {
 	const rounds = 8
 	synced, collected := false, false
 	var have int64
-	if o := ops[0]; o.short() {
+	switch o := ops[0]; {
+	case o.short() && p.b.Unlimited: // SQL must know what the epoch has used before it ends it
+		p.s.syncBudget(ctx, p.b, p.began)
+	case o.short():
 		have = o.outcome.Balance
 	}
 	var down error
@@ -164,7 +167,9 @@ func (p *provision) bring(ctx context.Context, id int64, ops []*op) {
 			end(ops, err)
 			return
 		case got.Units > 0:
-			p.s.observer.Moved("apply", got.Units)
+			if !p.b.Unlimited {
+				p.s.observer.Moved("apply", got.Units)
+			}
 			have += got.Units
 			err = p.s.push(ctx, []int64{id}, -1)
 			if err != nil || got.Units >= need {
@@ -229,8 +234,14 @@ func scattered(cause error) error {
 }
 
 // exhaust marks the operations whose amounts are above the sum as exhausted, and returns the
-// others.
+// others. An unlimited budget covers every amount.
 func (p *provision) exhaust(ctx context.Context, ops []*op) (left []*op, err error) {
+	if p.b.Unlimited {
+		for _, o := range ops {
+			o.cover = bucket.Cover{Undistributed: budget.MaxAmount}
+		}
+		return ops, nil
+	}
 	for _, exact := range []bool{false, true} {
 		covers, err := p.s.ledger.Covers.Covers(ctx, []int64{p.b.ID}, exact)
 		if err != nil {

@@ -43,7 +43,7 @@ func (s *Service) verb(ctx context.Context, op string, ref bucket.BudgetRef, key
 			Message: "the bucket was changed, but its new state could not be read"}
 	}
 	bk = b.Named(bk.Key)
-	return bucket.BucketView{Bucket: *bk, Remaining: bk.Epoch.Outstanding}, nil
+	return b.View(bk), nil
 }
 
 // Offline takes a bucket offline for an operator. Its epoch is closed and its units return to the

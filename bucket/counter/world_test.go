@@ -246,7 +246,7 @@ func (w *world) books(id int64) (out books) {
 		}
 		return err
 	}))
-	if out.T != out.F+out.U+out.O+out.S+out.R+out.Q+out.X {
+	if out.T != 0 && out.T != out.F+out.U+out.O+out.S+out.R+out.Q+out.X {
 		w.Errorf("I1: %+v", out)
 	}
 	return out

@@ -233,7 +233,7 @@ func (s *Service) Buckets(ctx context.Context, ref bucket.BudgetRef) ([]bucket.B
 	ring := b.Ring()
 	views := make([]bucket.BucketView, len(ring))
 	for i := range ring {
-		views[i] = bucket.BucketView{Bucket: ring[i], Remaining: ring[i].Epoch.Outstanding}
+		views[i] = b.View(&ring[i])
 	}
 	return views, nil
 }
@@ -286,7 +286,7 @@ func (s *Service) verb(ctx context.Context, op string, ref bucket.BudgetRef, key
 	if bk, err = find(op, b, bk.Key); err != nil {
 		return none, err
 	}
-	return bucket.BucketView{Bucket: *bk, Remaining: bk.Epoch.Outstanding}, nil
+	return b.View(bk), nil
 }
 
 // Offline takes a bucket offline for an operator. Its units return to the total, and it stays

@@ -113,7 +113,7 @@ func newNode(t *testing.T, w *servers, g *gate) *node {
 	n.returns = returns.New(n.db)
 	n.holds = hold.New(hold.Config{Budgets: n.budgets, Ledger: n.returns, Filter: all})
 	n.Service = &bucket.Service{Budgets: n.budgets, Holds: n.holds,
-		Ledger: ledgerMode{n.rows, nil, n.holds}, Store: storeMode{n.store, nil},
+		Ledger: ledgerMode{n.rows, nil, n.holds}, Store: n.store,
 		Manager: &manage.Service{Ledger: defs, Budgets: n.budgets, Periods: n.moves,
 			Stores: stores{n.store}, Filter: all, Places: places,
 			Takes: func(bucket.Lane) bool { return true }, Moved: func(string, int64) {},
@@ -125,18 +125,12 @@ func newNode(t *testing.T, w *servers, g *gate) *node {
 // nonce returns a random text for one call.
 func nonce() string { return rand.Text()[:8] }
 
-// ledgerMode and storeMode are the two modes, without the calls that only read.
-type (
-	ledgerMode struct {
-		*row.Service
-		bucket.Predictor
-		bucket.Returner
-	}
-	storeMode struct {
-		*counter.Service
-		bucket.Predictor
-	}
-)
+// ledgerMode is ledger mode without the calls that only read.
+type ledgerMode struct {
+	*row.Service
+	bucket.Predictor
+	bucket.Returner
+}
 
 // loop runs a loop of the node once.
 func (n *node) loop(ctx context.Context, name string) error {

@@ -11,18 +11,12 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// ledgerMode and storeMode are the parts that differ between the modes.
-type (
-	ledgerMode struct {
-		*row.Service
-		bucket.Predictor
-		bucket.Returner
-	}
-	storeMode struct {
-		*counter.Service
-		bucket.Predictor
-	}
-)
+// ledgerMode is the parts of ledger mode. Those of store mode are all of *counter.Service.
+type ledgerMode struct {
+	*row.Service
+	bucket.Predictor
+	bucket.Returner
+}
 
 // mover passes calls on buckets to the mode of their budget.
 type mover struct {

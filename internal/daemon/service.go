@@ -133,7 +133,7 @@ func (g *ground) service(c config.Config, log *slog.Logger, observer observer,
 	feeds := feed.New(feed.Config{Budgets: m.budgets, Ledger: m.parts.feed, Observer: observer})
 	n := &node{transfer: m.moves.Service, names: &names{m.definitions, m.budgets},
 		Service: &bucket.Service{Budgets: m.budgets,
-			Ledger: ledgerMode{rows, looks, holds}, Store: storeMode{m.stores, looks},
+			Ledger: ledgerMode{rows, looks, holds}, Store: m.stores,
 			Holds: holds, Rows: reader{feeds, looks},
 			Manager: viewer{m.manageService(), m.health, m.budgets},
 			Mover:   m.moves, Auditor: auditor{audits, figures}, Quarantiner: m.stores,

@@ -25,6 +25,38 @@ func (s *Store) Deduct(_ context.Context, m bucket.Memory, deductions []bucket.S
 	})
 }
 
+// Predict implements bucket.Counter.
+func (s *Store) Predict(_ context.Context, m bucket.Memory, deductions []bucket.StoreDeduction) (
+	bucket.StoreAnswer, error) {
+	deductions = slices.Clone(deductions)
+	return with(s, "predict", m, func(l *lane) (bucket.StoreAnswer, error) {
+		out := bucket.StoreAnswer{
+			NowMS:    s.nowMS(),
+			Outcomes: make([]bucket.StoreOutcome, len(deductions)),
+		}
+		for i := range deductions {
+			out.Outcomes[i] = l.predict(&deductions[i], out.NowMS)
+		}
+		return out, nil
+	})
+}
+
+// predict returns the outcome of one deduction, with limits before it.
+func (l *lane) predict(d *bucket.StoreDeduction, nowMS int64) bucket.StoreOutcome {
+	out, _ := l.check(d, nowMS, true)
+	if out.Verdict != bucket.Accepted && out.Verdict != bucket.Short ||
+		d.Value == "" || len(d.Terms.Limits) == 0 {
+		return out
+	}
+	out.Limits = make([]bucket.LimitUse, len(d.Terms.Limits))
+	for i := range d.Terms.Limits {
+		x := &d.Terms.Limits[i]
+		w := l.counters[valueName{d.Bucket, d.Value}].windows[limitName{x.Name, x.Changed}]
+		out.Limits[i] = use(x, present(x, w, nowMS), nowMS)
+	}
+	return out
+}
+
 // standing returns Accepted if units can be taken from an epoch, else the verdict of the deduction.
 func (l *lane) standing(bucketID, epoch int64) bucket.Verdict {
 	e, known := l.entries[bucketID]
@@ -57,42 +89,62 @@ func (l *lane) keep(slice int64, id bucket.RecordID, r bucket.Record) {
 	l.records[slice][id] = r
 }
 
-// deduct checks one deduction in the order of bucket.Counter, and executes it if no check fails.
-func (l *lane) deduct(
-	m bucket.Memory,
-	d *bucket.StoreDeduction,
-	nowMS int64,
-) bucket.StoreOutcome {
-	if v := l.standing(d.Bucket, d.Epoch); v != bucket.Accepted {
-		return bucket.StoreOutcome{Verdict: v}
-	}
-	if d.NotAfterMS < nowMS {
-		return bucket.StoreOutcome{Verdict: bucket.TooOld}
-	}
-	if r, _, known := l.record(d.RecordID); known {
-		return bucket.StoreOutcome{Verdict: bucket.Known, Record: r}
+// check evaluates one deduction in the order of bucket.Counter. next is the counter of its value
+// after it.
+func (l *lane) check(d *bucket.StoreDeduction, nowMS int64, predict bool) (
+	out bucket.StoreOutcome, next *counter) {
+	verdict := func(v bucket.Verdict) (bucket.StoreOutcome, *counter) {
+		return bucket.StoreOutcome{Verdict: v}, nil
 	}
 	e, t := l.entries[d.Bucket], d.Terms
+	switch v := l.standing(d.Bucket, d.Epoch); {
+	case v == bucket.Accepted:
+	case predict && (v == bucket.Closed || v == bucket.Lost):
+		e = entry{}
+	default:
+		return verdict(v)
+	}
+	if d.NotAfterMS < nowMS {
+		return verdict(bucket.TooOld)
+	}
+	if r, _, known := l.record(d.RecordID); known {
+		return bucket.StoreOutcome{Verdict: bucket.Known, Record: r}, nil
+	}
 	switch {
 	case t.EndMS > 0 && nowMS >= t.EndMS:
-		return bucket.StoreOutcome{Verdict: bucket.Over}
+		return verdict(bucket.Over)
 	case l.versions[d.Bucket] > t.LimitsVersion:
-		return bucket.StoreOutcome{Verdict: bucket.Outdated}
+		return verdict(bucket.Outdated)
 	}
 	for i := range t.Limits {
 		x := &t.Limits[i]
 		if x.Kind == budget.WindowCalendar && (nowMS < x.FromMS || nowMS >= x.ToMS) {
-			return bucket.StoreOutcome{Verdict: bucket.WindowOver}
+			return verdict(bucket.WindowOver)
 		}
 	}
 	next, uses, fits := l.judge(d, nowMS)
 	switch {
 	case !fits:
 		return bucket.StoreOutcome{Verdict: bucket.Limited, Balance: e.balance, Limits: uses,
-			Slots: l.slots(d, nowMS)}
-	case e.balance < d.Amount:
-		return bucket.StoreOutcome{Verdict: bucket.Short, Balance: e.balance}
+			Slots: l.slots(d, nowMS)}, nil
+	case e.balance < d.Amount, e.taken > budget.MaxAmount-d.Amount:
+		return bucket.StoreOutcome{Verdict: bucket.Short, Balance: e.balance}, nil
 	}
+	return bucket.StoreOutcome{Verdict: bucket.Accepted, Balance: e.balance - d.Amount,
+		Limits: uses}, next
+}
+
+// deduct checks one deduction, and executes it if no check fails.
+func (l *lane) deduct(
+	m bucket.Memory,
+	d *bucket.StoreDeduction,
+	nowMS int64,
+) bucket.StoreOutcome {
+	out, next := l.check(d, nowMS, false)
+	if out.Verdict != bucket.Accepted {
+		return out
+	}
+	e, t := l.entries[d.Bucket], d.Terms
 	e.balance, e.taken = e.balance-d.Amount, e.taken+d.Amount
 	l.entries[d.Bucket], l.changed[epochName{d.Bucket, 0}] = e, true
 	l.versions[d.Bucket] = max(l.versions[d.Bucket], t.LimitsVersion)
@@ -113,7 +165,7 @@ func (l *lane) deduct(
 			Fingerprint: d.Fingerprint, Nonce: d.Nonce, AtMS: nowMS},
 	)
 	l.notes[d.RecordID] = n
-	return bucket.StoreOutcome{Verdict: bucket.Accepted, Balance: e.balance, Limits: uses}
+	return out
 }
 
 // judge returns the counter and the usage of limits after a deduction. If the deduction does not

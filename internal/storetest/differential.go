@@ -159,8 +159,11 @@ func (p *pair) deduct(t *rapid.T) {
 		d.Terms = p.terms[version].b
 		forB = append(forB, d)
 	}
-	a, errA := p.a.Store.Deduct(p.a.Context(), p.a.m, forA)
-	b, errB := p.b.Store.Deduct(p.b.Context(), p.b.m, forB)
+	a, errA := p.a.Store.Predict(p.a.Context(), p.a.m, forA)
+	b, errB := p.b.Store.Predict(p.b.Context(), p.b.m, forB)
+	same(t, "predict", a, b, errA, errB)
+	a, errA = p.a.Store.Deduct(p.a.Context(), p.a.m, forA)
+	b, errB = p.b.Store.Deduct(p.b.Context(), p.b.m, forB)
 	same(t, "deduct", a, b, errA, errB)
 }
 

@@ -47,7 +47,7 @@ func Run(t *testing.T, create func(t *testing.T) Subject) {
 		{"Instants", instants}, {"Calendar", calendarWindow}, {"Sliding", slidingWindow}, {"FirstHit",
 			firstHitWindow},
 		{"Lifetime", lifetimeWindow}, {"LimitChanged", limitChanged}, {"OwnCounts", ownCounts},
-		{"SameValue", sameValue},
+		{"SameValue", sameValue}, {"Predict", predictions}, {"Sums", sumsStayNumbers},
 		{"Rollback", rollbacks}, {"RollbackLimits", rollbackLimits}, {"Cancel", cancels}, {"Young",
 			youngMemory},
 		{"Older", olderActivation}, {"Late", lateSums},

@@ -1,11 +1,11 @@
--- deduct.lua deducts from buckets of a lane (bucket.Counter.Deduct).
+-- deduct.lua deducts from buckets of a lane (bucket.Counter.Deduct), or predicts the verdicts (Predict).
 --
 -- KEYS[1] marker: see shared.lua      KEYS[2] newest, KEYS[3] epoch, KEYS[4] balance, KEYS[5] taken: see
 -- entries.lua      KEYS[6] limits: bucket -> newest version of its limits      KEYS[7] set of changes
 -- then three keys per page: records of the present slice and of the one before, hashes `bucket:id` ->
 -- record; counters, a hash `bucket:value` -> all windows of the value (counters.lua)
 -- ARGV[4] MessagePack array: slice (decimal text), buckets (decimal texts), their epochs (decimal texts),
---   their terms (indexes of the next), terms (counters.lua), pages
+--   their terms (indexes of the next), terms (counters.lua), pages, predict (1: write nothing)
 --   a page is {ids (`bucket:id`), records, amounts (units), buckets (indexes), not after (ms),
 --   values (indexes, or 0), names of values (`bucket:value`), terms of values (indexes), own}
 --   own is 0, or an array per operation of {counts, most}, each 0 or one number per limit
@@ -19,7 +19,7 @@
 -- (I6). A repeat finds its record (I4). The order of checks is that of bucket.Counter.Deduct.
 local m, wrong = memory(7, 4)
 if not m then return wrong end
-local slice, buckets, epochs, terms_of, terms, pages = unpack(unpackm(ARGV[4]))
+local slice, buckets, epochs, terms_of, terms, pages, predict = unpack(unpackm(ARGV[4]))
 if slice ~= m.slice then return other_slice(m) end
 local now = clock()
 local epoch = call('HMGET', KEYS[3], unpack(buckets))
@@ -50,6 +50,7 @@ for b = 1, #buckets do
   if epoch[b] ~= epochs[b] then
     first[b] = standing(b)
     left[b] = 0
+    if predict == 1 and (first[b] == CLOSED or first[b] == LOST) then first[b], sum[b] = nil, 0 end
   else
     left[b], sum[b] = number(balance[b]), number(taken[b])
     if not left[b] or not sum[b] then first[b], left[b] = BROKEN, 0 end
@@ -88,11 +89,12 @@ for p = 1, #pages do
     end
     if not why then
       local u, rest = at[i], left[b] - a
+      local lacks = rest < 0 or was[b] - rest > MAX - sum[b] -- the sum must stay a number
       if u > 0 then
         local x, s = terms[terms_at[u]], decoded[u]
         local text = x.quick and own == 0 and s == nil and quick(after[u] or state[u], x, a)
         if text then
-          if rest < 0 then why = SHORT else after[u] = text end
+          if lacks then why = SHORT else after[u] = text end
         else
           if s == nil then
             s = decode(after[u] or state[u], x, now) or false
@@ -101,11 +103,11 @@ for p = 1, #pages do
           local mine = own ~= 0 and own[i]
           if not s then why = BROKEN
           elseif exceeds(s, x, a, mine) then why = LIMITED
-          elseif rest < 0 then why = SHORT
+          elseif lacks then why = SHORT
           else count(s, x, a, mine) dirty[u] = true
           end
         end
-      elseif rest < 0 then why = SHORT
+      elseif lacks then why = SHORT
       end
       if not why then
         left[b] = rest
@@ -139,7 +141,7 @@ for b = 1, #buckets do
     c = c + 1
     ids[c] = buckets[b]
     lefts[n + 1], lefts[n + 2] = buckets[b], left[b]
-    sums[n + 1], sums[n + 2] = buckets[b], sum[b] + was[b] - left[b]
+    sums[n + 1], sums[n + 2] = buckets[b], sum[b] + (was[b] - left[b]) -- in this order: exact up to 2^53
     n = n + 2
     if rises[b] then
       changed_versions[cv + 1], changed_versions[cv + 2] = buckets[b], rises[b]
@@ -147,7 +149,7 @@ for b = 1, #buckets do
     end
   end
 end
-if c > 0 then
+if c > 0 and predict == 0 then
   call('SADD', KEYS[7], unpack(ids))
   for p = 1, #pages do
     if #news[p] > 0 then call('HSET', KEYS[3 * p + 5], unpack(news[p])) end

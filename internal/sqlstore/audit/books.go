@@ -90,7 +90,11 @@ type bookRow struct {
 	Shrinks       int64  `db:"shrinks"`
 }
 
+// book converts the row. The buckets of an unlimited budget hold no part of a total.
 func (r *bookRow) book() bucket.Book {
+	if r.Unlimited == 1 {
+		r.Remaining, r.Unsettled, r.FencedUnits = 0, 0, 0
+	}
 	return bucket.Book{Budget: r.ID, Tenant: r.Tenant, Name: r.Name,
 		Type: budget.Type(r.Type), Unit: budget.Unit(r.Unit), Paused: r.IsPaused == 1,
 		Archived: r.IsArchived == 1,
@@ -141,7 +145,8 @@ const (
 		FROM sharding_budget_management_bucket b /*by sharding_budget_management_bucket_lane*/
 		/*in order*/ JOIN bucket_epoch e /*by PRIMARY*/ ON e.bucket_id = b.id AND e.epoch = b.epoch
 		/*in order*/ JOIN budget_management_bucket u /*by PRIMARY*/ ON u.id = b.budget_id
-		WHERE b.instance = ? AND b.lane = ? AND u.durability = 'store' AND LENGTH(e.fenced) = 0`
+		WHERE b.instance = ? AND b.lane = ? AND u.durability = 'store' AND u.unlimited = 0
+		AND LENGTH(e.fenced) = 0`
 )
 
 // Unfinished counts unfinished work, each kind up to a bound, and sums what epochs of store-mode

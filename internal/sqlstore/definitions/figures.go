@@ -66,8 +66,12 @@ type figuresRow struct {
 	Offline       int   `db:"offline_buckets"`
 }
 
-// figures converts the row. Each epoch of an unlimited budget saturates, and so do the sums.
+// figures converts the row. Each epoch of an unlimited budget saturates, and so do the sums. Its
+// buckets hold no part of a total.
 func (r *figuresRow) figures() ledger.Figures {
+	if r.Unlimited == 1 {
+		r.Remaining, r.Unsettled = 0, 0
+	}
 	return ledger.Figures{
 		Total: r.Total, Undistributed: r.Undistributed, Quarantined: r.Quarantined,
 		Forfeited: r.Forfeited, Unfunded: r.Unfunded, PendingShrink: r.PendingShrink,

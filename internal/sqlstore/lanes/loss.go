@@ -157,7 +157,7 @@ func (l *loss) settle(budgetID int64, found []lostRow,
 }
 
 // end ends a lost epoch. Nothing was deducted from one that was only opening, so its units come
-// back.
+// back. Nothing is quarantined for an unlimited budget.
 func (l *loss) end(b *rows.Budget, e *rows.Epoch, cause string) error {
 	opening := e.Status == string(ledger.Opening)
 	units, err := moves.End(l.t, b, ledger.Lost, e)
@@ -165,6 +165,9 @@ func (l *loss) end(b *rows.Budget, e *rows.Epoch, cause string) error {
 		return err
 	}
 	l.out.Buckets = append(l.out.Buckets, e.Bucket)
+	if b.Unlimited == 1 {
+		return nil // there is no total that could lack them
+	}
 	if opening || b.OnLoss == string(budget.AssumeUnused) {
 		l.out.Returned += units
 		return moves.ComeBack(l.t, b, moves.Coming{Row: e, Never: units})

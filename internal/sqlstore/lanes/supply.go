@@ -111,7 +111,7 @@ func (a *application) lock(budgetID int64) (err error) {
 func (a *application) run() (out counter.Brought, err error) {
 	b, row := a.b, a.row
 	switch {
-	case b.Durability != string(budget.Store) || b.Unlimited == 1:
+	case b.Durability != string(budget.Store):
 		return out, nil
 	case row.OfflineBy == string(bucket.ByOperator) && !a.want.Operator,
 		row.OfflineBy == string(bucket.ByResize):
@@ -127,6 +127,9 @@ func (a *application) run() (out counter.Brought, err error) {
 				"one ended at %s", b.Name, b.PeriodNow().End.UTC().Format(time.RFC3339))
 	case row.Live() && row.Period != b.Period:
 		return counter.Brought{Closing: true}, nil // its end is due
+	}
+	if b.Unlimited == 1 {
+		return a.unlimited()
 	}
 	units, kind, out, err := a.units()
 	if err != nil || units == 0 && !a.want.Operator {
@@ -149,6 +152,27 @@ func (a *application) run() (out counter.Brought, err error) {
 	}
 	out.Units = units
 	return out, moves.Units(a.t, b, allocation.Movement{Undistributed: -units})
+}
+
+// unlimited begins an epoch of a budget without a total and gives it the largest amount, which
+// comes out of no total. An epoch that cannot cover what is needed any more is set to closing, and
+// another one follows it.
+func (a *application) unlimited() (out counter.Brought, err error) {
+	b, row := a.b, a.row
+	switch {
+	case !row.Live():
+		if _, err := moves.Begin(a.t, "apply", b, row); err != nil {
+			return out, err
+		}
+		out.Units = budget.MaxAmount
+		_, err := moves.Give(a.t, b, moves.Apply, moves.Portion{Row: row, Units: out.Units})
+		return out, err
+	case row.Outstanding < a.want.Need, row.Taken > budget.MaxAmount-a.want.Need:
+		return counter.Brought{Closing: true}, setClosing(a.t, b, []*rows.Bucket{row})
+	case row.ListStatus != rows.Online:
+		return out, moves.PutOnline(a.t, b, row)
+	}
+	return out, nil
 }
 
 // units returns how many units the bucket gets now. Units that came back are free: they count

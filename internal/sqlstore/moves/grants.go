@@ -53,6 +53,7 @@ const (
 // numbered grant, and raises the bucket's totals and, with Apply and Collect, its count of those.
 // In store mode the grant is pending until the store has it, its number is the row's NextGrant
 // less 1, and there are no levels. The caller takes the units from their source: Units, Draw, End.
+// The totals of an unlimited budget's buckets stay 0: nothing is handed out of a total.
 func Give(t *engine.Tx, b *rows.Budget, kind Kind, portions ...Portion) ([]bucket.Level, error) {
 	if len(portions) == 0 {
 		return nil, nil
@@ -71,7 +72,7 @@ func Give(t *engine.Tx, b *rows.Budget, kind Kind, portions ...Portion) ([]bucke
 		epochs[i] = engine.RowChange{Key: []any{id, epoch}, Values: []any{p.Units},
 			Where: []any{id, epoch, number}}
 		buckets[i] = engine.RowChange{Key: []any{id},
-			Values: []any{p.Units, p.Units, applications, collects, now}, Where: []any{id}}
+			Values: []any{counted(b, p.Units), p.Units, applications, collects, now}, Where: []any{id}}
 	}
 	if err := t.Insert(insertGrants, grantWidth, grants); err != nil {
 		return nil, err
@@ -85,7 +86,7 @@ func Give(t *engine.Tx, b *rows.Budget, kind Kind, portions ...Portion) ([]bucke
 	var levels []bucket.Level
 	for _, p := range portions {
 		p.Row.Outstanding += p.Units
-		p.Row.OutQuantity += p.Units
+		p.Row.OutQuantity += counted(b, p.Units)
 		p.Row.LastGrant = p.Units
 		p.Row.OutCnt += applications
 		p.Row.CollectCnt += collects
@@ -96,6 +97,14 @@ func Give(t *engine.Tx, b *rows.Budget, kind Kind, portions ...Portion) ([]bucke
 		}
 	}
 	return levels, nil
+}
+
+// counted returns what a grant adds to the units that its bucket got out of the budget's total.
+func counted(b *rows.Budget, units int64) int64 {
+	if b.Unlimited == 1 {
+		return 0
+	}
+	return units
 }
 
 // Draw takes units out of O of open, locked epochs (ledger mode); the caller puts them elsewhere.

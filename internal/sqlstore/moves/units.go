@@ -91,8 +91,11 @@ type Coming struct {
 
 // ComeBack moves units that left their epochs to where their periods say: to U if theirs is the
 // open period, otherwise by the budget's rule to F, to U of the open period, or to X. The budget is
-// locked.
+// locked. Those of an unlimited budget came from no total and go to none.
 func ComeBack(t *engine.Tx, b *rows.Budget, all ...Coming) error {
+	if b.Unlimited == 1 {
+		return nil
+	}
 	var sum allocation.Movement
 	d, current, carried := b.Definition(), b.PeriodNow(), int64(0)
 	if d.Rule != nil && d.Rule.MaxRollover > 0 { // what was carried already counts

@@ -1,0 +1,74 @@
+package counter_test
+
+import (
+	"testing"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+)
+
+// unlimited returns a definition in store mode without a total.
+func unlimited(name string, buckets int) budget.Definition {
+	return budget.Definition{Tenant: "shop", Name: name, Unit: budget.Count, Unlimited: true,
+		Durability: budget.Store, BucketQuantity: buckets}
+}
+
+// TestUnlimited checks that a budget without a total covers any amount, that only its limits refuse,
+// and that its units neither come from U nor go there.
+func TestUnlimited(t *testing.T) {
+	everywhere(t, 2, func(w *world) {
+		d := unlimited("ads", 2)
+		d.RoutingDimension = "user"
+		d.Limits = &budget.Limits{List: []budget.Limit{{Name: "cap", Dimension: "user", Max: 2,
+			Enforce: true, Measure: budget.MeasureCount,
+			Window: budget.LimitWindow{Kind: budget.WindowLifetime}}}}
+		b := w.create(d)
+		take := func(id, user string, amount int64) error {
+			r := request(b, id, amount)
+			r.Dimensions = map[string]string{"user": user}
+			a, err := w.node.Deduct(w.Context(), r)
+			if err == nil && !a.Unlimited {
+				w.Errorf("%s: %+v", id, a)
+			}
+			return err
+		}
+		// Together they are above the largest amount, in the same bucket and in others.
+		for i := range 6 {
+			w.ok(take(name(i), string(rune('a'+i/2)), budget.MaxAmount))
+			w.run("store sync")
+		}
+		if err := take("third", "a", 1); !budget.Is(err, budget.LimitExceeded) {
+			w.Errorf("above the limit: %v", err)
+		}
+		w.ok(take(name(0), "a", budget.MaxAmount)) // a repeat
+		v, err := w.node.Rollback(w.Context(), bucket.RollbackRequest{Budget: ref(b),
+			RequestID: name(5), Key: "c"})
+		w.ok(err)
+		if v.RolledBack != budget.MaxAmount {
+			w.Errorf("rollback: %+v", v)
+		}
+		w.ok(take("again", "c", 7))
+		w.run("store sync")
+		w.run("store epochs")
+		if got := w.books(b.ID); got.T+got.F+got.U+got.Q+got.X != 0 {
+			w.Errorf("%+v", got)
+		}
+	})
+}
+
+// TestUnlimitedIsLost checks that a lost store of a budget without a total leaves nothing in
+// quarantine, and that deductions continue.
+func TestUnlimitedIsLost(t *testing.T) {
+	w := inMemory(t, 1)
+	b := w.create(unlimited("ads", 1))
+	w.deduct(b, "one", 5)
+	w.run("store sync")
+	w.mem.Wipe(0, true)
+	_ = w.try("store sync") // the lane is verified again
+	w.deduct(b, "two", 6)
+	w.run("store sync")
+	w.run("store epochs")
+	if got := w.books(b.ID); got.T+got.F+got.U+got.Q+got.X != 0 || got.S != 11 {
+		w.Errorf("%+v", got)
+	}
+}
