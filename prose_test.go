@@ -25,6 +25,9 @@ var worded = []struct{ phrase, instead string }{
 	{`\bthe machine's when nil\b`, "nil means the system clock"},
 	{`\b(is|are) for the log\b`, "is logged"},
 	{`(//|--) (false|true): `, "say what the result means in a sentence"},
+	{`\b(no|without a) certain outcome\b`, "with an unknown outcome"},
+	{`\bbe had\b`, "be deducted, be sold"},
+	{`\bas (it|they) likes?\b`, "at any time, without a bound"},
 	{`\bDESIGN('s)? ?[0-9]*\b`, "cite an ADR, docs/INVARIANTS.md or nothing"},
 }
 

@@ -199,7 +199,7 @@ func lateReplica(w *World, i int) (begin, end func() error, err error) {
 		if err := replica.Promote(); err != nil {
 			return err
 		}
-		time.Sleep(100 * time.Millisecond) // the master goes on without it
+		time.Sleep(100 * time.Millisecond) // the master continues without it
 		w.Stores[i].SetTarget(replica.Addr())
 		return nil
 	}

@@ -95,7 +95,7 @@ func TestDefaultsBridgeAnOutage(t *testing.T) {
 				}
 			})
 		}
-		eventually(t, time.Minute, "calls are under way", func() error {
+		eventually(t, time.Minute, "calls are in progress", func() error {
 			if accepted.Load() < calls {
 				return fmt.Errorf("%d accepted", accepted.Load())
 			}

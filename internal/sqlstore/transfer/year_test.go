@@ -183,7 +183,7 @@ func (y *year) take(id string, units int64) {
 		}
 	}
 	if units > 0 {
-		y.Errorf("%d units of %s could not be had", units, id)
+		y.Errorf("%d units of %s cannot be deducted", units, id)
 	}
 }
 
