@@ -5,7 +5,7 @@
 # with the audit and the console's address. On a terminal it waits for Enter before it stops everything.
 set -eu
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-scripts/test-deps.sh
+scripts/test-deps.sh --demo
 # shellcheck source=scripts/servers.sh
 . scripts/servers.sh
 

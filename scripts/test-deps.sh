@@ -1,14 +1,21 @@
 #!/usr/bin/env bash
 # Makes sure that the programs that tests start are installed: redis-server, mariadbd, Chromium for
-# the console, node with the modules of examples/typescript, prometheus with promtool,
+# the console, node with the modules of examples/typescript, prometheus with promtool, openssl,
 # systemd-analyze, and a C compiler for the race detector. As root on Debian it installs what is
 # missing, without starting a service. Otherwise it prints the command to run. It changes nothing if
 # nothing is missing.
+#
+#	scripts/test-deps.sh         everything
+#	scripts/test-deps.sh --demo  only what scripts/demo-cluster.sh starts
 set -eu
 
 "$(dirname "$0")/need-go.sh"
 PATH=$PATH:/usr/sbin:/sbin # where Debian keeps mariadbd
 policy=/usr/sbin/policy-rc.d
+demo=no
+if [ "${1-}" = --demo ]; then
+	demo=yes
+fi
 mark='made by scripts/test-deps.sh of budgetd'
 
 # compiles reports whether a C program with a standard header can be compiled.
@@ -22,16 +29,24 @@ missing() {
 	command -v redis-server >/dev/null || printf 'redis-server '
 	{ command -v mariadbd && command -v mariadb-install-db; } >/dev/null ||
 		printf 'mariadb-server '
+	{ command -v prometheus && command -v promtool; } >/dev/null || printf 'prometheus '
+	command -v openssl >/dev/null || printf 'openssl '
+	if [ "$demo" = yes ]; then
+		return
+	fi
 	command -v chromium >/dev/null || printf 'chromium fonts-dejavu-core '
 	command -v npm >/dev/null || printf 'nodejs npm '
-	{ command -v prometheus && command -v promtool; } >/dev/null || printf 'prometheus '
 	command -v systemd-analyze >/dev/null || printf 'systemd '
 	command -v shellcheck >/dev/null || printf 'shellcheck '
 	compiles || printf 'gcc libc6-dev '
 }
 
-# modules installs the modules of the TypeScript example in the versions of its lock file.
+# modules installs the modules of the TypeScript example, which only tests need, in the versions of its
+# lock file.
 modules() {
+	if [ "$demo" = yes ]; then
+		return
+	fi
 	local dir
 	dir=$(dirname "$0")/../examples/typescript
 	[ "$dir/node_modules/.package-lock.json" -nt "$dir/package-lock.json" ] ||
@@ -67,8 +82,8 @@ deny_services() {
 read -r -a packages <<<"$(missing)"
 [ "${#packages[@]}" -gt 0 ] || { modules; exit; }
 
-command -v apt-get >/dev/null || manual "The tests need ${packages[*]} (names of Debian packages)."
-[ "$(id -u)" = 0 ] || manual "The tests need ${packages[*]}, and only root can install packages."
+command -v apt-get >/dev/null || manual "This needs ${packages[*]} (names of Debian packages)."
+[ "$(id -u)" = 0 ] || manual "This needs ${packages[*]}, and only root can install packages."
 
 # One installation at a time on this machine; the lock leaves no file behind.
 exec 9</usr/sbin
