@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes sure that the programs that tests start are installed: redis-server, mariadbd, Chromium for
 # the console, node with the modules of examples/typescript, prometheus with promtool, openssl,
-# systemd-analyze, and a C compiler for the race detector. As root on Debian it installs what is
+# systemd-analyze, curl, and a C compiler for the race detector. As root on Debian it installs what is
 # missing, without starting a service. Otherwise it prints the command to run. It changes nothing if
 # nothing is missing.
 #
@@ -34,6 +34,7 @@ missing() {
 	if [ "$demo" = yes ]; then
 		return
 	fi
+	command -v curl >/dev/null || printf 'curl '
 	command -v chromium >/dev/null || printf 'chromium fonts-dejavu-core '
 	command -v npm >/dev/null || printf 'nodejs npm '
 	command -v systemd-analyze >/dev/null || printf 'systemd '
