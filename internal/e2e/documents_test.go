@@ -63,6 +63,68 @@ func TestTutorial(t *testing.T) {
 	}
 }
 
+// between returns what a page has after one text and before the next occurrence of another.
+func between(t *testing.T, page, after, before string) string {
+	t.Helper()
+	text, err := os.ReadFile("../../" + page)
+	must(t, err)
+	_, rest, found := strings.Cut(string(text), after)
+	part, _, ended := strings.Cut(rest, before)
+	if !found || !ended {
+		t.Fatalf("%s has nothing between %q and %q", page, after, before)
+	}
+	return part
+}
+
+// inOrder is the beginning of a script that ends at its first error.
+const inOrder = "set -eu -o pipefail\n"
+
+// TestFirstCommands runs the commands of README.md for a new user, in order. Each of them succeeds.
+func TestFirstCommands(t *testing.T) {
+	n := start(t, t.TempDir())
+	commands := between(t, "README.md", "In another terminal:\n\n```\n", "```")
+	out := n.shell(t, inOrder+strings.ReplaceAll(commands, "bin/", "")+"echo all of them")
+	for _, want := range []string{`"request_id":"order-1"`, "ok             yes", "\nall of them\n"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the commands of README.md print no %q:\n%s", want, out)
+		}
+	}
+}
+
+// TestMigration runs the commands of docs/MIGRATE.md for each of its three budgets: it is made, used
+// with a log of requests unless it has limits, compared with the old counter, and switched on.
+func TestMigration(t *testing.T) {
+	requests := filepath.Join(t.TempDir(), "requests.tsv")
+	must(t, os.WriteFile(requests, []byte("client\tbytes\nann\t1\nbob\t2\n"), 0o600))
+	replaced := strings.NewReplacer("FILE", requests, "NAME", "moved", "LEFT", "500", "TOTAL", "3650",
+		"PER_DAY", "10", "max=N", "max=3")
+	commands := regexp.MustCompile("`(budgetctl [^`]+)`")
+	var creates, others []string
+	page := between(t, "docs/MIGRATE.md", "# ", "\n[CONCEPTS")
+	for _, m := range commands.FindAllStringSubmatch(page, -1) {
+		switch command := replaced.Replace(m[1]); {
+		case strings.HasPrefix(command, "budgetctl create moved"):
+			creates = append(creates, command)
+		case strings.Contains(command, " moved"):
+			others = append(others, command)
+		}
+	}
+	if len(creates) != 3 || len(others) != 6 || !strings.HasPrefix(others[0], "budgetctl replay ") {
+		t.Fatalf("docs/MIGRATE.md makes %q and then runs %q", creates, others)
+	}
+	for _, create := range creates {
+		steps := others
+		if strings.Contains(create, "--limit") {
+			steps = others[1:]
+		}
+		out := start(t, t.TempDir()).shell(t, inOrder+create+"\n"+strings.Join(steps, "\n")+
+			"\necho all of them")
+		if !strings.Contains(out, "ok             yes") || !strings.HasSuffix(out, "\nall of them\n") {
+			t.Errorf("after %s:\n%s", create, out)
+		}
+	}
+}
+
 // shell runs a command of a document as its reader would, with both programs on the path.
 func (n *node) shell(t *testing.T, command string) string {
 	t.Helper()
