@@ -12,8 +12,8 @@ import (
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// TestDocumentedACL checks that the ACL in docs/OPERATIONS.md permits everything that budgetd does,
-// including recovery from a lost store.
+// TestDocumentedACL checks that the ACL in docs/OPERATIONS.md permits deductions, collects, appends
+// and the recovery from a lost store.
 func TestDocumentedACL(t *testing.T) {
 	rules := documentedACL(t)
 	redis := testservers.Redis(t, testservers.RedisArgs(append([]string{"--user"}, rules...)...))

@@ -126,8 +126,8 @@ func (w *secureWorld) roles(t *testing.T, nodes []*node, keys map[string]string)
 	}
 }
 
-// mainPath makes calls that use all of budgetd's statements and scripts, in both modes, with no
-// more than the documented rights.
+// mainPath creates a budget, deducts, rolls back, appends, recycles, and takes a bucket offline and
+// online, in both modes, with no more than the documented rights.
 func (w *secureWorld) mainPath(t *testing.T, c *client.Client) {
 	ctx := context.Background()
 	for _, mode := range []budget.Durability{budget.Ledger, budget.Store} {
