@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
 // failure is what the document says of a code.
@@ -100,6 +99,7 @@ var prepared = [][3]string{
 		"limits":[{"name":"l","dimension":"user","window":{"kind":"calendar","every":"year"},"max":2,"optional":true},
 		{"name":"m","dimension":"user","window":{"kind":"lifetime"},"max":1,"optional":true}]}`},
 	{"POST", "/v1/budgets", `{"name":"one","unit":"count","type":"promo","total_quantity":100,"bucket_quantity":1}`},
+	{"POST", "/v1/budgets/one/deduct", `{"request_id":"used","amount":2}`},
 	{"POST", "/v1/budgets", `{"name":"daily","unit":"count","type":"daily","total_quantity":36500,"bucket_quantity":1,
 		"type_rule":{"kind":"calendar","every":"day","quantity":100,"partial":"whole"}}`},
 	{"POST", "/v1/budgets", `{"name":"future","unit":"count","type":"promo","total_quantity":1,"start_at":"2090-01-01T00:00:00Z"}`},
@@ -168,9 +168,10 @@ var provocations = []provocation{
 	{budget.KeyNotLive, "POST", "/v1/keys/REVOKED/rotate", "", nil},
 }
 
-// TestErrorCodes provokes every code that can be provoked; each answer is as documented.
+// TestErrorCodes provokes every code on real servers; each answer is as documented.
 func TestErrorCodes(t *testing.T) {
-	d, n := theDocument(t), start(t)
+	secrets, receiver := receives(t)
+	d, n := theDocument(t), start(t, "webhooks: {secrets_dir: "+secrets+", allow: [127.0.0.0/8]}\n")
 	seen := map[budget.Code]bool{}
 	for _, one := range prepared {
 		e := n.ask(t, one[0], one[1], one[2])
@@ -203,17 +204,18 @@ func TestErrorCodes(t *testing.T) {
 		for i := range header {
 			header[i] = strings.Replace(header[i], "READER", "Bearer "+reader, 1)
 		}
-		e := n.ask(t, p.method, strings.Replace(p.target, "REVOKED", revoked, 1), p.body, header...)
-		if got := codeOf(e); got != string(p.code) {
-			t.Errorf("%s %s: %q, want %q: %s", p.method, p.target, got, p.code, e.received)
-		}
-		for _, fault := range d.judgeAll(e) {
-			t.Errorf("%s: %s: %s", p.code, fault, e.received)
-		}
-		seen[p.code] = true
+		p.target, p.header = strings.Replace(p.target, "REVOKED", revoked, 1), header
+		n.provoke(t, d, p, seen)
 	}
+	webhooks(t, d, n, receiver, seen)
+	unanswered(t, d, n, seen)
+	found(t, d, n, seen)
 	overloaded(t, d, seen)
-	rest(t, d, seen)
+	for _, code := range codes(t) {
+		if !seen[code] {
+			t.Errorf("%s is not provoked", code)
+		}
+	}
 }
 
 // overloaded provokes what a server answers to too many requests, all of them and those of a key.
@@ -236,31 +238,5 @@ func overloaded(t *testing.T, d *contractOf, seen map[budget.Code]bool) {
 				seen[budget.Code(codeOf(e))] = true
 			}
 		}
-	}
-}
-
-// rest judges problems of the codes that this test cannot provoke.
-func rest(t *testing.T, d *contractOf, seen map[budget.Code]bool) {
-	var left []budget.Code
-	for _, code := range codes(t) {
-		if seen[code] {
-			continue
-		}
-		left = append(left, code)
-		text := new(wire.Document)
-		p := wire.ProblemOf(&budget.Error{Code: code, Message: "a message"})
-		p.CorrelationID = "c"
-		text.Value(p)
-		r, _ := http.NewRequest("POST", "http://localhost"+deduct, nil)
-		e := &exchange{request: r, received: text.Text, answer: &http.Response{StatusCode: p.Status,
-			Header: http.Header{"Content-Type": {"application/problem+json"}}}}
-		for _, fault := range d.judgeAnswer(e) {
-			t.Errorf("%s: %s: %s", code, fault, e.received)
-		}
-	}
-	want := []budget.Code{budget.RecycleRunning, budget.BucketFenced, budget.DeliveryNotFound,
-		budget.TooManyWebhooks, budget.OutcomeUnknown, budget.Internal}
-	if !slices.Equal(left, want) {
-		t.Errorf("not provoked: %q, want only %q", left, want)
 	}
 }

@@ -18,7 +18,11 @@ import (
 )
 
 // node is a whole budgetd, in this process.
-type node struct{ URL, token string }
+type node struct {
+	URL, token string
+	database   string // its file
+	stores     []*testservers.RedisServer
+}
 
 // logged is a log that is read while it is written.
 type logged struct {
@@ -58,7 +62,9 @@ func start(t *testing.T, more ...string) *node {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return run(t, file)
+	n := run(t, file)
+	n.database, n.stores = filepath.Join(dir, "budgetd.db"), []*testservers.RedisServer{first, second}
+	return n
 }
 
 // run starts budgetd with a configuration, after it has made the first key, and waits until it is
