@@ -2198,10 +2198,7 @@ export interface components {
          * @example spring-sale:bucket-1
          */
         Bucket: components["schemas"]["Key256"];
-        /**
-         * @description The name of an instance.
-         * @example redis-a
-         */
+        /** @description The name of an instance. */
         Instance: string;
         /**
          * @description The id of a key.
@@ -3375,10 +3372,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /**
-                 * @description The name of an instance.
-                 * @example redis-a
-                 */
+                /** @description The name of an instance. */
                 name: components["parameters"]["Instance"];
             };
             cookie?: never;
@@ -3408,10 +3402,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /**
-                 * @description The name of an instance.
-                 * @example redis-a
-                 */
+                /** @description The name of an instance. */
                 name: components["parameters"]["Instance"];
             };
             cookie?: never;
@@ -3440,10 +3431,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /**
-                 * @description The name of an instance.
-                 * @example redis-a
-                 */
+                /** @description The name of an instance. */
                 name: components["parameters"]["Instance"];
             };
             cookie?: never;
@@ -3472,10 +3460,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /**
-                 * @description The name of an instance.
-                 * @example redis-a
-                 */
+                /** @description The name of an instance. */
                 name: components["parameters"]["Instance"];
             };
             cookie?: never;
