@@ -82,24 +82,7 @@ func (p *Principal) May(c Call, t Target) Decision {
 	return Allowed
 }
 
-// TenantOf returns the tenant of a call that asked for one ("" for none): by default the
-// principal's, else DefaultTenant. ok is false if the principal may not act in the tenant asked
-// for.
-func (p *Principal) TenantOf(asked string) (string, bool) {
-	switch {
-	case asked == "" && p.Scope.Tenant != "":
-		return p.Scope.Tenant, true
-	case asked == "":
-		return budget.DefaultTenant, true
-	}
-	return asked, p.Scope.CoversTenant(asked)
-}
-
 // MayIssue reports whether p may issue a key with a role and a scope: neither may exceed p's own.
 func (p *Principal) MayIssue(role Role, scope Scope) bool {
 	return p.Role.Includes(Admin) && p.Role.Includes(role) && p.Scope.Includes(scope)
 }
-
-// Owns reports whether p made a deduction. A deduction without authentication has no owner; rolling
-// it back requires the role rollback.
-func (p *Principal) Owns(deductedBy string) bool { return deductedBy != "" && deductedBy == p.Name }

@@ -72,23 +72,8 @@ func TestForbiddenBeforeHidden(t *testing.T) {
 	}
 }
 
-func TestTenantOf(t *testing.T) {
-	for _, test := range []struct {
-		of, asked, want string
-		ok              bool
-	}{
-		{"", "", "default", true}, {"", "b", "b", true}, {"a", "", "a", true},
-		{"a", "a", "a", true}, {"a", "b", "b", false}, {"a", "default", "default", false},
-	} {
-		p := &Principal{Scope: Scope{Tenant: test.of}}
-		if got, ok := p.TenantOf(test.asked); got != test.want || ok != test.ok {
-			t.Errorf("of %q, asked %q: %q, %v", test.of, test.asked, got, ok)
-		}
-	}
-}
-
 func TestMayIssue(t *testing.T) {
-	all, ofA := Everything, Scope{Tenant: "a"}
+	all, ofA := Scope{}, Scope{Tenant: "a"}
 	for _, test := range []struct {
 		role    Role
 		scope   Scope
@@ -104,18 +89,6 @@ func TestMayIssue(t *testing.T) {
 		if got := p.MayIssue(test.issue, test.toScope); got != test.want {
 			t.Errorf("%+v issues %s %+v: %v", p, test.issue, test.toScope, got)
 		}
-	}
-}
-
-func TestOwns(t *testing.T) {
-	p := &Principal{Name: "shop"}
-	for by, want := range map[string]bool{"shop": true, "till": false, "": false} {
-		if p.Owns(by) != want {
-			t.Errorf("made by %q: %v", by, !want)
-		}
-	}
-	if (&Principal{}).Owns("") {
-		t.Error("a principal without a name owns a deduction without an owner")
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 // Scope is the set of budgets that a principal may act on: those of one tenant or all, optionally
-// limited by name patterns.
+// limited by name patterns. The zero Scope covers everything.
 type Scope struct {
 	// Tenant is the only tenant; "" means all.
 	Tenant string
@@ -19,9 +19,6 @@ type Scope struct {
 
 // MaxPatterns bounds the patterns of one scope.
 const MaxPatterns = 32
-
-// Everything is the scope that covers all tenants and budgets.
-var Everything = Scope{}
 
 // All reports whether s covers the whole installation.
 func (s Scope) All() bool { return s.Tenant == "" && len(s.Budgets) == 0 }

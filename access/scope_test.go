@@ -16,7 +16,7 @@ func TestScopeCovers(t *testing.T) {
 		tenant, name string
 		want         bool
 	}{
-		{Everything, "a", "x", true},
+		{Scope{}, "a", "x", true},
 		{Scope{Tenant: "a"}, "a", "x", true},
 		{Scope{Tenant: "a"}, "b", "x", false},
 		{Scope{Tenant: "a"}, "", "x", false},
@@ -84,7 +84,7 @@ func TestScopeCheck(t *testing.T) {
 		scope  Scope
 		faulty []string
 	}{
-		{Everything, nil},
+		{Scope{}, nil},
 		{Scope{Tenant: "a", Budgets: []string{"*", "a-*"}}, nil},
 		{Scope{Tenant: "A"}, []string{"tenant"}},
 		{Scope{Budgets: []string{""}}, []string{"budgets"}},

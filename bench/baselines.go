@@ -6,10 +6,10 @@ import (
 	"strconv"
 )
 
-// service is a row of a small HTTP service of ours under the same load.
+// service is a row that measures one of the baseline services.
 type service struct {
 	binary string
-	fsync  string // of its Redis; "none": it has no Redis
+	fsync  string // appendfsync of its Redis; "none" means that it has no Redis
 }
 
 func (b service) measure(s *stage) (measurement, error) {
@@ -51,7 +51,7 @@ func (b service) measure(s *stage) (measurement, error) {
 	return m, nil
 }
 
-// hotRow is a row of straight SQL, at the number of connections at which it is fastest.
+// hotRow is the row of plain SQL, with the number of connections at which it is fastest.
 type hotRow struct{}
 
 func (hotRow) measure(s *stage) (measurement, error) {

@@ -2,7 +2,7 @@ package main
 
 import "syscall"
 
-// childAttributes has the kernel kill a child when this process ends, however it does.
+// childAttributes makes the kernel kill a child when this process ends for any reason.
 func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -18,17 +18,17 @@ import (
 	"github.com/budgetd/budgetd/cmd/budgetctl/bench/load"
 )
 
-// series says what a deduction costs as one thing grows: CPU time of budgetd, Redis and MariaDB
-// together, until the ledger is complete. Batches of 100 over 32 connections, without limits, all
-// else as in the rows.
+// series measures how the cost of a deduction grows with one quantity. The cost is the CPU time of
+// budgetd, Redis and MariaDB together until the ledger is complete. The load is batches of 100 over
+// 32 connections, without limits.
 type series struct {
 	name, what string
 	sizes      []int
-	// may is by how much a size may be dearer than the first, by durability.
+	// may is the share by which a size may cost more than the first, by durability.
 	may                map[string]float64
 	instances, budgets func(size int) int
-	// records: size is how many deductions a bucket, and so its records and ledger rows, has had
-	// before.
+	// records means that size is the number of earlier deductions of a bucket, and so of its
+	// records and ledger rows.
 	records bool
 }
 
@@ -47,7 +47,7 @@ var flat = []series{
 		false},
 }
 
-// spot is one size of a series that was measured.
+// spot is the measurement of one size of a series.
 type spot struct {
 	series, durability string
 	size               int
@@ -55,7 +55,7 @@ type spot struct {
 	total              float64 // µs per deduction
 }
 
-// flatPart is how many deductions are measured at least.
+// flatPart is the number of measured deductions.
 const flatPart = 200_000
 
 func (w *world) measureSeries(s series, durability string) (spots []spot, err error) {
@@ -95,7 +95,7 @@ func (w *world) measureSeries(s series, durability string) (spots []spot, err er
 	return spots, nil
 }
 
-// meter drives a budgetd and reads what its processes use.
+// meter drives a budgetd and measures the CPU time of its processes.
 type meter struct {
 	stage      *stage
 	budgetd    budgetd
@@ -118,13 +118,13 @@ func (w *world) newMeter(s series, durability string, size int) (*meter, error) 
 		remember: true}); err != nil {
 		return nil, errors.Join(err, st.close())
 	}
-	// Behind millions of rows a store that is ahead of the ledger refuses for a while; stage.each
-	// bounds the repeats.
+	// With millions of rows a store that is ahead of the ledger is unavailable for a while.
+	// stage.each bounds the retries.
 	if m.client, err = client.New("http://"+m.budgetd.address,
 		client.WithRetry(client.Retry{Attempts: 1000})); err != nil {
 		return nil, errors.Join(err, st.close())
 	}
-	// What a process does once is not measured: connections, caches, its heap.
+	// Warm up, so that one-time costs such as connections, caches and the heap are not measured.
 	warm, err := m.create(s.budgets(size))
 	if err == nil {
 		err = m.deduct(warm, m.part())
@@ -135,14 +135,14 @@ func (w *world) newMeter(s series, durability string, size int) (*meter, error) 
 	return m, nil
 }
 
-// part is how many deductions are measured.
+// part returns the number of measured deductions.
 func (m *meter) part() int { return m.stage.scaled(flatPart) }
 
 // at measures one size.
 func (m *meter) at(s series, size int) ([]cost, error) {
 	if !s.records {
 		names, err := m.create(s.budgets(size))
-		if err == nil { // the first hand-out of each is not measured
+		if err == nil { // the first deduction from each budget is not measured
 			err = m.send((len(names)+batchSize-1)/batchSize, func(batch, i int) string {
 				return names[(batch*batchSize+i)%len(names)]
 			})
@@ -152,8 +152,8 @@ func (m *meter) at(s series, size int) ([]cost, error) {
 		}
 		return m.measure(func() error { return m.deduct(names, m.part()) })
 	}
-	// Around the size: from nothing to twice as many where that is less than a part, in so many
-	// budgets, one after the other.
+	// Measure around the size. If twice the size is less than a part, measure from 0 to twice the
+	// size in several budgets, one after the other.
 	each := min(2*size, m.part())
 	names, err := m.create(max(1, m.part()/each))
 	if err != nil {
@@ -174,7 +174,8 @@ func (m *meter) at(s series, size int) ([]cost, error) {
 	})
 }
 
-// measure returns what each kind of process used per deduction of do, until the ledger is complete.
+// measure returns the CPU time of each kind of process per deduction of do, until the ledger is
+// complete.
 func (m *meter) measure(do func() error) ([]cost, error) {
 	if err := m.settle(); err != nil {
 		return nil, err
@@ -199,7 +200,7 @@ func (m *meter) measure(do func() error) ([]cost, error) {
 	return out, nil
 }
 
-// usage is the CPU time of each kind of process.
+// usage returns the CPU time of each kind of process.
 func (m *meter) usage() (map[string]time.Duration, error) {
 	out := map[string]time.Duration{}
 	for _, p := range m.budgetd.watched {
@@ -217,7 +218,7 @@ func (m *meter) usage() (map[string]time.Duration, error) {
 	return out, nil
 }
 
-// create makes budgets that nobody has used.
+// create creates n budgets and returns their names.
 func (m *meter) create(n int) ([]string, error) {
 	names := make([]string, n)
 	for i := range names {
@@ -240,10 +241,10 @@ func (m *meter) deduct(names []string, n int) error {
 	})
 }
 
-// batchSize is how many deductions a call makes.
+// batchSize is the number of deductions in one call.
 const batchSize = 100
 
-// send makes calls; of says which budget the i-th deduction of each is of.
+// send makes calls. of returns the budget of deduction i of a call.
 func (m *meter) send(calls int, of func(call, i int) string) error {
 	return m.stage.each(calls, func(ctx context.Context, call int) error {
 		items := make([]client.BatchItem, batchSize)
@@ -284,7 +285,7 @@ func (m *meter) settle() error {
 	}
 }
 
-// flatTable has a line per series and durability.
+// flatTable returns a line of the table for each series and durability.
 func flatTable(spots []spot) string {
 	var b strings.Builder
 	for _, s := range flat {

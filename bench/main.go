@@ -18,8 +18,8 @@ import (
 )
 
 func init() {
-	// The parent-death signal of the servers belongs to the thread that starts them: the first one,
-	// which lives as long as the process.
+	// The servers are killed when the thread that started them ends. The first thread lives as long as
+	// the process.
 	runtime.LockOSThread()
 }
 
@@ -38,10 +38,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.SetOutput(stderr)
 	bin := flags.String("bin", "", "folder of the binaries (bench/run.sh makes it)")
 	quick := flags.Bool("quick", false,
-		"a second or two per row: shows that everything works, measures nothing")
+		"run each row for a second or two, to see that everything works; the figures mean nothing")
 	only := flags.String("only", "",
-		"rows and series to run, by name, comma-separated; what they build upon runs too")
-	list := flags.Bool("list", false, "show the names of the rows")
+		"names of rows and series to run, separated by commas; baselines that they need run too")
+	list := flags.Bool("list", false, "list the names of the rows and series")
 	out := flags.String("out", "", "file for the table (default: standard output)")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -86,16 +86,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// measureAll measures rows, and notes those that fail.
+// measureAll measures rows and records those that fail.
 func (w *world) measureAll(names []string) {
 	for _, name := range names {
 		err := w.measureOne(name)
 		if w.ctx.Err() != nil {
-			w.failed = append(w.failed, name+": interrupted; it and what follows has no figures")
+			w.failed = append(w.failed, name+": interrupted; it and the following rows have no figures")
 			break
 		}
 		if err != nil {
-			// One row that fails does not take the others' figures away.
+			// Keep the figures of the other rows.
 			w.failed = append(w.failed, fmt.Sprintf("%s: %v", name, err))
 			fmt.Fprintf(w.log, "%s: %v\n", name, err)
 		}
@@ -119,7 +119,7 @@ func (w *world) measureOne(name string) error {
 	return nil
 }
 
-// chosen returns the names of the rows and series to run, of all that there are.
+// chosen returns the names of the rows and series to run.
 func chosen(only string, all []string) ([]string, error) {
 	if only == "" {
 		return slices.DeleteFunc(slices.Clone(all), func(name string) bool {

@@ -13,7 +13,7 @@ import (
 func (w *world) markdown() string {
 	var b strings.Builder
 	if w.quick {
-		b.WriteString("**A quick run: it shows that everything works, its figures mean nothing.**\n\n")
+		b.WriteString("**A quick run, which shows that everything works. The figures mean nothing.**\n\n")
 	}
 	fmt.Fprintf(&b, "%s; %s\n\n", time.Now().UTC().Format("2006-01-02"), machine())
 	b.WriteString("| row | what | per second | p50 ms | p99 ms | CPU µs per deduction | ÷ (a) | ÷ " +
@@ -55,8 +55,8 @@ func (w *world) markdown() string {
 	return b.String()
 }
 
-// value returns what a target speaks of, if its rows were measured.
-func (w *world) value(t target) (float64, bool) {
+// value returns the figure of a target. ok is false if its rows were not measured.
+func (w *world) value(t target) (figure float64, ok bool) {
 	m, found := w.measured[t.row]
 	if !found || t.by == "" {
 		return t.of(m), found
@@ -71,7 +71,7 @@ func (w *world) value(t target) (float64, bool) {
 	return t.of(m) / t.of(by), true
 }
 
-// ratio returns a row's throughput by that of another one.
+// ratio returns the ratio of a row's throughput to that of another row, or "".
 func (w *world) ratio(m measurement, by string) string {
 	other, found := m.beside[by]
 	if !found {
@@ -83,7 +83,7 @@ func (w *world) ratio(m measurement, by string) string {
 	return fmt.Sprintf("%.2f", m.perS/other.perS)
 }
 
-// thousands writes a whole number with a comma between thousands.
+// thousands formats a number without decimals, with commas between thousands.
 func thousands(n float64) string {
 	text := fmt.Sprintf("%.0f", n)
 	for at := len(text) - 3; at > 0; at -= 3 {
@@ -92,7 +92,7 @@ func thousands(n float64) string {
 	return text
 }
 
-// machine says where the figures come from, and how busy it was before.
+// machine describes the machine, the servers and the load average.
 func machine() string {
 	parts := []string{fmt.Sprintf("%d cores", runtime.NumCPU())}
 	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {

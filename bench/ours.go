@@ -15,7 +15,7 @@ import (
 	"github.com/budgetd/budgetd/client"
 )
 
-// ours is a row of budgetd: what it stands on, and the load.
+// ours is a row of budgetd: its servers and its load.
 type ours struct {
 	durability       string
 	embedded, binlog bool
@@ -26,21 +26,22 @@ type ours struct {
 	seconds          int // to measure; 0 means 8
 	total            int64
 	repeats          float64
-	// keys: every call carries a key; tls: connections are encrypted.
+	// keys means that every call carries a key, tls that connections are encrypted.
 	keys, tls bool
-	// half: an open loop at half of the rate of that row.
+	// half names a row. The load is then an open loop at half of that row's rate.
 	half string
-	// budgets are made beforehand, and the load goes to the first active of them.
+	// budgets is the number of budgets that exist before the load; active is how many of them it
+	// uses.
 	budgets, active int
 	instances       int  // of Redis; 0 means one
 	filterless      bool // no Redis: SQL decides alone
 	remember        bool // Redis keeps request records longer than the run lasts
 }
 
-// Users of the rows with limits, as in the baselines.
+// users is the number of users in the rows with limits, as in the baselines.
 const users = 100_000
 
-// answered is what of the JSON of `budgetctl bench` is used here.
+// answered is the used part of the JSON of `budgetctl bench`.
 type answered struct {
 	DeductionsPerS float64 `json:"deductions_per_s"`
 	Unsent         int64   `json:"unsent"`
@@ -93,15 +94,15 @@ func (o ours) measure(s *stage) (measurement, error) {
 	}
 	m := o.measurement(a)
 	if o.keys {
-		return m, nil // the metrics want a key, too
+		return m, nil // /metrics needs a key, too
 	}
 	grouped, err := groupedBy(b.address)
 	m.note += grouped
 	return m, err
 }
 
-// groupedBy says how many operations and entries the calls of scripts and the commits of a budgetd
-// took together.
+// groupedBy returns a note with the mean number of operations per call of a store, and of entries
+// per commit.
 func groupedBy(address string) (string, error) {
 	answer, err := http.Get("http://" + address + "/metrics") //nolint:noctx // it is our own
 	if err != nil {
@@ -129,7 +130,7 @@ func (o ours) load(s *stage) ([]string, error) {
 		seconds = 8
 	}
 	if o.total > 0 {
-		warmup = 10 // it sells out meanwhile
+		warmup = 10 // the budget sells out meanwhile
 	}
 	args := []string{"bench", "bench", "-o", "json", "--settle", "3m", "--connections",
 		strconv.Itoa(o.connections),
@@ -190,7 +191,7 @@ func (o ours) measurement(a answered) measurement {
 	return m
 }
 
-// meant reports whether an answer is what the row is about.
+// meant reports whether a row is meant to get an answer.
 func (o ours) meant(code string) bool {
 	switch code {
 	case "accepted":
@@ -203,7 +204,7 @@ func (o ours) meant(code string) bool {
 	return false
 }
 
-// makeBudgets makes bench-1, bench-2, … of one bucket each.
+// makeBudgets creates budgets bench-1, bench-2, … with one bucket each.
 func (o ours) makeBudgets(s *stage, b budgetd) error {
 	c, err := client.New("http://" + b.address)
 	if err != nil {

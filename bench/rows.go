@@ -7,21 +7,22 @@ type row struct {
 	measurer
 }
 
-// apart are rows and series that are measured only when they are named: those that take minutes
-// each, and those that only compare ledger mode with and without a filter.
+// apart lists rows and series that are measured only when they are named: those that take minutes
+// each, and those that compare ledger mode with and without a filter.
 var apart = []string{"store-sustained", "records", "filterless-single", "filterless-batch",
 	"filterless-sold-out"}
 
-// measurer measures one row on a stage of its own.
+// measurer measures one row on its own stage.
 type measurer interface {
 	measure(s *stage) (measurement, error)
 }
 
-// Connections of the rows with batches: 32 of 100 deductions are 3,200 under way.
+// batchConnections is the number of connections of the rows with batches: 32 batches of 100 are
+// 3,200 concurrent deductions.
 const batchConnections = 32
 
-// rows are measured in this order. A baseline is measured again before and after each row whose
-// target speaks of it, so that what else the machine does is in both.
+// rows are measured in this order. A baseline is measured again before and after each row that is
+// compared with it, so that other work of the machine affects both.
 var rows = []row{
 	{"empty", "(a) empty net/http JSON handler, 64 connections", service{"empty", "none"}},
 	{"lua", "(b) net/http + one Lua call per request, everysec", service{"lua", "everysec"}},
@@ -65,8 +66,8 @@ var rows = []row{
 		ours{durability: "ledger", connections: batchConnections, batch: 100, binlog: true}},
 	{"embedded-batch", "embedded (SQLite, fully flushed), batches of 100",
 		ours{durability: "ledger", embedded: true, connections: batchConnections, batch: 100}},
-	// In ledger mode a request asks no bucket any more, only SQL. In store mode it asks its home
-	// bucket first, whose store has the record of its id, if there is one.
+	// After a sell-out, a request in ledger mode asks only SQL. In store mode it first asks its own
+	// bucket, whose store has the record of its id if there is one.
 	{"sold-out", "ledger mode, refusals after the sell-out, 1 % repeats of accepted ids, 64 " +
 		"connections",
 		ours{durability: "ledger", connections: 64, total: 5_000, repeats: 0.01}},
@@ -87,7 +88,7 @@ var rows = []row{
 		ours{durability: "ledger", connections: 64, budgets: 100_000, active: 10_000}},
 }
 
-// target is a promise of the issue: a figure of one row, by that of another where there is one.
+// target is a promised bound for a figure of one row, or for its ratio to that of another row.
 type target struct {
 	what  string
 	row   string
@@ -104,7 +105,7 @@ func memory(m measurement) float64 { return m.memoryMiB }
 func server(m measurement) float64  { return m.us("server") }
 func redisUS(m measurement) float64 { return m.us("redis") }
 
-// allProcesses is the CPU time per deduction of everything that serves it.
+// allProcesses returns the CPU time per deduction of budgetd, Redis and MariaDB.
 func allProcesses(m measurement) float64 { return m.us("server") + m.us("redis") + m.us("mariadb") }
 
 var targets = []target{

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Builds budgetd, budgetctl and the baselines, runs all of them one after the other on private
-# servers, and writes a Markdown table with throughput, latency and CPU time per deduction. The whole
-# takes about 25 minutes and wants the machine for itself.
+# servers, and writes a Markdown table with throughput, latency and CPU time per deduction. All rows
+# take about 25 minutes. Nothing else should run on the machine.
 #
-#	bench/run.sh --quick              a second per row: does everything work?
-#	bench/run.sh --only store-single  one row or series (--list names them); what it builds upon runs too
-#	bench/run.sh --out table.md
+#	bench/run.sh --quick              run each row for a second, to see that everything works
+#	bench/run.sh --only store-single  run one row or series (--list names them) and its baselines
+#	bench/run.sh --out table.md       write the table to a file
 #
-# Needs redis-server and mariadbd (scripts/test-deps.sh).
+# It needs redis-server and mariadbd (scripts/test-deps.sh).
 set -eu
 cd "$(dirname "${BASH_SOURCE[0]}")"
 PATH=$PATH:/usr/sbin:/sbin # where Debian keeps mariadbd
@@ -36,6 +36,6 @@ export CGO_ENABLED=0
 go build -o "$bin/" ./baseline/... ./raw
 go build -o "$bin/bench" .
 
-# What the user has configured is not for the bench.
+# Ignore the user's configuration.
 unset "${!BUDGETD_@}" "${!BUDGETCTL_@}"
 "$bin/bench" -bin "$bin" ${out:+-out "$out"} ${arguments[@]+"${arguments[@]}"}

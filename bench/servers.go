@@ -43,8 +43,8 @@ func (s *stage) redis(name, fsync string) (*testservers.RedisServer, error) {
 	return server, err
 }
 
-// mariadb starts a MariaDB that flushes at every commit, and makes an empty database, whose DSN it
-// returns. binlog: with a binary log that is flushed at every commit too.
+// mariadb starts a MariaDB that flushes at every commit, and returns the DSN of an empty database.
+// With binlog it also has a binary log that is flushed at every commit.
 func (s *stage) mariadb(binlog bool) (*testservers.MariaDBServer, string, error) {
 	dir, err := s.folder("mariadb")
 	if err != nil {
@@ -78,17 +78,17 @@ func (s *stage) folder(name string) (string, error) {
 	return dir, os.Mkdir(dir, 0o700)
 }
 
-// budgetd is one that runs, with the processes that it stands on.
+// budgetd is a running budgetd with its servers.
 type budgetd struct {
 	process
 	watched []string // NAME=PID
-	reached []string // flags of budgetctl
+	reached []string // flags with which budgetctl reaches it
 	dsn     string   // of its MariaDB; "" means SQLite
 }
 
-// budgetd starts one on MariaDB and a Redis, or embedded.
+// budgetd starts a budgetd on MariaDB and Redis, or embedded.
 func (s *stage) budgetd(o ours) (budgetd, error) {
-	// The audits at the end count millions of rows in one request.
+	// The audit at the end counts millions of rows in one request.
 	text := "cache: {budgets: 100000}\nhttp: {request_timeout: 5m}\n"
 	if o.remember {
 		text += "store_mode: {record_window: 2h}\n"
@@ -139,8 +139,8 @@ func (s *stage) budgetd(o ours) (budgetd, error) {
 		append(reached, "--server", scheme+p.address), dsn}, nil
 }
 
-// secured makes the key and the certificate that a row wants, and returns flags of budgetctl and
-// budgetd's configuration.
+// secured makes the key and the certificate of a row, and returns flags of budgetctl and the
+// configuration of budgetd.
 func (s *stage) secured(o ours) (flags []string, config string, err error) {
 	if o.keys {
 		key, err := s.output("budgetctl", "keys", "generate")
@@ -162,7 +162,7 @@ func (s *stage) secured(o ours) (flags []string, config string, err error) {
 	return flags, config, nil
 }
 
-// certify writes a certificate for 127.0.0.1 that is signed by its own key.
+// certify writes a self-signed certificate for 127.0.0.1.
 func certify(certFile, keyFile string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

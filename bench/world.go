@@ -18,21 +18,21 @@ import (
 	"time"
 )
 
-// world is what the rows share.
+// world is the state of a run that all rows share.
 type world struct {
 	ctx      context.Context
 	dir, bin string
 	quick    bool
 	log      io.Writer
 	measured map[string]measurement
-	near     map[string]measurement   // baselines, after which no other row was run
-	every    map[string][]measurement // all runs of the baselines
-	spots    []spot                   // of the series
+	near     map[string]measurement   // baselines measured since the last row of budgetd
+	every    map[string][]measurement // all measurements of the baselines
+	spots    []spot                   // measurements of the series
 	failed   []string
 	runs     int
 }
 
-// measurement is what came out of one row.
+// measurement is the result of one row.
 type measurement struct {
 	perS, p50, p99 float64 // deductions a second; ms of a call
 	cpu            []cost
@@ -47,7 +47,7 @@ type cost struct {
 	us      float64
 }
 
-// us returns the cost of one process, 0 if it had no part.
+// us returns the cost of one process, or 0.
 func (m measurement) us(process string) float64 {
 	for _, c := range m.cpu {
 		if c.process == process {
@@ -57,8 +57,7 @@ func (m measurement) us(process string) float64 {
 	return 0
 }
 
-// measure runs a row that has not been run yet, between two runs of each baseline that its targets
-// speak of.
+// measure runs a row unless it was run before, between two runs of each baseline of its targets.
 func (w *world) measure(name string) (measurement, error) {
 	if m, done := w.measured[name]; done {
 		return m, nil
@@ -103,7 +102,7 @@ func (w *world) measure(name string) (measurement, error) {
 	return m, nil
 }
 
-// baselines measures baselines, those after which no other row was run not again.
+// baselines measures baselines, except those measured since the last row of budgetd.
 func (w *world) baselines(names []string) ([]measurement, error) {
 	out := make([]measurement, len(names))
 	for i, name := range names {
@@ -116,7 +115,7 @@ func (w *world) baselines(names []string) ([]measurement, error) {
 	return out, nil
 }
 
-// baseline measures a baseline; the table has the mean of all its runs.
+// baseline measures a baseline. The table shows the mean of all its runs.
 func (w *world) baseline(name string) (measurement, error) {
 	if m, is := w.near[name]; is {
 		return m, nil
@@ -133,7 +132,7 @@ func (w *world) baseline(name string) (measurement, error) {
 	return m, nil
 }
 
-// mean is the mean of measurements of one row.
+// mean returns the mean of measurements of one row.
 func mean(all ...measurement) measurement {
 	var out measurement
 	n := float64(len(all))
@@ -166,7 +165,7 @@ func (w *world) once(r row) (measurement, error) {
 	return m, nil
 }
 
-// seconds returns a duration, or a short one for a quick run.
+// seconds returns n seconds, or one second in a quick run.
 func (w *world) seconds(n int) time.Duration {
 	if w.quick {
 		return time.Second
@@ -174,7 +173,7 @@ func (w *world) seconds(n int) time.Duration {
 	return time.Duration(n) * time.Second
 }
 
-// stage is the servers of one row, in a folder of its own. The last one started is stopped first.
+// stage holds the servers of one row, in their own folder. close stops the last one started first.
 type stage struct {
 	*world
 	dir  string
@@ -189,7 +188,7 @@ func (s *stage) close() error {
 	return errors.Join(append(all, os.RemoveAll(s.dir))...)
 }
 
-// process is a server that was started from our binaries.
+// process is a running server from one of the built binaries.
 type process struct {
 	pid     int
 	address string
@@ -197,7 +196,7 @@ type process struct {
 
 var listening = regexp.MustCompile(`listening.*?([0-9.]+:[0-9]+)`)
 
-// start starts one of our binaries and waits until it says where it listens.
+// start starts one of the built binaries and waits until it prints its address.
 func (s *stage) start(name string, env []string, args ...string) (process, error) {
 	logged := filepath.Join(s.dir, name+".log")
 	file, err := os.Create(logged)
@@ -214,7 +213,7 @@ func (s *stage) start(name string, env []string, args ...string) (process, error
 	}
 	ended := make(chan struct{})
 	go func() {
-		_ = cmd.Wait() // how it ended is in its log
+		_ = cmd.Wait() // the log says how it ended
 		close(ended)
 	}()
 	s.stop = append(s.stop, func() error {
@@ -245,8 +244,8 @@ func (s *stage) start(name string, env []string, args ...string) (process, error
 	}
 }
 
-// output runs one of our binaries, or one of the machine's, and returns what it says. The error of
-// one that fails has its complaint.
+// output runs one of the built binaries, or an installed one, and returns its output. An error
+// includes what it wrote to standard error.
 func (s *stage) output(name string, args ...string) ([]byte, error) {
 	path := filepath.Join(s.bin, name)
 	if _, err := os.Stat(path); err != nil {
@@ -263,7 +262,7 @@ func (s *stage) output(name string, args ...string) ([]byte, error) {
 	return text, nil
 }
 
-// scaled returns a number, or a hundredth of it for a quick run.
+// scaled returns n, or a hundredth of it in a quick run.
 func (w *world) scaled(n int) int {
 	if w.quick {
 		return n / 100
@@ -271,7 +270,7 @@ func (w *world) scaled(n int) int {
 	return n
 }
 
-// each calls do n times, batchConnections at a time, until one fails.
+// each calls do n times, batchConnections of them concurrently, until one fails.
 func (s *stage) each(n int, do func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancelCause(s.ctx)
 	defer cancel(nil)

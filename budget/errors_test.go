@@ -49,7 +49,7 @@ func TestKindOfEveryCode(t *testing.T) {
 		}
 	}
 	if got := budget.Code("one of a later version").Kind(); got != budget.MayBeDone {
-		t.Errorf("an unknown code is of kind %d: it promises what nobody knows", got)
+		t.Errorf("an unknown code is of kind %d, which promises too much", got)
 	}
 }
 

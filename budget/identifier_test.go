@@ -106,7 +106,7 @@ func TestCheckTexts(t *testing.T) {
 	}
 }
 
-// TestCheckRequestIDAllowsNothingElse: what is allowed can be bound, logged and sent as it is.
+// TestCheckRequestIDAllowsNothingElse compares CheckRequestID with its rule for random texts.
 func TestCheckRequestIDAllowsNothingElse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(rapid.String(), rapid.StringN(0, -1, 130),

@@ -57,11 +57,11 @@ const ofBudgets = `{budget=~"$budget"}`
 // rows is the dashboard, beginning with the question that is asked first.
 var rows = []row{
 	{"Is every unit accounted for?", []panel{
-		stat("Discrepancies", "Figures that do not agree with their rows. Must stay 0.",
+		stat("Discrepancies", "Figures that differ from the sum of their rows. Must stay 0.",
 			"max(budgetd_audit_discrepancies)"),
-		stat("Conservation gap", "Minor units by which those figures differ. Must stay 0.",
+		stat("Conservation gap", "Minor units by which figures differ. Must stay 0.",
 			"max(budgetd_conservation_gap_units)"),
-		stat("Fenced buckets", "Buckets that take part in nothing until an operator decides.",
+		stat("Fenced buckets", "Buckets that are stopped until an operator decides.",
 			`max(budgetd_unfinished{kind="fenced"})`),
 		stat("Quarantined units", "Units of lost buckets that wait for an operator.",
 			"max(budgetd_quarantined_units)"),
@@ -70,7 +70,7 @@ var rows = []row{
 		stat("At-risk units", "Units that a loss of every store would quarantine.",
 			"max(budgetd_at_risk_units)"),
 	}},
-	{"What callers are told", []panel{
+	{"What are callers answered?", []panel{
 		lines("Deductions by outcome", "unavailable and unknown had to be repeated.", "ops",
 			perSecond("budgetd_deductions_total", "outcome", "{{outcome}}")),
 		lines("Refusals by code", "Why deductions were refused.", "ops",
@@ -81,7 +81,7 @@ var rows = []row{
 			perSecond("budgetd_http_request_duration_seconds_count", "status", "{{status}}")),
 		lines("HTTP requests in flight", "By node.", "short",
 			query{"budgetd_http_requests_in_flight", "{{instance}}"}),
-		lines("Failed calls of stores and SQL", "In ledger mode a store that fails costs speed only.",
+		lines("Failed calls of stores and SQL", "In ledger mode a failing store costs only speed.",
 			"ops", perSecond("budgetd_errors_total", "where, code", "{{where}} {{code}}")),
 	}},
 	{"Flights and stores", []panel{
@@ -93,7 +93,7 @@ var rows = []row{
 			quantiles("budgetd_lane_call_duration_seconds", ", store", "{{store}} ")...),
 		lines("Operations per store's call", "By store.", "short",
 			quantiles("budgetd_lane_call_operations", ", store", "{{store}} ")...),
-		lines("Filter skipped", "Operations that asked no store (ledger mode).", "ops",
+		lines("Filter skipped", "Operations that went to SQL without a filter (ledger mode).", "ops",
 			query{"sum(rate(budgetd_filter_skipped_total[$__rate_interval]))", "skipped"}),
 		lines("Sync lag", "Time since SQL last heard of a lane (store mode).", "s",
 			most("budgetd_sync_lag_seconds", "store, lane", "{{store}}/{{lane}}")),
@@ -108,18 +108,18 @@ var rows = []row{
 			most("budgetd_budget_held_units"+ofBudgets, "tenant, budget", "{{budget}}")),
 		lines("Moved units by step", "Between total and buckets, minor units a second.", "locale",
 			perSecond("budgetd_moved_units_total", "step", "{{step}}")),
-		lines("Half done", "Short peaks are normal.", "short",
+		lines("Unfinished work", "Short peaks are normal.", "short",
 			most("budgetd_unfinished", "kind", "{{kind}}")),
-		lines("Holds", "Open ones, and those that nobody confirmed in time.", "short",
+		lines("Holds", "Open holds, and those that expired.", "short",
 			query{"max(budgetd_holds_open)", "open"},
 			query{"sum(rate(budgetd_holds_expired_total[$__rate_interval]))", "expired per second"}),
 	}},
 	{"Alerts", []panel{
 		lines("Alerts that fire", "By kind of threshold.", "short",
 			most("budgetd_alerts_firing", "kind", "{{kind}}")),
-		lines("Evaluated thresholds", "By kind. At 0 nobody would be alerted.", "ops",
+		lines("Evaluated thresholds", "By kind. At 0 no alert would fire.", "ops",
 			perSecond("budgetd_alert_thresholds_evaluated_total", "kind", "{{kind}}")),
-		lines("Attempts to deliver", "pending is tried again, failed is not.", "ops",
+		lines("Attempts to deliver", "A pending delivery is tried again, a failed one is not.", "ops",
 			perSecond("budgetd_webhook_attempts_total", "state", "{{state}}")),
 		lines("Deliveries that wait", "In the outbox.", "short",
 			query{"max(budgetd_webhook_outbox_deliveries)", "waiting"}),
@@ -131,7 +131,7 @@ var rows = []row{
 			query{`rate(process_cpu_seconds_total{job=~".*budgetd.*"}[$__rate_interval])`, "{{instance}}"}),
 		lines("Memory", "Resident, by node.", "bytes",
 			query{`process_resident_memory_bytes{job=~".*budgetd.*"}`, "{{instance}}"}),
-		lines("Versions", "What runs, by node.", "short",
+		lines("Versions", "Number of nodes by version.", "short",
 			query{"count by (version) (budgetd_build_info)", "{{version}}"}),
 	}},
 }

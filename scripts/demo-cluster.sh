@@ -15,7 +15,7 @@ make --no-print-directory build
 title "Making certificates, passwords and the first key"
 deploy/compose/secrets.sh "$work/secrets" >/dev/null
 secrets=$work/secrets
-rules=() # what the files of deploy/compose have, and what it is here
+rules=() # sed expressions that replace the addresses in deploy/compose by those on this machine
 
 # place NAME gives a server of compose.yaml a private port of this machine, in $port.
 place() {
@@ -23,7 +23,7 @@ place() {
 	rules+=(-e "s/\b$1:[0-9]+/127.0.0.1:$port/")
 }
 
-# here FILE prints a file of deploy/compose as it is for this machine.
+# here FILE prints a file of deploy/compose with the addresses and secrets of this machine.
 here() { sed -E "${rules[@]}" -e "s|/run/secrets|$secrets|g" "$1"; }
 
 title "Starting MariaDB and three Redis"
@@ -90,7 +90,7 @@ export BUDGETCTL_SERVER="${addresses[0]},${addresses[1]}"
 run bin/budgetctl nodes
 run bin/budgetctl instances
 run bin/budgetctl create web-demo --total 5000 --type promo --buckets 6
-for server in "${addresses[@]}"; do # the second time all of them are replays
+for server in "${addresses[@]}"; do # the second run only repeats request ids
 	run bin/budgetctl --server "$server" replay examples/web-requests.tsv web-demo \
 		--rollback-every 20
 done

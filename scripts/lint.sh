@@ -52,8 +52,8 @@ if [ "${1-}" = --vulnerabilities ]; then
 	go tool -modfile=tools/go.mod govulncheck ./... || found=$?
 	case $found in
 	0) ;;
-	3) status=1 ;; # what it documents for vulnerabilities that are called
-	*) echo "lint: govulncheck could not run, see above: nothing is known about vulnerabilities" ;;
+	3) status=1 ;; # the documented status for vulnerabilities in called code
+	*) echo "lint: govulncheck could not run, see above: vulnerabilities were not checked" ;;
 	esac
 fi
 exit "$status"

@@ -17,9 +17,9 @@ shopt -s inherit_errexit
 # for -.
 proofs='
 model        10 minutes  explores every configuration of both models of the protocol
-mutants      10 minutes  takes each safeguard out: a named test has to notice
+mutants      10 minutes  takes each safeguard out, and checks that a named test fails
 crashpoints  5 minutes   stops a node, or loses a reply, at every step of every verb
-properties   10 minutes  many random runs of every property, on SQLite and MariaDB where there is one
+properties   10 minutes  many random runs of every property, on SQLite and MariaDB
 wild         2 minutes   filters and stores that answer at random, late, twice or not at all
 fuzz         10 minutes  every fuzz target, each for 20 seconds (nightly: a minute)
 linearize    10 minutes  histories of each kind of fault against real processes, in each durability
@@ -31,7 +31,7 @@ failover     5 minutes   SQL servers that replace each other under load: semi-sy
 drill        2 minutes   budgetctl drill: every fault in a sandbox, in each durability, with a verdict
 bench-quick  5 minutes   measures budgetd and the baselines for a second or two per row
 charts       5 minutes   renders the Helm chart and reads the result with the types of Kubernetes
-compose      a minute    reads the compose file with the library of Compose, and what belongs to it
+compose      a minute    checks the compose file with the library of Compose, and the files it uses
 demos        2 minutes   both demos, from nothing to the audit
 console      a minute    builds the console again and compares it with what is committed (needs Node)
 vulns        a minute    asks the vulnerability database about everything that is linked

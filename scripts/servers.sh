@@ -120,7 +120,7 @@ finish() {
 	fi
 	if [ "$status" -lt 128 ]; then
 		stop_all || true
-	else # a signal to all of them: how they ended says nothing
+	else # a signal also ended the servers, so their exit statuses mean nothing
 		stop_all 2>/dev/null || true
 	fi
 	if [ -n "$work" ]; then

@@ -69,7 +69,7 @@ deny_services() {
 		local answer=0
 		"$policy" redis-server start >/dev/null 2>&1 </dev/null || answer=$?
 		[ "$answer" = 101 ] ||
-			manual "$policy lets packages start their services; that is not for a test to do."
+			manual "$policy lets packages start their services, which a test must not do."
 		return
 	fi
 	trap 'rm -f "$policy"' EXIT

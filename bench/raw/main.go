@@ -1,6 +1,6 @@
-// Raw puts budgetctl bench's load on any HTTP service: it posts a body to a URL, in which {id} is a
-// fresh id and {user} one of a number of users, and prints a line of JSON. Every answer but 200 is
-// a failure. It drives the baselines, so that they and budgetd are measured in the same way.
+// Raw puts the load of `budgetctl bench` on any HTTP service, so that budgetd and the baselines are
+// measured in the same way. It posts a body in which {id} becomes a new id and {user} one of a
+// number of users, and prints a line of JSON. Every status except 200 is a failure.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/budgetd/budgetd/cmd/budgetctl/bench/load"
 )
 
-// piece is text, and what follows it.
+// piece is a text and the placeholder that follows it.
 type piece struct {
 	text string
 	then byte // 'i' id, 'u' user, 0 nothing
@@ -92,7 +92,7 @@ func (c *caller) fail(why string) {
 	c.why = why
 }
 
-// result is what is printed.
+// result is the printed result.
 type result struct {
 	PerS    float64            `json:"per_s"`
 	P50     float64            `json:"p50_ms"`
@@ -119,7 +119,7 @@ func main() {
 	body := flag.String("body", `{"request_id":"{id}","amount":1,"user":"{user}"}`, "what to post")
 	users := flag.Uint64("users", 100_000, "number of users")
 	connections := flag.Int("connections", 64, "connections")
-	rate := flag.Float64("rate", 0, "calls a second; 0: as fast as they are answered")
+	rate := flag.Float64("rate", 0, "calls per second; 0 calls again after each answer")
 	duration := flag.Duration("duration", 10*time.Second, "how long to measure")
 	warmup := flag.Duration("warmup", 2*time.Second, "how long to warm up")
 	processes := pids{{Name: "load", Pid: os.Getpid()}}

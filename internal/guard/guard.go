@@ -98,22 +98,10 @@ func (r remote) String() string { return string(r) }
 
 const bearer = "Bearer "
 
-// Admit returns the principal of a request, or an error if the call is refused. A call that is open
-// to all has no principal. Errors, in this order: unauthenticated; unavailable (keys cannot be
-// checked); rate_limited; forbidden.
-func (g *Guard) Admit(w http.ResponseWriter, r *http.Request, call access.Call) (
-	*access.Principal, error) {
-	p, err := g.Identify(g.CallerOf(w, r), &call)
-	if err != nil || p == nil {
-		return nil, err
-	}
-	if err := Permit(p, &call); err != nil {
-		return nil, err
-	}
-	return p, nil
-}
-
-// Identify is Admit without the check of the role. With a key it allocates nothing.
+// Identify returns the principal of a request, or an error if the caller is refused. It does not
+// check the role; see Permit. A call that is open to all has no principal. Errors: forbidden, on a
+// server without authentication; otherwise, in this order, unauthenticated, unavailable (keys
+// cannot be checked) and rate_limited. With a key it allocates nothing.
 func (g *Guard) Identify(c *Caller, call *access.Call) (*access.Principal, error) {
 	if call.Over == access.Nobody {
 		return nil, nil

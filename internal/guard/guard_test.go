@@ -53,6 +53,19 @@ func newGate(t testing.TB) *gate {
 	return g
 }
 
+// admit authenticates a request and checks the role.
+func (g *Guard) admit(w http.ResponseWriter, r *http.Request, call access.Call) (
+	*access.Principal, error) {
+	p, err := g.Identify(g.CallerOf(w, r), &call)
+	if err != nil || p == nil {
+		return nil, err
+	}
+	if err := Permit(p, &call); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
 func request(authorization ...string) *http.Request {
 	r := httptest.NewRequest("POST", "http://127.0.0.1:8080/v1/x", http.NoBody)
 	r.RemoteAddr = "10.0.0.7:1234"
@@ -70,7 +83,7 @@ func TestEveryCallWithEveryKey(t *testing.T) {
 		open := call.Over == access.Nobody
 		check := func(name string, r *http.Request, want budget.Code) {
 			t.Helper()
-			p, err := g.Admit(httptest.NewRecorder(), r, call)
+			p, err := g.admit(httptest.NewRecorder(), r, call)
 			if open {
 				want = ""
 			}
@@ -89,7 +102,7 @@ func TestEveryCallWithEveryKey(t *testing.T) {
 		for _, name := range []string{"revoked", "expired"} {
 			check(name, request("Bearer "+g.tokens[name]), budget.Unauthenticated)
 		}
-		p, err := g.Admit(httptest.NewRecorder(), request("Bearer "+g.tokens["shop"]), call)
+		p, err := g.admit(httptest.NewRecorder(), request("Bearer "+g.tokens["shop"]), call)
 		if err != nil {
 			t.Errorf("%s as the tenant's admin: %v", call.Op, err)
 		}
@@ -125,7 +138,7 @@ func TestAuthorizationHeaders(t *testing.T) {
 		"empty": {[]string{""}, budget.Unauthenticated}, "no key": {[]string{"Bearer "}, budget.Unauthenticated},
 		"two spaces": {[]string{"Bearer  " + key}, budget.Unauthenticated}, "two keys": {[]string{"Bearer " + key + "," + key}, budget.Unauthenticated},
 	} {
-		if _, err := g.Admit(httptest.NewRecorder(), request(test.headers...), call); budget.CodeOf(err) != test.want {
+		if _, err := g.admit(httptest.NewRecorder(), request(test.headers...), call); budget.CodeOf(err) != test.want {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -135,9 +148,9 @@ func TestRefusalsAreCounted(t *testing.T) {
 	g := newGate(t)
 	call, _ := access.CallOf("POST /v1/budgets")
 	for _, header := range []string{"Bearer " + g.tokens["revoked"], "Bearer " + g.tokens["revoked"], "x"} {
-		g.Admit(httptest.NewRecorder(), request(header), call)
+		g.admit(httptest.NewRecorder(), request(header), call)
 	}
-	g.Admit(httptest.NewRecorder(), request("Bearer "+g.tokens["read"]), call) // authenticated, so not counted
+	g.admit(httptest.NewRecorder(), request("Bearer "+g.tokens["read"]), call) // authenticated, so not counted
 	want := []trail.Row{
 		{AtMS: at.UnixMilli(), Source: "10.0.0.7", Op: "create", Outcome: "malformed", Times: 1},
 		{AtMS: at.UnixMilli(), KeyID: g.ids["revoked"], Source: "10.0.0.7", Op: "create", Outcome: "revoked", Times: 2},
@@ -153,7 +166,7 @@ func TestStaleKeys(t *testing.T) {
 	g := newGate(t)
 	g.Now = func() time.Time { return at.Add(2 * time.Second) }
 	call, _ := access.CallOf("GET /v1/whoami")
-	_, err := g.Admit(httptest.NewRecorder(), request("Bearer "+g.tokens["read"]), call)
+	_, err := g.admit(httptest.NewRecorder(), request("Bearer "+g.tokens["read"]), call)
 	if !budget.Is(err, budget.Unavailable) || len(g.Refusals.Take()) != 0 {
 		t.Error(err)
 	}
@@ -174,19 +187,19 @@ func TestCertificates(t *testing.T) {
 	g.Certificates = []Certificate{{tlsfiles.Match{Field: tlsfiles.DNS, Value: "till"}, access.Principal{Name: "till", Role: access.Deduct}},
 		{tlsfiles.Match{Field: tlsfiles.Subject, Value: "CN=till"}, access.Principal{Name: "other", Role: access.Admin}}}
 	call, _ := access.CallOf("POST /v1/budgets/{budget}/deduct")
-	p, err := g.Admit(httptest.NewRecorder(), certified("till", true), call)
+	p, err := g.admit(httptest.NewRecorder(), certified("till", true), call)
 	if err != nil || p.Name != "till" {
 		t.Errorf("%+v, %v", p, err)
 	}
 	for name, r := range map[string]*http.Request{"without a principal": certified("stranger", true), "not verified": certified("till", false)} {
-		if _, err := g.Admit(httptest.NewRecorder(), r, call); !budget.Is(err, budget.Unauthenticated) {
+		if _, err := g.admit(httptest.NewRecorder(), r, call); !budget.Is(err, budget.Unauthenticated) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	// A wrong key beside a valid certificate is refused, not ignored.
 	both := certified("till", true)
 	both.Header.Set("Authorization", "Bearer "+g.tokens["revoked"])
-	if _, err := g.Admit(httptest.NewRecorder(), both, call); !budget.Is(err, budget.Unauthenticated) {
+	if _, err := g.admit(httptest.NewRecorder(), both, call); !budget.Is(err, budget.Unauthenticated) {
 		t.Error(err)
 	}
 }
@@ -233,7 +246,7 @@ func TestPagesOfOtherSites(t *testing.T) {
 		} {
 			r := test.r.Clone(t.Context())
 			r.Header.Set(one.header, one.value)
-			if _, err := g.Admit(httptest.NewRecorder(), r, call); budget.CodeOf(err) != one.want {
+			if _, err := g.admit(httptest.NewRecorder(), r, call); budget.CodeOf(err) != one.want {
 				t.Errorf("%s, %s %s: %v, want %q", name, one.header, one.value, err, one.want)
 			}
 		}
@@ -245,7 +258,7 @@ func TestRateLimit(t *testing.T) {
 	g.Limiter = edge.NewLimiter(1, 2)
 	call, _ := access.CallOf("GET /v1/whoami")
 	ask := func(name string) error {
-		_, err := g.Admit(httptest.NewRecorder(), request("Bearer "+g.tokens[name]), call)
+		_, err := g.admit(httptest.NewRecorder(), request("Bearer "+g.tokens[name]), call)
 		return err
 	}
 	for range 2 {
@@ -265,16 +278,16 @@ func TestRateLimit(t *testing.T) {
 func TestOpen(t *testing.T) {
 	g := &Guard{Open: true, Loopback: true}
 	call, _ := access.CallOf("POST /v1/budgets")
-	if p, err := g.Admit(httptest.NewRecorder(), request(), call); err != nil || p != access.Anonymous {
+	if p, err := g.admit(httptest.NewRecorder(), request(), call); err != nil || p != access.Anonymous {
 		t.Errorf("%+v, %v", p, err)
 	}
 	r := request()
 	r.Host = "evil.example:8080"
-	if _, err := g.Admit(httptest.NewRecorder(), r, call); !budget.Is(err, budget.Forbidden) {
+	if _, err := g.admit(httptest.NewRecorder(), r, call); !budget.Is(err, budget.Forbidden) {
 		t.Errorf("DNS rebinding: %v", err)
 	}
 	g.Loopback = false
-	if _, err := g.Admit(httptest.NewRecorder(), r, call); err != nil {
+	if _, err := g.admit(httptest.NewRecorder(), r, call); err != nil {
 		t.Error(err)
 	}
 }
@@ -286,7 +299,7 @@ func BenchmarkAdmit(b *testing.B) {
 	r, w := request("Bearer "+g.tokens["deduct"]), httptest.NewRecorder()
 	b.ReportAllocs()
 	for b.Loop() {
-		p, err := g.Admit(w, r, call)
+		p, err := g.admit(w, r, call)
 		if err != nil || p.May(call, access.Target{Tenant: "default", Budget: "sale"}) != access.Allowed {
 			b.Fatal(err)
 		}

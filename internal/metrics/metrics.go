@@ -87,7 +87,7 @@ func New(version string) *Metrics {
 	m.gauge("build_info", "Always 1; the labels say what runs.",
 		prometheus.Labels{"version": version, "go": runtime.Version()}).Set(1)
 	m.deductions = m.counters("deductions_total",
-		"Deductions by what became of them; code is empty for accepted ones.", "outcome", "code")
+		"Deductions by outcome; code is empty for accepted ones.", "outcome", "code")
 	m.requests = m.histograms("http_request_duration_seconds",
 		"Time until an HTTP request was answered.", seconds, "method", "route", "status")
 	m.inFlight = m.gauge("http_requests_in_flight", "HTTP requests being answered.", nil)
@@ -105,15 +105,15 @@ func New(version string) *Metrics {
 		"Minor units moved between total and buckets, by step.", "step")
 	m.failures = m.counters("errors_total", "Calls of stores and of SQL that failed.", "where", "code")
 	m.fenced = m.counters("fenced_buckets_total",
-		"Buckets that were stopped because log and ledger disagree.").WithLabelValues()
+		"Buckets that were fenced because their figures disagree.").WithLabelValues()
 	m.known = m.gauge("audit_discrepancies",
-		"Figures that do not agree with the rows that they stand for; must stay 0.", nil)
+		"Figures that differ from the sum of their rows; must stay 0.", nil)
 	m.gap = m.gauge("conservation_gap_units",
-		"Minor units by which those figures differ; must stay 0.", nil)
+		"Minor units by which figures differ from the sum of their rows; must stay 0.", nil)
 	m.stranded = m.gauge("stranded_units",
 		"Minor units in buckets that are fenced or that this process cannot reach.", nil)
 	m.recyclable = m.gauge("recycle_stranded_units",
-		"Minor units in buckets where few ask for them; a recycle moves them.", nil)
+		"Minor units in buckets with little demand; a recycle moves them.", nil)
 	m.holdsOpen = m.gauge("holds_open", "Open holds of all budgets, counted up to 100000.", nil)
 	m.holdsExpired = m.counters("holds_expired_total",
 		"Holds whose time was over, and whose units this process returned.").WithLabelValues()
@@ -127,7 +127,7 @@ func New(version string) *Metrics {
 	m.budgets = newBudgets()
 	m.registry.MustRegister(m.budgets)
 	m.unfinished = m.gauges("unfinished",
-		"What was found half done at the last look: epochs, grants, shrinks, fenced, returning.", "kind")
+		"Unfinished work at the last pass: epochs, grants, shrinks, fenced, returning.", "kind")
 	m.lag = m.gauges("sync_lag_seconds",
 		"Time since a lane was last synced (store mode).", "store", "lane")
 	for _, step := range []string{"apply", "handout", "recycle", "sweep", "expire", "lose",
@@ -135,7 +135,7 @@ func New(version string) *Metrics {
 		m.moves.WithLabelValues(step)
 		m.moved.WithLabelValues(step)
 	}
-	m.deductions.WithLabelValues("accepted", "") // there from the start, so that rates begin at 0
+	m.deductions.WithLabelValues("accepted", "") // so that rates begin at 0
 	return m
 }
 
@@ -297,7 +297,7 @@ func (m *Metrics) Stranded(unreachable, recyclable, atRisk int64) {
 	m.atRisk.Set(float64(atRisk))
 }
 
-// Scripts notes how many scripts the server of a lane keeps.
+// Scripts sets the number of scripts that the server of a lane keeps.
 func (m *Metrics) Scripts(lane bucket.Lane, n int) {
 	m.scripts.WithLabelValues(lane.Instance, strconv.Itoa(lane.Index)).Set(float64(n))
 }

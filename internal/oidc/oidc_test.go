@@ -41,8 +41,8 @@ func newConsole(t *testing.T, key string) *console {
 	login, err := New(Config{
 		Issuer: c.provider.URL, ClientID: c.provider.ClientID, ClientSecret: secret.Value(secret.New(c.provider.ClientSecret)),
 		RedirectURL: c.URL + "/console/callback", GroupsClaim: "groups", Key: secret.Value(secret.New(key)),
-		Grants: []Grant{{"readers", access.Read, access.Everything}, {"shop", access.Operator, access.Scope{Tenant: "shop"}},
-			{"shop-too", access.Operator, access.Everything}},
+		Grants: []Grant{{"readers", access.Read, access.Scope{}}, {"shop", access.Operator, access.Scope{Tenant: "shop"}},
+			{"shop-too", access.Operator, access.Scope{}}},
 		HTTP: c.provider.Client(), Now: func() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) },
 		Refused: func(w http.ResponseWriter, _ *http.Request, reason string, err error) {
 			c.refused = reason + ": " + err.Error()

@@ -55,7 +55,7 @@ func (s *Source) Read() (Text, error) {
 
 // Now is Read for callers that cannot handle an error: the other side rejects a wrong secret.
 func (s *Source) Now() Text {
-	text, _ := s.Read() //nolint:errcheck // Watch reports it
+	text, _ := s.Read() //nolint:errcheck // see above
 	return text
 }
 

@@ -44,7 +44,8 @@ func (s *State) noNumber() bool {
 		f.f >= s.b[0].fill+far && !mut("nofar")
 }
 
-// raiseFill is the compare-and-set after a content was found wrong.
+// raiseFill is the compare-and-set after a node found a content wrong. It returns false if another
+// node has replaced that content.
 func (s *State) raiseFill(wrong int8) bool {
 	fill := &s.b[0].fill
 	if *fill > wrong && !mut("bumpread") {
@@ -159,8 +160,8 @@ func (s *State) crash(k, a int8) bool {
 	return true
 }
 
-// heals reports whether, without further faults and with at most one bump, the filter lets n units
-// through. O covers them.
+// heals reports whether the filter lets n units through without further faults and with at most one
+// rise of fill. O covers them.
 func (s State) heals(n int8) bool {
 	for bumps := 0; bumps < 2; {
 		f, fill, o := s.filter, s.b[0].fill, s.newest(0).O

@@ -5,7 +5,7 @@ import (
 	"math/bits"
 )
 
-// rule is a statement that must not be true.
+// rule is a condition that must not hold, and the text of the violation.
 type rule struct {
 	broken bool
 	text   string
@@ -141,7 +141,7 @@ func (s *State) checkID(k int8) string {
 	)
 }
 
-// complete checks that every unit comes back without further faults and requests.
+// complete checks that every unit comes back if no more faults and requests occur.
 func (s *State) complete(commit bool) string {
 	if s.pend.op.kind != 0 {
 		s.settle(commit)

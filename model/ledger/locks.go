@@ -1,6 +1,7 @@
 package main
 
-// locks returns the rows that a transaction locks, as far as a pending one can hold them.
+// locks returns the rows that a transaction locks, as bits. It leaves out rows that a pending
+// transaction cannot hold.
 func (s *State) locks(o Tx) (l uint64) {
 	epoch := func(b, e int8) {
 		if b >= 0 {

@@ -20,13 +20,14 @@ func (s *State) lapsed(b int8) bool {
 	return s.clock > bud.period || x.status == open && x.period != bud.period
 }
 
-// mayTake checks adjust_cnt, which is 1 here. It counts units that were never handed out.
+// mayTake checks adjust_cnt, which is 1 here. It counts applications for units that were never
+// handed out.
 func (s *State) mayTake(b, n int8) bool {
 	bud := &s.bud[budgetOf(b)]
 	return !feature["adjust"] || s.b[b].applied < 1 || n <= bud.U-bud.fresh && !mut("adjustall")
 }
 
-// releasable is the part of U that some bucket may still apply for.
+// releasable returns the part of U that some bucket may still apply for.
 func (s *State) releasable(i int8) int8 {
 	if bud := &s.bud[i]; feature["adjust"] && s.b[0].applied > 0 && s.b[1].applied > 0 &&
 		!mut("adjustall") {

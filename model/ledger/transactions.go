@@ -48,7 +48,7 @@ func (s *State) run(o Tx) bool {
 	return !waits && transactions[o.kind].run(s, o)
 }
 
-// mayDeduct is judged under the locks. at has a bucket for each leg, or -1.
+// mayDeduct judges a deduction under the locks. at has a bucket for each leg, or -1.
 func (s *State) mayDeduct(k int8, at [2]int8) bool {
 	if s.paused && !mut("nopause") {
 		return false
@@ -121,7 +121,7 @@ func (s *State) deduct(k, a int8, at [2]int8) bool {
 	return true
 }
 
-// number returns the next feed number of a bucket, under the lock of its newest row.
+// number draws the next feed number of a bucket, under the lock of its newest row.
 func (s *State) number(b int8) int8 {
 	if s.pend.entry > 0 { // mutant entrynolock: drawn before the commit
 		return s.pend.entry
@@ -151,7 +151,7 @@ func (s *State) collect(k, a, target, donors int8) bool {
 		}
 	}
 	if sum < amount(k) && piles < 2 && !mut("collectany") {
-		return false // it serves nobody, so it must leave fewer piles than it found
+		return false // without a deduction it must leave fewer buckets with units
 	}
 	for b := int8(0); b < N; b++ {
 		if donors>>b&1 == 1 {
@@ -287,7 +287,7 @@ func (s *State) comeBack(r *Row, n int8) {
 		x.R += n
 	case r.e == s.b[r.b].cur && !mut("backquiet"):
 		s.raise(r.b, n)
-	default: // only a mutant comes here
+	default: // reached only by a mutant
 		x.O += n
 	}
 }

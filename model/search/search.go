@@ -20,12 +20,12 @@ var (
 type Model[S, O any] struct {
 	Start   S
 	Moves   func(s *S, emit func(next *S, move O))
-	Verdict func(s *S) string // the invariant that is broken; "" for none
+	Verdict func(s *S) string // the broken invariant, or ""
 	Show    func(s *S, move O) string
 }
 
-// Run explores the model, prints what it found, and ends the process: with status 1 after the
-// shortest way to a broken invariant, which it prints too.
+// Run explores the model and prints the result. If an invariant is broken, it prints the shortest
+// trace to it and ends the process with status 1.
 func (m Model[S, O]) Run() {
 	seed := maphash.MakeSeed()
 	// Two states with one key would hide each other; with 64 bits that is improbable.

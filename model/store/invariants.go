@@ -13,7 +13,7 @@ func (s *State) sold() int8 {
 	return n
 }
 
-// rule is a statement that must not be true.
+// rule is a condition that must not hold, and the text of the violation.
 type rule struct {
 	broken bool
 	text   string
@@ -72,7 +72,7 @@ func (s *State) checkSums(S int8) string {
 	if s.gap || s.lane[0].act > 0 {
 		return ""
 	}
-	out := int8(0) // rolled back in a store, not told to SQL and so not answered
+	out := int8(0) // rolled back in a store, but not yet in SQL and so not answered
 	for i := range s.mem {
 		m := &s.mem[i]
 		if m.e > 0 && s.epoch[m.e-1].alive() {
@@ -95,8 +95,8 @@ func (s *State) checkSums(S int8) string {
 	return ""
 }
 
-// complete checks that without further faults and calls every epoch ends and every accepted
-// rollback reaches SQL.
+// complete checks that every epoch ends and every accepted rollback reaches SQL if no more faults
+// and calls occur.
 func (s *State) complete() string {
 	for moved := true; moved; {
 		moved = s.giveUp()
@@ -147,7 +147,7 @@ func (s *State) complete() string {
 	return s.check()
 }
 
-// serve checks that U can be sold again.
+// serve reports whether U can be sold again.
 func (s *State) serve() bool {
 	l := s.row().lane
 	m := &s.mem[l]

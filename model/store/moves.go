@@ -54,8 +54,8 @@ func (s *State) scripts(i int8, n *State, try func(bool, Op)) {
 	}
 }
 
-// inTime reports whether a deduct may still run: it is refused after the instant that it carries.
-// Clients repeat within a tick.
+// inTime reports whether a deduct may still run. A script refuses it after the instant that it
+// carries. Clients repeat it within a tick.
 func (s *State) inTime(k int8) bool {
 	if !feature["slices"] {
 		return true
@@ -173,7 +173,7 @@ func (s *State) fault(n *State, try func(bool, Op)) {
 	)
 }
 
-// statements emits what nodes do in SQL and what they know of the store.
+// statements emits the steps of nodes in SQL, and their reads of the store.
 func (s *State) statements(n *State, try func(bool, Op)) {
 	for u := int8(1); u <= s.U; u++ {
 		try(n.apply(u), Op{"sql apply: units", u, 0, 0, 0})

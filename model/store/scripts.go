@@ -1,13 +1,13 @@
 package main
 
-// runs is the check at the top of every script: the marker and the replication id must be the
-// caller's.
+// runs is the check at the top of every script. It reports whether the marker and the replication
+// id are the caller's.
 func (s *State) runs(m *Mem, lane, act int8) bool {
 	return m.alive && m.lane == lane && (m.mark == act+1 || mut("nomarker")) &&
 		(m.id == s.lane[lane].ident[act] || mut("noreplid"))
 }
 
-// record returns the id's record. It is gone when its slice is no longer read.
+// record returns the id's record. The record vanishes when its slice is no longer read.
 func (s *State) record(m *Mem, k int8) *Rec {
 	if r := &m.rec[k]; r.state == 0 || s.now/2-r.at/2 > 1 {
 		m.rec[k] = Rec{}
@@ -121,8 +121,8 @@ func (s *State) cancel(m *Mem, k, act int8) bool {
 	return true
 }
 
-// close can be repeated. If the epoch never was here, it leaves a tombstone. If it was here and is
-// missing, the answer says lost.
+// close closes an epoch; it can be repeated. If the epoch never was in this memory, close leaves a
+// tombstone. If it was and is missing, the answer says lost.
 func (s *State) close(m *Mem, e int8) (answer [5]int8) {
 	switch {
 	case m.e > e+1:

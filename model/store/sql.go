@@ -108,7 +108,7 @@ func (s *State) sqlClosed(e int8) bool {
 	return true
 }
 
-// lose ends a lost epoch. What it may still have held goes where on_loss says.
+// lose ends a lost epoch. Its O goes where on_loss says.
 func (s *State) lose(e int8) {
 	x := &s.epoch[e]
 	switch {
@@ -117,7 +117,7 @@ func (s *State) lose(e int8) {
 	case feature["unused"]:
 		s.U += x.O
 		s.assumed += x.O
-		if mut("boundsync") { // only what was taken since the last sync, as of this moment
+		if mut("boundsync") { // only what was taken since the last sync
 			s.assumed -= x.O
 			n := -x.S
 			for k := range s.out {
@@ -143,8 +143,7 @@ func (s *State) broken(l int8) bool {
 			(m.taken < x.taken || m.given < x.given)
 }
 
-// verify creates the next activation. From here on the older epochs are lost, whatever their rows
-// say.
+// verify creates the next activation, which makes older epochs lost whatever their rows say.
 func (s *State) verify(l int8) bool {
 	m, n := &s.mem[l], &s.lane[l]
 	if n.act+1 >= M || !m.alive || m.lane != l || !s.broken(l) {
@@ -189,7 +188,7 @@ func (s *State) settle(l int8) bool {
 	return true
 }
 
-// lostAlone: the marker is right and the hash of an open epoch is missing.
+// lostAlone ends an open epoch whose hash is missing although the marker is right.
 func (s *State) lostAlone() bool {
 	x := s.row()
 	m := &s.mem[x.lane]
@@ -213,8 +212,8 @@ func (s *State) giveUp() bool {
 
 func (s *State) newID() int8 { s.ids++; return s.ids }
 
-// marker is sent once, by the node that created the activation, and replaces only an older one of
-// that server.
+// marker writes the marker of an activation. It is sent once, by the node that created the
+// activation, and replaces only an older marker of the same server.
 func (s *State) marker(l, a int8) bool {
 	m, n := &s.mem[l], &s.lane[l]
 	if n.sent>>a&1 == 0 || !m.alive || m.lane != l {

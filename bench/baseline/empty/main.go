@@ -1,5 +1,5 @@
-// Empty is baseline (a): a net/http handler that reads a JSON body and answers with one, and does
-// nothing. It shows what HTTP and JSON cost on this machine, and scales the other figures.
+// Empty is baseline (a): a net/http handler that decodes a JSON body and encodes an answer, and
+// does nothing else. It shows what HTTP and JSON cost on this machine.
 package main
 
 import (

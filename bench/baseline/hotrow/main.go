@@ -1,6 +1,6 @@
-// Hotrow is baseline (c): one row of MariaDB that everybody changes, straight SQL, no HTTP, exactly
-// once: INSERT of the id and UPDATE … WHERE out_quantity + n <= total in one transaction, statement
-// by statement, rolled back where the UPDATE changes nothing. It prints a line of JSON.
+// Hotrow is baseline (c): exactly-once deductions from one row of MariaDB in plain SQL, without
+// HTTP. A transaction inserts the id and runs UPDATE … WHERE out_quantity + n <= total, statement
+// by statement. It is rolled back if the UPDATE changes nothing. Hotrow prints a line of JSON.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// tables are created for every run, so that no run pays for the rows of another.
+// tables are recreated for every run, so that the rows of one run do not slow down the next.
 var tables = []string{
 	`DROP TABLE IF EXISTS hot`,
 	`DROP TABLE IF EXISTS done`,
@@ -68,8 +68,8 @@ func (w *worker) exec(ctx context.Context, text string, args ...any) (int64, err
 	return done.RowsAffected()
 }
 
-// once makes one deduction in one transaction. Nothing has to begin it: the session does not commit
-// by itself, which saves a round trip.
+// once makes one deduction in one transaction. Autocommit is off, so the first statement begins the
+// transaction, which saves a round trip.
 func (w *worker) once(ctx context.Context, id []byte) error {
 	_, err := w.exec(ctx, insertID, id, 1)
 	if err == nil {
@@ -176,7 +176,7 @@ func usages(pid int) (cpu [2]time.Duration, err error) {
 	return cpu, nil
 }
 
-// measuring is a load under way.
+// measuring is a running load.
 type measuring struct {
 	mu        sync.Mutex
 	histogram *load.Histogram

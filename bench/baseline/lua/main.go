@@ -1,6 +1,6 @@
-// Lua is baseline (b): the service that most teams would write. A net/http handler makes one call
-// of one Lua script per request, which checks a duplicate id, the stock, a maximum per day and one
-// per user, and counts. Nothing of it survives beyond what the Redis keeps.
+// Lua is baseline (b): the service that most teams would write. A net/http handler calls one Lua
+// script per request. The script looks up the id, checks the stock, a maximum per day and a maximum
+// per user, and counts. Only Redis keeps the data.
 package main
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// script: KEYS stock, day, user, id; ARGV amount, maximum per day, maximum per user, seconds that
-// an id and a day are kept. It returns what became of it.
+// script deducts. KEYS: stock, day, user, id. ARGV: amount, maximum per day, maximum per user,
+// seconds for which an id and a day are kept. It returns the outcome and the figure behind it.
 var script = redis.NewScript(`
 local known = redis.call('GET', KEYS[4])
 if known then return {'replayed', known} end
@@ -47,7 +47,7 @@ type answer struct {
 	Remaining int64  `json:"remaining"`
 }
 
-const maximum = 1 << 50 // never reached: every request is accepted, as in our rows
+const maximum = 1 << 50 // never reached: every request is accepted, as in the rows of budgetd
 
 type service struct {
 	redis *redis.Client

@@ -1,6 +1,6 @@
-// Pipelined is baseline (b2): the best simple service. fasthttp, and a Redis client that puts the
-// commands of concurrent requests into one pipeline by itself (rueidis), with a script of four
-// commands: GET, DECRBY, SET NX EX, XADD. No limits.
+// Pipelined is baseline (b2): the fastest simple service. It uses fasthttp and a Redis client that
+// sends the commands of concurrent requests in one pipeline (rueidis). Its script has four
+// commands: GET, DECRBY, SET NX EX and XADD. It has no limits.
 package main
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// script: KEYS stock, id, log; ARGV amount, seconds that an id is kept, id. It returns what is
-// left, -1 when that is too little, -2 for an id that is known.
+// script deducts. KEYS: stock, id, log. ARGV: amount, seconds for which an id is kept, id. It
+// returns the remaining stock, -1 if that is too small, or -2 if the id is known.
 const script = `
 local n = tonumber(ARGV[1])
 local stock = tonumber(redis.call('GET', KEYS[1]) or '0')
@@ -73,7 +73,7 @@ func main() {
 	listen := flag.String("listen", "127.0.0.1:0", "address")
 	address := flag.String("redis", "127.0.0.1:6379", "address of the Redis")
 	flag.Parse()
-	// One connection: with several the pipelines are shorter and both sides work more.
+	// One connection, because with several the pipelines are shorter and both sides work more.
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{*address},
 		DisableCache: true, AlwaysPipelining: true, PipelineMultiplex: -1, DisableRetry: true})
 	if err != nil {

@@ -92,7 +92,7 @@ func TestWhatIsCreatedIsRead(t *testing.T) {
 		_, a := newKey(t, "007")
 		_, b := newKey(t, "jane\xff")
 		a.Scope.Budgets, a.ExpiresMS = []string{"spring-*", "x"}, now+5
-		b.Scope, b.Role = access.Everything, access.Admin
+		b.Scope, b.Role = access.Scope{}, access.Admin
 		if a.ID > b.ID {
 			a, b = b, a
 		}
@@ -212,7 +212,7 @@ func TestRotate(t *testing.T) {
 		}
 		rotate := func(id string, at int64) (Rotation, error) {
 			_, fresh := newKey(t, "ignored")
-			fresh.CreatedMS, fresh.Role, fresh.Scope = at, access.Admin, access.Everything
+			fresh.CreatedMS, fresh.Role, fresh.Scope = at, access.Admin, access.Scope{}
 			return within(t, db, func(tx *sql.Tx) (Rotation, error) { return Rotate(t.Context(), tx, id, fresh, at+50) })
 		}
 		done, err := rotate(old.ID, now+10)
