@@ -2,168 +2,17 @@ package transfer_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/bucket/place"
 	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
-	sqltransfer "github.com/budgetd/budgetd/internal/sqlstore/transfer"
 )
-
-// stores are filters that remember levels, and stores that can be down.
-type stores struct {
-	mu     sync.Mutex
-	levels map[bucket.Lane][]bucket.Level
-	down   map[string]bool
-}
-
-func (s *stores) Set(_ context.Context, lane bucket.Lane, levels []bucket.Level) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.levels[lane] = append(s.levels[lane], levels...)
-	return nil
-}
-
-func (s *stores) Take(context.Context, bucket.Lane, []bucket.Take) ([]bucket.Taken, error) {
-	return nil, errors.New("nobody takes here")
-}
-
-func (s *stores) Ping(_ context.Context, lane bucket.Lane) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.down[lane.Instance] {
-		return errors.New("connection refused")
-	}
-	return nil
-}
-
-func (s *stores) last(lane bucket.Lane) bucket.Level {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if n := len(s.levels[lane]); n > 0 {
-		return s.levels[lane][n-1]
-	}
-	return bucket.Level{}
-}
-
-// world is a service over a database, with three instances.
-type world struct {
-	*testing.T
-	ctx    context.Context
-	mu     sync.Mutex
-	now    time.Time
-	db     *engine.DB
-	defs   *definitions.Part
-	part   *sqltransfer.Part
-	stores *stores
-	places *place.Map
-	lanes  []bucket.Lane
-}
-
-func (w *world) clock() time.Time {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.now
-}
-
-func (w *world) advance(d time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.now = w.now.Add(d)
-}
-
-func newWorld(t *testing.T) *world {
-	w := &world{T: t, ctx: t.Context(), now: time.Now().Truncate(time.Second),
-		stores: &stores{levels: map[bucket.Lane][]bucket.Level{}, down: map[string]bool{}}}
-	var err error
-	w.db, err = engine.Open(w.ctx, engine.Config{Driver: "sqlite", Clock: w.clock,
-		DSN: filepath.Join(t.TempDir(), "budgetd.db")})
-	w.ok(err)
-	t.Cleanup(func() { _ = w.db.Close() })
-	w.defs, w.part = definitions.New(w.db), sqltransfer.New(w.db)
-	for i := range 3 {
-		w.lanes = append(w.lanes, bucket.Lane{Instance: fmt.Sprint("store-", i)})
-	}
-	w.places, err = place.New(w.lanes, 100)
-	w.ok(err)
-	return w
-}
-
-func (w *world) node() *transfer.Service {
-	w.Helper()
-	budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: w.defs})
-	w.ok(err)
-	return transfer.New(transfer.Config{Budgets: budgets, Pages: w.defs, Filter: w.stores,
-		Health: w.stores, Lanes: w.lanes, Places: w.places, Now: w.db.Now,
-		Ledger: transfer.Ledger{Supply: w.part, Stocks: w.part, Periods: w.part,
-			Recycles: w.part, Lanes: w.part, Counters: w.part}})
-}
-
-func (w *world) ok(err error) {
-	w.Helper()
-	if err != nil {
-		w.Fatal(err)
-	}
-}
-
-func promo(name string, total int64, buckets int) budget.Definition {
-	return budget.Definition{Tenant: budget.DefaultTenant, Name: name, Unit: budget.Count,
-		Durability: budget.Ledger, Type: budget.Promo, TotalQuantity: total, BucketQuantity: buckets}
-}
-
-// create creates a budget whose buckets are placed on the first of the instances.
-func (w *world) create(d budget.Definition, instances int) bucket.BudgetRef {
-	w.Helper()
-	var keys []string
-	for i := range d.BucketQuantity {
-		keys = append(keys, place.Key(d.Tenant, fmt.Sprintf("%s:bucket-%d", d.Name, i)))
-	}
-	lanes, ok := w.places.Lanes(keys, nil, func(l bucket.Lane) bool {
-		return l.Instance < fmt.Sprint("store-", instances)
-	})
-	if !ok {
-		w.Fatal("no lane")
-	}
-	made, err := w.defs.Create(w.ctx, d, lanes)
-	w.ok(err)
-	return bucket.BudgetRef{ID: made.Budget.ID}
-}
-
-func (w *world) read(ref bucket.BudgetRef) bucket.Budget {
-	w.Helper()
-	b, err := w.defs.Budget(w.ctx, ref)
-	w.ok(err)
-	return b
-}
-
-// use deducts units from a bucket, as a flight does.
-func (w *world) use(bucketID, units int64) {
-	w.Helper()
-	w.ok(w.db.Write(w.ctx, "test", func(t *engine.Tx) error {
-		var entry int64
-		if _, err := t.Get(&entry, `SELECT MAX(next_entry) FROM bucket_epoch WHERE bucket_id = ?`,
-			bucketID); err != nil {
-			return err
-		}
-		err := t.Hit(1, `INSERT INTO feed (bucket_id, first_entry, entries, units, body, created_at)
-			VALUES (?, ?, 1, ?, ?, ?)`, bucketID, entry, units, []byte{}, engine.ToMS(t.Now))
-		if err != nil {
-			return err
-		}
-		return t.Hit(1, `UPDATE bucket_epoch SET outstanding_quantity = outstanding_quantity - ?,
-			used_quantity = used_quantity + ?, next_entry = next_entry + 1
-			WHERE bucket_id = ? AND status = 'open'`, units, units, bucketID)
-	}))
-}
 
 func TestVerbsOnBuckets(t *testing.T) {
 	w := newWorld(t)
@@ -217,14 +66,6 @@ func TestVerbsOnBuckets(t *testing.T) {
 	}
 }
 
-func (w *world) figures(ref bucket.BudgetRef) (f struct{ Undistributed, Remaining int64 }) {
-	w.Helper()
-	got, err := w.defs.Figures(w.ctx, ref.ID)
-	w.ok(err)
-	f.Undistributed, f.Remaining = got.Undistributed, got.Remaining
-	return f
-}
-
 func TestRecycleAndItsHistory(t *testing.T) {
 	w := newWorld(t)
 	s := w.node()
@@ -256,18 +97,6 @@ func TestRecycleAndItsHistory(t *testing.T) {
 	if _, err = s.Recycle(w.ctx, bucket.BudgetRef{ID: 99}); !budget.Is(err, budget.BudgetNotFound) {
 		t.Error(err)
 	}
-}
-
-// loop returns the loop with a name.
-func loop(t *testing.T, s *transfer.Service, set transfer.Settings,
-	name string) func(context.Context) error {
-	for _, l := range s.Loops(set) {
-		if l.Name == name {
-			return l.RunOnce
-		}
-	}
-	t.Fatalf("no loop %q", name)
-	return nil
 }
 
 // TestRecycleWithoutBeingAsked checks that a run that its node has left is continued, that the
@@ -339,112 +168,6 @@ func TestRecycleWithoutBeingAsked(t *testing.T) {
 	all()
 	all()
 	expect("too much is stranded", second, bucket.Automatic, bucket.OnSchedule)
-}
-
-func TestDrainUndrainAndRebalance(t *testing.T) {
-	w := newWorld(t)
-	s := w.node()
-	ref := w.create(promo("sale", 90, 6), 3)
-	view, err := s.Drain(w.ctx, "store-1")
-	w.ok(err)
-	if !view.Draining || !view.Done || view.Left != 0 || view.Moved != 2 {
-		t.Errorf("drained: %+v", view)
-	}
-	b := w.read(ref)
-	for i := range b.Buckets {
-		bk := &b.Buckets[i]
-		if bk.Lane.Instance == "store-1" || bk.Epoch.Number != 1 || bk.Epoch.Outstanding != 15 {
-			t.Errorf("bucket %s is on %s: %+v", bk.Key, bk.Lane, bk.Epoch)
-		}
-	}
-	if again, err := s.Drain(w.ctx, "store-1"); err != nil || again.Moved != 0 || !again.Done {
-		t.Errorf("drained again: %+v, %v", again, err)
-	}
-	w.stores.down["store-0"] = true
-	if _, err = s.Drain(w.ctx, "store-2"); !budget.Is(err, budget.LastInstance) {
-		t.Errorf("the last one that answers: %v", err)
-	}
-	if _, err = s.Drain(w.ctx, "store-9"); !budget.Is(err, budget.InstanceNotFound) {
-		t.Errorf("no such instance: %v", err)
-	}
-	delete(w.stores.down, "store-0")
-	if view, err = s.Undrain(w.ctx, "store-1"); err != nil || view.Draining || view.Done {
-		t.Errorf("undrained: %+v, %v", view, err)
-	}
-	plan, err := s.Rebalance(w.ctx, true)
-	if w.ok(err); plan.Misplaced != 2 || plan.Moved != 0 || len(plan.Moves) != 2 {
-		t.Errorf("dry run: %+v", plan)
-	}
-	done, err := s.Rebalance(w.ctx, false)
-	if w.ok(err); done.Moved != 2 || done.Budgets != 1 {
-		t.Errorf("rebalanced: %+v", done)
-	}
-	loads := map[string]int{}
-	for _, bk := range w.read(ref).Buckets {
-		loads[bk.Lane.Instance]++
-		if got := w.stores.last(bk.Lane); got.Outstanding != 15 && got.Bucket != 0 {
-			t.Errorf("the filter of %s was told %+v", bk.Key, got)
-		}
-	}
-	if fmt.Sprint(loads) != "map[store-0:2 store-1:2 store-2:2]" {
-		t.Errorf("loads %v", loads)
-	}
-	if done, err = s.Rebalance(w.ctx, false); err != nil || done.Misplaced != 0 {
-		t.Errorf("rebalanced again: %+v, %v", done, err)
-	}
-}
-
-// TestRebalanceLoop checks that a new instance gets its share, but not while a store does not
-// answer.
-func TestRebalanceLoop(t *testing.T) {
-	w := newWorld(t)
-	s := w.node()
-	ref := w.create(promo("sale", 90, 6), 2)
-	run := loop(t, s, transfer.Settings{Rebalance: true}, "rebalance")
-	third := func() (n int) {
-		for _, bk := range w.read(ref).Buckets {
-			if bk.Lane.Instance == "store-2" {
-				n++
-			}
-		}
-		return n
-	}
-	w.stores.down["store-0"] = true
-	w.ok(run(w.ctx))
-	if third() != 0 {
-		t.Errorf("%d buckets moved while a store is down", third())
-	}
-	delete(w.stores.down, "store-0")
-	w.ok(run(w.ctx))
-	if third() != 2 {
-		t.Errorf("the new instance has %d buckets, want 2", third())
-	}
-}
-
-func TestLanesAndRecover(t *testing.T) {
-	w := newWorld(t)
-	s := w.node()
-	w.create(promo("sale", 90, 6), 3)
-	w.stores.down["store-2"] = true
-	views, err := s.Lanes(w.ctx)
-	w.ok(err)
-	if len(views) != 3 || !views[0].Reachable || *views[0].Buckets != 2 || views[2].Reachable ||
-		views[2].Problem != "connection refused" {
-		t.Errorf("lanes %+v", views)
-	}
-	if views, err = s.Recover(w.ctx, "store-0"); err != nil || len(views) != 1 {
-		t.Errorf("recovered %+v, %v", views, err)
-	}
-	if _, err = s.Recover(w.ctx, "store-9"); !budget.Is(err, budget.InstanceNotFound) {
-		t.Error(err)
-	}
-	if got := s.Missing(w.ctx); len(got) != 0 {
-		t.Errorf("missing %v", got)
-	}
-	other := transfer.New(transfer.Config{Ledger: transfer.Ledger{Lanes: w.part}, Lanes: w.lanes[:2]})
-	if got := other.Missing(w.ctx); len(got) != 1 || !strings.Contains(got[0], "store-2/0") {
-		t.Errorf("missing %v", got)
-	}
 }
 
 // TestRollOverIsShared checks that all requests that meet an ended epoch share one rollover, and

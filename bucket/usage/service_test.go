@@ -9,127 +9,12 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/hold"
-	"github.com/budgetd/budgetd/bucket/usage"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/sqlstore/commit"
-	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
-	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
 	"github.com/budgetd/budgetd/internal/sqlstore/returns"
 	"github.com/budgetd/budgetd/internal/sqlstore/transfer"
-	usagerows "github.com/budgetd/budgetd/internal/sqlstore/usage"
 	"github.com/budgetd/budgetd/ledger"
 )
-
-// world is a database with the parts that write deductions, and the service under test.
-type world struct {
-	*fixture.World
-	defs    *definitions.Part
-	commits *commit.Part
-	budgets *bucket.Budgets
-	reads   *counting
-	s       *usage.Service
-}
-
-// counting counts the calls of the reads.
-type counting struct {
-	*commit.Part
-	hints, exacts int
-}
-
-func (c *counting) Covers(ctx context.Context, ids []int64, exact bool) (map[int64]bucket.Cover, error) {
-	if exact {
-		c.exacts++
-	} else {
-		c.hints++
-	}
-	return c.Part.Covers(ctx, ids, exact)
-}
-
-func each(t *testing.T, run func(w *world)) {
-	fixture.OnEveryEngine(t, func(f *fixture.World) {
-		w := &world{World: f, defs: definitions.New(f.DB), commits: commit.New(f.DB)}
-		w.reads = &counting{Part: w.commits}
-		var err error
-		w.budgets, err = bucket.NewBudgets(bucket.BudgetsConfig{Definitions: w.defs, Size: 100})
-		w.OK(err)
-		w.s = usage.New(usage.Config{Budgets: w.budgets, Lookup: w.reads, Limits: usagerows.New(f.DB),
-			Now: f.DB.Now})
-		run(w)
-	})
-}
-
-func (w *world) make(name string, total int64, edits ...func(*budget.Definition)) *bucket.Budget {
-	w.Helper()
-	d := budget.Definition{Tenant: budget.DefaultTenant, Name: name, Unit: budget.Count,
-		Durability: budget.Ledger, Type: budget.Promo, TotalQuantity: total, BucketQuantity: 2}
-	for _, edit := range edits {
-		edit(&d)
-	}
-	made, err := w.defs.Create(w.Ctx, d, make([]bucket.Lane, 2))
-	w.OK(err)
-	return w.find(made.Budget.ID)
-}
-
-func (w *world) find(id int64) *bucket.Budget {
-	w.Helper()
-	b, err := w.budgets.Reload(w.Ctx, id)
-	w.OK(err)
-	return b
-}
-
-// limits sets the limits of a budget.
-func limits(list ...budget.Limit) func(*budget.Definition) {
-	return func(d *budget.Definition) { d.Limits = &budget.Limits{List: list} }
-}
-
-func perUser(name string, most int64, measure budget.Measure, every budget.Every, zone string) budget.Limit {
-	return budget.Limit{Name: name, Dimension: "user", Max: most, Measure: measure, Enforce: true,
-		Window: budget.LimitWindow{Kind: budget.WindowCalendar, Every: every, Timezone: zone}}
-}
-
-func user(name string) map[string]string { return map[string]string{"user": name} }
-
-// deduct commits a deduction and returns its outcome.
-func (w *world) deduct(b *bucket.Budget, id string, amount int64, dimensions map[string]string) bucket.Outcome {
-	w.Helper()
-	op := bucket.Operation{Budget: b, Bucket: b.Route(id).ID, Request: ledger.Request{ID: id,
-		Amount: amount, Nonce: "nonce...", Dimensions: ledger.Dimensions(dimensions)}}
-	op.Request.Fingerprint = ledger.RequestFingerprint(amount, "", op.Request)
-	op.Touches, _ = b.LimitSet().Touches(amount, dimensions, nil)
-	out, err := w.commits.Commit(w.Ctx, []bucket.Operation{op})
-	w.OK(err)
-	return out[0]
-}
-
-func (w *world) accepted(b *bucket.Budget, id string, amount int64, dimensions map[string]string) {
-	w.Helper()
-	if out := w.deduct(b, id, amount, dimensions); out.Verdict != bucket.Accepted {
-		w.Fatalf("%s: verdict %d", id, out.Verdict)
-	}
-}
-
-func ask(b *bucket.Budget, amount int64, dimensions map[string]string) bucket.CheckRequest {
-	return bucket.CheckRequest{Budget: bucket.BudgetRef{ID: b.ID}, Amount: amount, Dimensions: dimensions}
-}
-
-// check makes one check and compares the code of its answer, "" for accepted.
-func (w *world) check(b *bucket.Budget, amount int64, dimensions map[string]string,
-	want budget.Code) bucket.CheckAnswer {
-	w.Helper()
-	a := w.s.Check(w.Ctx, []bucket.CheckRequest{ask(b, amount, dimensions)})[0]
-	if got := codeOf(a.Err); got != want {
-		w.Errorf("check of %d, %v: %v, want %q", amount, dimensions, a.Err, want)
-	}
-	return a
-}
-
-func codeOf(err error) budget.Code {
-	if err == nil {
-		return ""
-	}
-	return budget.CodeOf(err)
-}
 
 // TestCheckOfManyBudgets checks that one statement per kind of row serves all budgets of a call.
 func TestCheckOfManyBudgets(t *testing.T) {
