@@ -15,11 +15,14 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # The packages whose tests run under the race detector, because their code is concurrent. The race
 # detector makes a test several times as expensive. In other packages one goroutine runs at a time,
 # or (chaos, e2e) the tests are about processes; scripts/proof.sh runs those under the race detector.
+# The sequential ones are parts of the database without a state of their own, whose tests make nearly
+# all calls one after the other; what they share is tested in internal/sqlstore/engine and commit.
 concurrent='^(bucket|trail|internal/(sqlstore|redisstore|memstore|httpapi|daemon|edge|guard))(/|$)'
+sequential='^internal/sqlstore/(definitions|returns|transfer)$'
 
 # The longest tests start first, so that none of them runs alone at the end. The end-to-end tests
 # take longest and mostly wait, so they run concurrently with all others.
-first='^internal/(chaos|crashpoints|console|sqlstore/transfer|sqlstore/commit|redisstore)$'
+first='^(bucket/audit|internal/(chaos|crashpoints|console|daemon|httpapi|sqlstore/(transfer|commit)|redisstore))$'
 waiting='^internal/e2e$'
 
 scripts/test-deps.sh
@@ -69,12 +72,23 @@ work=$(mktemp -d "$(memory)/budgetd-test.XXXXXX")
 mkdir "$work/servers" "$work/tests"
 export GOTMPDIR=$build TMPDIR=$work/tests BUDGETD_TEST_TMP=$work/tests CGO_ENABLED=1
 
-# tests runs go test on the packages of this module whose folders are on standard input.
+# tests runs go test on the packages of this module whose folders are on standard input. Most tests
+# wait now and then, so one package more than there are processors is tested at a time.
 tests() {
 	local packages=()
 	mapfile -t packages
 	[ "${#packages[@]}" = 0 ] && return
-	go test -timeout 20m -p "$(nproc)" "$@" "${packages[@]/#/./}"
+	go test -timeout 20m -p $(($(nproc) + 1)) "$@" "${packages[@]/#/./}"
+}
+
+# modules runs the tests of the separate modules. internal/e2e builds and runs the one of examples.
+modules() {
+	local status=0
+	go test -C budget ./... || status=1
+	go test -C client -race ./... || status=1
+	go test -C bench ./... || status=1
+	go test -C deploy/release ./... || status=1
+	return "$status"
 }
 
 # folders prints the folders of the requested packages, those with the longest tests first.
@@ -89,9 +103,15 @@ folders() {
 everything() {
 	local status=0
 	folders "$@" >"$build/all"
-	{ grep -E "$waiting" "$build/all" || true; } | tests >"$build/waiting.log" 2>&1 &
-	{ grep -vE "$concurrent|$waiting" "$build/all" || true; } | tests || status=1
-	{ grep -E "$concurrent" "$build/all" || true; } | tests -race || status=1
+	{
+		local waited=0
+		{ grep -E "$waiting" "$build/all" || true; } | tests || waited=1
+		[ -z "$all" ] || modules || waited=1
+		exit "$waited"
+	} >"$build/waiting.log" 2>&1 &
+	grep -E "$concurrent" "$build/all" | grep -vE "$sequential" >"$build/racing" || true
+	{ grep -vxFf "$build/racing" "$build/all" | grep -vE "$waiting" || true; } | tests || status=1
+	tests -race <"$build/racing" || status=1
 	wait $! || status=1
 	cat "$build/waiting.log"
 	return "$status"
@@ -100,24 +120,19 @@ everything() {
 # A process group of its own, so that all of it can be ended: go test does not pass SIGTERM on.
 set -m
 (
+	all=
 	if [ $# = 0 ]; then
 		scripts/lint.sh
+		export GOFLAGS="${GOFLAGS-} -vet=off" # scripts/lint.sh has run it
+		all=yes
+		set ./...
 	fi
 	mkdir "$build/programs"
 	go build -o "$build/programs" ./cmd/budgetd ./cmd/budgetctl ./internal/testservers/lend
-	export -f tests folders everything
-	export build concurrent first waiting BUDGETD_TEST_PROGRAMS=$build/programs
+	export -f tests modules folders everything
+	export all build concurrent sequential first waiting BUDGETD_TEST_PROGRAMS=$build/programs
 	# shellcheck disable=SC2016 # the inner shell expands it
-	exec "$build/programs/lend" "$work/servers" bash -euo pipefail -c '
-		[ $# = 0 ] || { everything "$@"; exit; }
-		status=0
-		everything ./... || status=1
-		# separate modules; internal/e2e builds and runs the one of examples
-		(cd budget && go test ./...) || status=1
-		(cd client && go test -race ./...) || status=1
-		(cd bench && go test ./...) || status=1
-		(cd deploy/release && go test ./...) || status=1
-		exit "$status"' tests "$@"
+	exec "$build/programs/lend" "$work/servers" bash -euo pipefail -c 'everything "$@"' tests "$@"
 ) </dev/null &
 group=$!
 status=0

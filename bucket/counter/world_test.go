@@ -136,7 +136,9 @@ func (w *world) newNode(change func(*counter.Config)) (*counter.Service, *bucket
 		Ledger: counter.Ledger{Lanes: w.part, Epochs: w.part, Supply: w.part, Periods: w.part,
 			Moves:  w.part,
 			Covers: commit.New(w.db), Quarantines: quarantine.New(w.db)},
-		Settings: counter.Settings{MarkGrace: time.Millisecond, VerifyEvery: time.Millisecond}}
+		// A busy machine is no reason for a refusal.
+		Settings: counter.Settings{MarkGrace: time.Millisecond, VerifyEvery: time.Millisecond,
+			Deadline: 20 * time.Second, Grace: 10 * time.Second}}
 	change(&c)
 	s, err := counter.New(c)
 	w.ok(err)

@@ -47,7 +47,7 @@ func (w *clocked) node(change func(*row.Config)) *row.Service {
 	budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: w.defs})
 	w.OK(err)
 	c := row.Config{Budgets: budgets, Ledger: w.part, Lookup: w.part, Now: w.DB.Now,
-		Rollover: turner{transfer.New(w.DB)}}
+		Rollover: turner{transfer.New(w.DB)}, Settings: patient}
 	if change != nil {
 		change(&c)
 	}

@@ -53,13 +53,17 @@ func sqlite(t testing.TB) engine.Config {
 	return engine.Config{Driver: "sqlite", DSN: filepath.Join(t.TempDir(), "budgetd.db")}
 }
 
+// patient are settings under which a busy machine is no reason for a refusal.
+var patient = row.Settings{Deadline: 20 * time.Second, Grace: 10 * time.Second}
+
 func (d *database) node(t testing.TB, change func(*row.Config)) *row.Service {
 	t.Helper()
 	budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: d.definitions})
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := row.Config{Budgets: budgets, Ledger: d.part, Lookup: d.part, Now: d.db.Now}
+	config := row.Config{Budgets: budgets, Ledger: d.part, Lookup: d.part, Now: d.db.Now,
+		Settings: patient}
 	if change != nil {
 		change(&config)
 	}
