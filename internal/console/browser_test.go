@@ -123,7 +123,7 @@ func (p *tab) complaints() string {
 }
 
 // text is what is visible.
-func (p *tab) text() string { return value[string](p, `document.body.innerText`) }
+func (p *tab) text() string { return value[string](p, `document.body?.innerText ?? ''`) }
 
 // until waits until an expression is true.
 func (p *tab) until(what, expression string) {
@@ -142,7 +142,7 @@ func (p *tab) sees(texts ...string) {
 	p.t.Helper()
 	for _, text := range texts {
 		p.until(fmt.Sprintf("to see %q", text),
-			fmt.Sprintf(`document.body.innerText.includes(%q)`, text))
+			fmt.Sprintf(`!!document.body?.innerText.includes(%q)`, text))
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
@@ -92,7 +94,7 @@ func (g *gate) sessions(c config.OIDC) error {
 	return nil
 }
 
-// refused answers a failed log-in.
+// refused answers a failed log-in. It sends a browser back to the page, which says why.
 func (g *gate) refused(
 	w http.ResponseWriter,
 	r *http.Request,
@@ -106,6 +108,11 @@ func (g *gate) refused(
 		"login",
 		reason,
 	)
+	if strings.Contains(r.Header.Get("Accept"), "text/html") {
+		w.Header().Set("Location", "../?refused="+url.QueryEscape(reason)) // relative: under any path
+		w.WriteHeader(http.StatusSeeOther)
+		return
+	}
 	code := budget.Unauthenticated
 	if reason == oidc.Unavailable {
 		code = budget.Unavailable

@@ -4052,6 +4052,14 @@ export interface operations {
                 };
                 content?: never;
             };
+            /** @description Nobody can log in now. The page says why to a browser. */
+            303: {
+                headers: {
+                    Location: components["headers"]["Location"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             default: components["responses"]["Problem"];
         };
     };
@@ -4068,7 +4076,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Logged in. */
+            /** @description Logged in, or refused. The page says why to a browser. */
             303: {
                 headers: {
                     Location: components["headers"]["Location"];

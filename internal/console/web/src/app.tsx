@@ -3,11 +3,12 @@ import type { ComponentChildren } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
 import { signal } from '@preact/signals'
 import { call, key, Refused, remember, root, unauthenticated } from './api'
+import { OpenChange } from './change'
 import { instant } from './format'
 import { link } from './live'
 import { href, route } from './route'
 import { Failure, Mark } from './parts'
-import { SignIn, loginOffered } from './views/signin'
+import { SignIn, comeBack, loginOffered } from './views/signin'
 import { OverviewView } from './views/overview'
 import { Budgets } from './views/budgets'
 import { BudgetView } from './views/budget'
@@ -35,6 +36,7 @@ export async function identify() {
   try {
     me.value = await call<Identity>('v1/whoami')
     unauthenticated.value = false
+    comeBack()
   } catch (e) {
     if (e instanceof Refused && e.problem.status !== 401) {
       unreachable.value = e
@@ -132,6 +134,7 @@ function Frame({ children }: { children: ComponentChildren }) {
       </header>
       <Lost />
       <main id="main" ref={main} tabIndex={-1}>{children}</main>
+      <OpenChange />
     </>
   )
 }

@@ -1,5 +1,6 @@
 // Changes: what will be done, shown before it is done, and what was done, said afterwards.
 import type { ComponentChildren } from 'preact'
+import { signal } from '@preact/signals'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { Refused } from './api'
 import { Failure } from './parts'
@@ -9,11 +10,24 @@ export type Values = Record<string, string>
 /** A line of a diff: what it is, how it is now, how it becomes. */
 export type Line = [what: string, before: string, after: string]
 
+export interface Field {
+  name: string
+  label: string
+  initial?: string
+  amount?: boolean
+  hint?: string
+  /** The choices of a list. */
+  options?: [value: string, label: string][]
+  /** A box to tick: 'yes' or ''. */
+  box?: boolean
+  /** Whether the field applies to what the others say; left out: always. */
+  applies?: (values: Values) => boolean
+}
+
 export interface Change {
   title: string
   intro?: string
-  fields?: { name: string; label: string; initial?: string; amount?: boolean; hint?: string;
-    options?: [value: string, label: string][] }[]
+  fields?: Field[]
   /** What the change does with these values, or what is wrong with them. */
   plan: (values: Values) => Line[] | string
   /** What the button says. */
@@ -29,16 +43,29 @@ export function requestID(): string {
   return `console-${[...bytes].map((b) => b.toString(16).padStart(2, '0')).join('')}`
 }
 
-/** A button that opens a change. make is asked when it is opened. */
-export function ChangeButton({ label, make, slim, done }:
-  { label: string; make: () => Change; slim?: boolean; done?: () => void }) {
-  const [change, set] = useState<Change>()
+/** The change that is open. It is shown beside the view: what a change did stays to be read although
+ * the row that it was for is gone. */
+const opened = signal<{ number: number; change: Change; done?: () => void } | undefined>(undefined)
+let changes = 0
+
+/** A button that opens a change. make is asked when it is opened. text is what is visible of a label
+ * that says to a screen reader which row it is for. */
+export function ChangeButton({ label, text, make, slim, done }:
+  { label: string; text?: string; make: () => Change; slim?: boolean; done?: () => void }) {
   return (
-    <>
-      <button type="button" class={slim ? 'slim' : ''} onClick={() => set(make())}>{label}</button>
-      {change && <Dialog change={change} close={() => { set(undefined); done?.() }} />}
-    </>
+    <button type="button" class={slim ? 'slim' : ''} aria-label={text && label}
+      onClick={() => { opened.value = { number: ++changes, change: make(), done } }}>{text ?? label}</button>
   )
+}
+
+export function OpenChange() {
+  const now = opened.value
+  if (!now) return null
+  const close = () => { // another one may be open by the time that the browser says so
+    if (opened.value === now) opened.value = undefined
+    now.done?.()
+  }
+  return <Dialog key={now.number} change={now.change} close={close} />
 }
 
 function Dialog({ change, close }: { change: Change; close: () => void }) {
@@ -66,22 +93,9 @@ function Dialog({ change, close }: { change: Change; close: () => void }) {
       <form onSubmit={submit}>
         <h2 id="change-title">{change.title}</h2>
         {change.intro && <p class="quiet">{change.intro}</p>}
-        {state.said === undefined && (change.fields ?? []).map((f) => (
-          <label key={f.name}>
-            {f.label}
-            {f.options ? (
-              <select value={values[f.name]}
-                onChange={(e) => set({ ...values, [f.name]: e.currentTarget.value })}>
-                {f.options.map(([value, label]) => <option key={value} value={value}>{label}</option>)}
-              </select>
-            ) : (
-              <input type="text" inputMode={f.amount ? 'numeric' : undefined} autocomplete="off"
-                class={f.amount ? 'amount' : ''} value={values[f.name]}
-                aria-invalid={touched && !!wrong}
-                onInput={(e) => set({ ...values, [f.name]: e.currentTarget.value })} />
-            )}
-            {f.hint && <span class="small">{f.hint}</span>}
-          </label>
+        {state.said === undefined && (change.fields ?? []).map((f) => (f.applies?.(values) ?? true) && (
+          <Input key={f.name} f={f} value={values[f.name]} wrong={touched && !!wrong}
+            take={(v) => set({ ...values, [f.name]: v })} />
         ))}
         {state.said === undefined && (wrong
           ? <p class="small quiet" role="status">{wrong}</p> : <Diff lines={plan as Line[]} />)}
@@ -99,6 +113,31 @@ function Dialog({ change, close }: { change: Change; close: () => void }) {
         </div>
       </form>
     </dialog>
+  )
+}
+
+function Input({ f, value, wrong, take }:
+  { f: Field; value: string; wrong: boolean; take: (v: string) => void }) {
+  if (f.box) {
+    return (
+      <label class="row"><input type="checkbox" checked={value === 'yes'}
+        onChange={(e) => take(e.currentTarget.checked ? 'yes' : '')} />{f.label}</label>
+    )
+  }
+  return (
+    <label>
+      {f.label}
+      {f.options ? (
+        <select value={value} onChange={(e) => take(e.currentTarget.value)}>
+          {f.options.map(([v, label]) => <option key={v} value={v}>{label}</option>)}
+        </select>
+      ) : (
+        <input type="text" inputMode={f.amount ? 'numeric' : undefined} autocomplete="off"
+          class={f.amount ? 'amount' : ''} value={value} aria-invalid={wrong}
+          onInput={(e) => take(e.currentTarget.value)} />
+      )}
+      {f.hint && <span class="small">{f.hint}</span>}
+    </label>
   )
 }
 

@@ -1,22 +1,24 @@
 // Which budgets need attention, and who is told.
-import { call, queryOf } from '../api'
+import { queryOf } from '../api'
 import { may } from '../app'
-import { ChangeButton, type Change } from '../change'
 import { ago, instant, share, units } from '../format'
 import { useCall } from '../load'
 import { Card, Mark, Shown } from '../parts'
 import { amend, budgetHref, href, route } from '../route'
+import { EndpointView, Endpoints } from './endpoints'
 
 interface Alert { id: number; state: 'firing' | 'resolved'; tenant: string; budget: string; threshold: string
   period?: number; told_by?: number; total: number; spent: number; left: number; fired_at: string
   resolved_at?: string; reason?: string }
 
-interface Webhook { id: string; tenant?: string; url: string; secret: string; types: string[]; enabled: boolean
-  disabled?: string; failing_since?: string; description?: string }
-
 const states = [['firing', 'Firing'], ['resolved', 'Resolved'], ['any', 'All']] as const
 
 export function Alerts() {
+  const [, endpoint] = route.value.parts
+  return endpoint ? <EndpointView key={endpoint} id={endpoint} /> : <List />
+}
+
+function List() {
   const state = route.value.query.get('state') ?? 'firing'
   const list = useCall<{ alerts: Alert[] }>(`v1/alerts${queryOf({
     state: state === 'any' ? '' : state, page_size: 200 })}`, 5000)
@@ -35,7 +37,7 @@ export function Alerts() {
           {({ alerts }) => <Table alerts={alerts} />}
         </Shown>
       </div>
-      {may('operator') && <Webhooks />}
+      {may('operator') && <Endpoints />}
     </>
   )
 }
@@ -66,64 +68,6 @@ function Table({ alerts }: { alerts: Alert[] }) {
       </table>
     </div>
   )
-}
-
-function Webhooks() {
-  const list = useCall<{ webhooks: Webhook[] }>('v1/webhooks', 15_000)
-  return (
-    <Card title="Who is told">
-      <Shown of={list} empty={(l) => l.webhooks.length === 0}
-        none={<p>Nobody: <code>budgetctl webhooks create</code> makes an endpoint.</p>}>
-        {({ webhooks }) => (
-          <div class="scroll">
-            <table class="cards">
-              <caption class="unseen">Endpoints</caption>
-              <thead><tr><th>Endpoint</th><th>For</th><th>Messages</th><th>State</th><th /></tr></thead>
-              <tbody>
-                {webhooks.map((w) => (
-                  <tr key={w.id}>
-                    <th scope="row">{w.url}<div class="quiet small">{w.id} {w.description}</div></th>
-                    <td data-label="For">{w.tenant ?? 'all tenants'}</td>
-                    <td data-label="Messages">{w.types.join(', ')}</td>
-                    <td data-label="State">{!w.enabled ? <Mark tone="bad" dot>disabled: {w.disabled}</Mark>
-                      : w.failing_since ? <Mark tone="warn" dot>failing since {instant(w.failing_since)}</Mark>
-                        : <Mark tone="good" dot>enabled</Mark>}</td>
-                    <td><ChangeButton slim label={`Test ${w.id}`} done={list.reload} make={() => test(w)} />
-                      {may('admin') && <ChangeButton slim label={`${w.enabled ? 'Disable' : 'Enable'} ${w.id}`}
-                        done={list.reload} make={() => enable(w)} />}</td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </div>
-        )}
-      </Shown>
-    </Card>
-  )
-}
-
-function test(w: Webhook): Change {
-  return {
-    title: 'Send a test', plan: () => [[w.url, 'nothing', 'a message of type test']], verb: 'Send it',
-    run: async () => {
-      const sent = await call<{ message: string }>(`v1/webhooks/${w.id}/test`, { method: 'POST' })
-      return `The message ${sent.message} is on its way.`
-    },
-  }
-}
-
-function enable(w: Webhook): Change {
-  const becomes = w.enabled ? 'disabled' : 'enabled'
-  return {
-    title: `${w.enabled ? 'Disable' : 'Enable'} the endpoint`, danger: w.enabled,
-    intro: w.enabled ? 'What is on its way to it is not sent any more.' : undefined,
-    plan: () => [[w.url, w.enabled ? 'enabled' : `disabled: ${w.disabled}`, becomes]],
-    verb: w.enabled ? 'Disable it' : 'Enable it',
-    run: async () => {
-      await call(`v1/webhooks/${w.id}`, { method: 'PATCH', body: { enabled: !w.enabled } })
-      return `The endpoint is ${becomes}.`
-    },
-  }
 }
 
 /** The alerts that fire, in short. */

@@ -9,6 +9,8 @@ import { follow } from '../live'
 import { useCall } from '../load'
 import { Card, Failure, Mark, Shown, Status } from '../parts'
 import { href } from '../route'
+import { Quarantined } from './quarantine'
+import { Alerting } from './thresholds'
 import { left, type Audit, type Bucket, type Budget, type Entry, type Hold, type Limit,
   type Recycle, type Series } from '../types'
 
@@ -51,8 +53,10 @@ export function BudgetView({ tenant, name }: { tenant: string; name: string }) {
         <Burn b={b} />
         <Books b={b} />
         <Buckets b={b} />
+        {(b.durability === 'store' || b.quarantined > 0) && <Quarantined b={b} took={took} />}
         {b.limits.length > 0 && <Limits b={b} took={took} />}
-        {b.durability === 'ledger' && <Holds b={b} />}
+        {b.durability === 'ledger' && <Holds b={b} took={took} />}
+        <Alerting b={b} />
         <Recycles b={b} />
         {b.durability === 'ledger' && <Feed entries={entries} unit={unitName(b.unit)} />}
       </div>
@@ -289,6 +293,7 @@ function BucketLine({ k, b, done }: { k: Bucket; b: Budget; done: () => void }) 
             <ChangeButton slim label="Bring online" done={done} make={() => verb('online',
               () => [['Status', 'offline', 'online']], 'It takes requests again and applies for units.')} />
           )}
+          {k.fenced && <ChangeButton slim label="Unfence" done={done} make={() => unfence(k, b)} />}
           {k.status === 'online' && <ChangeButton slim label="Apply for units" done={done}
             make={() => verb('apply', () => [['In this bucket', same(k.remaining),
               `${units(k.remaining)} or more`]], 'It gets what the rule of the budget allows now.')} />}
@@ -296,6 +301,21 @@ function BucketLine({ k, b, done }: { k: Bucket; b: Budget; done: () => void }) 
       )}
     </div>
   )
+}
+
+function unfence(k: Bucket, b: Budget): Change {
+  return {
+    title: `${k.key}: unfence`,
+    intro: 'The whole budget is audited first, which may take minutes. The fence stays if anything is ' +
+      'wrong in this bucket.',
+    plan: () => [['Fence', k.fenced ?? 'none', 'none, if the audit finds nothing wrong']],
+    verb: 'Audit and unfence', danger: true,
+    run: async () => {
+      const now = await call<Bucket>(budgetPath(b.name, b.tenant,
+        `/buckets/${encodeURIComponent(k.key)}/unfence`), { method: 'POST' })
+      return now.fenced ? `It stays fenced: ${now.fenced}` : `${now.key} takes requests again.`
+    },
+  }
 }
 
 function windowOf(l: Limit): string {
@@ -369,7 +389,7 @@ function Nearest({ b }: { b: Budget }) {
   )
 }
 
-function Holds({ b }: { b: Budget }) {
+function Holds({ b, took }: { b: Budget; took: Took }) {
   const list = useCall<{ holds: Hold[] }>(budgetPath(b.name, b.tenant, '/holds'), 5000)
   return (
     <Card title="Holds, those first that expire first" width={b.limits.length ? 'w6' : 'w12'}
@@ -388,7 +408,7 @@ function Holds({ b }: { b: Budget }) {
                     <td data-label="Held" title={instant(h.held_at)}>{ago(h.held_at)}</td>
                     <td data-label="Expires" title={instant(h.hold_until)}>{ago(h.hold_until)}</td>
                     <td>{may('rollback') && <ChangeButton slim label="Release" done={list.reload}
-                      make={() => release(b, h)} />}</td>
+                      make={() => release(b, h, took)} />}</td>
                   </tr>
                 ))}
               </tbody>
@@ -400,7 +420,7 @@ function Holds({ b }: { b: Budget }) {
   )
 }
 
-function release(b: Budget, h: Hold): Change {
+function release(b: Budget, h: Hold, took: Took): Change {
   return {
     title: `Release the hold ${h.request_id}`,
     intro: 'It is rolled back: its owner can no longer confirm it, and the units can be spent again.',
@@ -410,6 +430,7 @@ function release(b: Budget, h: Hold): Change {
     run: async () => {
       await call(budgetPath(b.name, b.tenant, '/rollback'), { method: 'POST',
         body: { request_id: h.request_id } })
+      took(await call<Budget>(budgetPath(b.name, b.tenant)))
       return `${units(h.amount)} were released.`
     },
   }

@@ -7,6 +7,28 @@ import { Failure } from '../parts'
 export const loginOffered =
   document.querySelector<HTMLMetaElement>('meta[name=budgetd-login]')?.content === 'true'
 
+const stored = 'budgetd.view'
+
+/** Remembers the view that was asked for: what follows # does not come back from the provider. */
+const leave = () => sessionStorage.setItem(stored, location.hash)
+
+/** Goes to the view that was asked for before the log-in. */
+export function comeBack() {
+  const view = sessionStorage.getItem(stored)
+  sessionStorage.removeItem(stored)
+  if (view && !location.hash) location.hash = view
+}
+
+/** Why the provider's log-in came to nothing. */
+const refusals: Record<string, string> = {
+  login_expired: 'This log-in began elsewhere or too long ago. Log in again.',
+  login_refused: 'You were not let in: the provider refused it, or none of your groups has a role here. ' +
+    'An administrator gives groups their roles in oidc.roles.',
+  login_unavailable: 'The identity provider does not answer. Try again later, or sign in with a key.',
+}
+const refusal = refusals[new URLSearchParams(location.search).get('refused') ?? '']
+if (refusal) history.replaceState(null, '', location.pathname + location.hash)
+
 export function SignIn() {
   const [text, set] = useState('')
   const [error, fail] = useState<Refused>()
@@ -27,7 +49,8 @@ export function SignIn() {
   return (
     <div class="card sign stack">
       <h1>Sign in</h1>
-      {loginOffered && <p><a class="button" href={login.href}>Log in with your organisation</a></p>}
+      {refusal && <p class="failure" role="alert">{refusal}</p>}
+      {loginOffered && <p><a class="button" href={login.href} onClick={leave}>Log in with your organisation</a></p>}
       <form class="stack" onSubmit={submit}>
         <label>
           API key

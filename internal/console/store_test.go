@@ -1,0 +1,75 @@
+package console_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/budgetd/budgetd/internal/testservers"
+)
+
+// In store mode a Redis comes back without its memory. The page shows which one it is and since when,
+// what is in quarantine and why, and lets an operator decide: some were sold, the others were not.
+func TestQuarantine(t *testing.T) {
+	stores := []*testservers.RedisServer{testservers.Redis(t), testservers.Redis(t)}
+	s := serve(t, fmt.Sprintf("instances:\n- {name: redis-a, driver: redis, addrs: [%q]}\n"+
+		"- {name: redis-b, driver: redis, addrs: [%q]}\n", stores[0].Addr(), stores[1].Addr()))
+	s.must("POST", "/v1/budgets", `{"name":"tickets","unit":"count","type":"promo","total_quantity":1000,
+		"bucket_quantity":2,"durability":"store"}`)
+	for n := range 10 {
+		s.must("POST", "/v1/budgets/tickets/deduct", fmt.Sprintf(`{"request_id":"o%d","amount":10}`, n))
+	}
+	page := open(t, s.url+"/#/budgets/default/tickets")
+	page.sees("store mode", "every unit is accounted for", "No store lost units of this budget.")
+	page.until("what was sold arrives", `[...document.querySelectorAll('dt')].some(
+		e => e.innerText === 'Used' && e.nextSibling.innerText === '100 10%')`)
+
+	if err := stores[1].Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := stores[1].Restart(); err != nil {
+		t.Fatal(err)
+	}
+	page.sees("How many of them were sold is not known.", "the memory of activation 1 of redis-b/0 was lost")
+	lost := int(s.must("GET", "/v1/budgets/tickets", "")["quarantined"].(float64))
+	if got := page.rows("Quarantine"); lost < 100 || len(got) != 1 || got[0][1] != fmt.Sprintf("%d of %d", lost, lost) {
+		t.Fatalf("%d are lost; quarantine: %q", lost, got)
+	}
+	page.picture("quarantine")
+	page.clicks("button", "Decide")
+	page.sees("leaves the quarantine for good", "Type a reason.")
+	page.chooses("These units", "yes")
+	page.types("Quantity, in units", "5000")
+	page.sees(fmt.Sprintf("That is more than is in quarantine: %d.", lost))
+	page.types("Quantity, in units", "30")
+	page.types("Reason", "the door counted 30")
+	page.types("Who decides", "night shift")
+	page.sees(fmt.Sprint(lost - 30))
+	before := s.must("GET", "/v1/budgets/tickets", "")
+	if before["quarantined"] != float64(lost) {
+		t.Errorf("it was done before it was confirmed: %v", before)
+	}
+	page.picture("release")
+	page.clicks("button", "Release")
+	page.sees(fmt.Sprintf("30 count as used; %d are still in quarantine.", lost-30))
+	page.clicks("button", "Close")
+	page.clicks("button", "Decide")
+	page.types("Reason", "nobody has them")
+	page.types("Who decides", "night shift")
+	page.clicks("button", "Release")
+	page.sees(fmt.Sprintf("%d went back to the budget; 0 are still in quarantine.", lost-30))
+	page.clicks("button", "Close")
+	after := s.must("GET", "/v1/budgets/tickets", "")
+	if after["used"] != 130.0 || after["quarantined"] != 0.0 {
+		t.Errorf("afterwards: %v", after)
+	}
+	page.clicks("button", "Audit now")
+	page.until("the audit", `[...document.querySelectorAll('.legend li')].some(
+		e => /S\s*used\s*130/.test(e.innerText))`)
+	page.sees("every unit is accounted for")
+	if got := page.rows("Quarantine"); len(got) != 1 || got[0][2] != fmt.Sprint(lost) {
+		t.Errorf("quarantine afterwards: %q", got)
+	}
+	if said := page.complaints(); said != "" {
+		t.Errorf("the browser complains:\n%s", said)
+	}
+}
