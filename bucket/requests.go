@@ -190,4 +190,11 @@ type LaneView struct {
 	Draining bool
 	// Buckets is how many buckets it has, or nil if SQL could not be read.
 	Buckets *int
+	// Role is that of the server whose memory was verified last. Activation began at ActivatedAt, and
+	// Cause says why. They are empty in ledger mode, where no memory is verified.
+	Role, Cause string
+	ActivatedAt time.Time
+	// AtRisk is what a loss of its memory would quarantine or return, in minor units: what epochs of
+	// budgets in store mode held some seconds ago. It is nil if SQL could not be read.
+	AtRisk *int64
 }

@@ -28,6 +28,14 @@ type Lane struct {
 	// Buckets is the number of its buckets; nil if the database could not be read.
 	Buckets *int   `json:"buckets,omitzero"`
 	Problem string `json:"problem,omitzero"`
+	// Role is that of the server whose memory was verified last. It has this memory since
+	// ActivatedAt, because of Cause. They are empty in ledger mode, where no memory is verified.
+	Role        string    `json:"role,omitzero"`
+	ActivatedAt time.Time `json:"activated_at,omitzero"`
+	Cause       string    `json:"cause,omitzero"`
+	// AtRisk is what a loss of its memory would quarantine or return, in minor units, as of some
+	// seconds ago; nil if the database could not be read.
+	AtRisk *int64 `json:"at_risk,omitzero"`
 }
 
 // Drain is the progress of draining an instance.

@@ -30,11 +30,17 @@ func (s *Service) Lanes(ctx context.Context) ([]bucket.LaneView, error) {
 	for _, row := range rows {
 		known[row.Lane] = row
 	}
+	risks := s.risks.read(step, s.Ledger.Lanes, s.Now())
 	views := make([]bucket.LaneView, 0, len(s.Config.Lanes))
 	for _, lane := range s.Config.Lanes {
 		row := known[lane]
 		view := bucket.LaneView{Lane: lane, Activation: row.Activation, Draining: row.Draining,
-			Reachable: problems[lane] == "", Problem: problems[lane]}
+			Reachable: problems[lane] == "", Problem: problems[lane],
+			Role: row.Role, Cause: row.Cause, ActivatedAt: row.ActivatedAt}
+		if risks != nil {
+			units := risks[lane]
+			view.AtRisk = &units
+		}
 		if err == nil {
 			n := row.Buckets
 			view.Buckets = &n
@@ -42,6 +48,29 @@ func (s *Service) Lanes(ctx context.Context) ([]bucket.LaneView, error) {
 		views = append(views, view)
 	}
 	return views, nil
+}
+
+// risks keeps what is at risk on each lane. Reading it takes time in proportion to the budgets in
+// store mode, and pages ask for it every second.
+type risks struct {
+	mu    sync.Mutex
+	at    time.Time
+	units map[bucket.Lane]int64
+}
+
+// read returns what is at risk, as of the last risksFor, or nil if the database does not say.
+func (r *risks) read(ctx context.Context, from Lanes, now time.Time) map[bucket.Lane]int64 {
+	const risksFor = 5 * time.Second
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now.Sub(r.at) >= risksFor || now.Before(r.at) {
+		units, err := from.AtRisk(ctx)
+		if err != nil {
+			return nil
+		}
+		r.units, r.at = units, now
+	}
+	return r.units
 }
 
 // problems pings the stores of all lanes concurrently. It returns why a store does not answer; a

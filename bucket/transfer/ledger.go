@@ -148,6 +148,10 @@ type LaneRow struct {
 	Draining   bool
 	// Buckets counts the buckets on it.
 	Buckets int
+	// Role is the verified server's; Activation began at ActivatedAt because of Cause. They are empty
+	// for a lane whose memory was never verified, as in ledger mode.
+	Role, Cause string
+	ActivatedAt time.Time
 }
 
 // Placement is a bucket and the lane that it moves to.
@@ -176,6 +180,8 @@ type PlacedBucket struct {
 type Lanes interface {
 	// LaneRows reads the lanes that SQL knows, and those that have buckets.
 	LaneRows(ctx context.Context) ([]LaneRow, error)
+	// AtRisk sums what epochs of budgets in store mode hold, by lane, in minor units.
+	AtRisk(ctx context.Context) (map[bucket.Lane]int64, error)
 	// SetDraining sets whether buckets must leave lanes. Repeating it changes nothing.
 	SetDraining(ctx context.Context, lanes []bucket.Lane, on bool) error
 	// PlacedAfter reads budgets with ids above after, with the lanes of their buckets, by id. It reads

@@ -84,6 +84,7 @@ type Config struct {
 type Service struct {
 	Config
 	turns singleflight.Group
+	risks risks
 	// The budgets that this node deducted from since the last pass of the loop.
 	refills, recyclable used
 	running             sync.WaitGroup

@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -88,7 +89,7 @@ func TestOverview(t *testing.T) {
 	page.clicks("link", "Instances")
 	page.sees("Drain redis-a")
 	lanes := page.rows("Lanes of redis-b")
-	if len(lanes) != 1 || lanes[0][1] != "no" || lanes[0][4] == "–" {
+	if len(lanes) != 1 || lanes[0][1] != "no" || lanes[0][6] == "–" {
 		t.Errorf("lanes of the dead instance: %q", lanes)
 	}
 	if lanes := page.rows("Lanes of redis-a"); lanes[0][1] != "yes" {
@@ -192,11 +193,41 @@ func TestChange(t *testing.T) {
 	page.clicks("link", "Audit log")
 	page.sees("append", "change")
 	rows := page.rows("Audit log")
-	if last := rows[len(rows)-2]; last[3] != "append" || last[4] != "default/spring-sale" ||
-		!strings.HasPrefix(last[5], "done") {
-		t.Errorf("audit log: %q", last)
+	if rows[0][3] != "change" || rows[1][3] != "append" || rows[1][4] != "default/spring-sale" ||
+		!strings.HasPrefix(rows[1][5], "done") {
+		t.Errorf("audit log, the newest first: %q", rows[:2])
 	}
 	page.picture("audit-log")
+	for range 60 {
+		s.must("POST", "/v1/budgets/campaign-00/recycle", "")
+	}
+	page.types("Call", "append")
+	page.presses(kb.Enter)
+	page.until("one append", `document.querySelectorAll('tbody tr').length === 1`)
+	page.types("Call", "recycle")
+	page.presses(kb.Enter)
+	page.until("a page of recycles", `document.querySelectorAll('tbody tr').length === 50`)
+	newest := page.rows("Audit log")
+	page.clicks("button", "Older")
+	page.until("the page before", fmt.Sprintf(`(e => !!e && e.innerText !== %q)(
+		document.querySelector('tbody td.num'))`, newest[0][0]))
+	older := page.rows("Audit log")
+	if last := newest[49]; number(t, older[0][0]) >= number(t, last[0]) || older[0][3] != "recycle" {
+		t.Errorf("after %q comes %q", last, older[0])
+	}
+	page.clicks("button", "Newest")
+	page.until("the newest", fmt.Sprintf(`document.querySelector('tbody td.num')?.innerText === %q`,
+		newest[0][0]))
+}
+
+// number reads a number as the page groups it.
+func number(t *testing.T, text string) int {
+	t.Helper()
+	n, err := strconv.Atoi(strings.ReplaceAll(text, ",", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // A refusal is explained by the request's id and by a value: which limit, how much, until when.

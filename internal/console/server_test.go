@@ -19,7 +19,7 @@ import (
 
 // server is a budgetd under way.
 type server struct {
-	t     *testing.T
+	t     testing.TB
 	url   string
 	token string // what calls are made with; "": nothing
 	stop  func()
@@ -46,7 +46,7 @@ func (w *written) String() string {
 var listening = regexp.MustCompile(`msg=listening addr=(\S+)`)
 
 // serve runs a budgetd on a free port, or on the one that environ names. config is a file; "": none.
-func serve(t *testing.T, config string, environ ...string) *server {
+func serve(t testing.TB, config string, environ ...string) *server {
 	t.Helper()
 	var args []string
 	if config != "" {

@@ -2,7 +2,10 @@ package console_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
+
+	"github.com/chromedp/chromedp"
 
 	"github.com/budgetd/budgetd/internal/testservers"
 )
@@ -30,6 +33,20 @@ func TestQuarantine(t *testing.T) {
 		t.Fatal(err)
 	}
 	page.sees("How many of them were sold is not known.", "the memory of activation 1 of redis-b/0 was lost")
+	page.do(chromedp.Navigate(s.url + "/#/instances"))
+	page.sees("redis-b")
+	page.until("what is at risk", `[...document.querySelectorAll('td[data-label="At risk"]')].map(
+		e => e.innerText).join() === '450,0' && document.body.innerText.includes('450 units at risk')`)
+	a, b := page.rows("Lanes of redis-a")[0], page.rows("Lanes of redis-b")[0]
+	if a[3] != "master" || !strings.Contains(a[5], "activation 1: first contact") || !strings.Contains(a[5], "UTC") {
+		t.Errorf("the lane of redis-a: %q", a)
+	}
+	if b[3] != "master" || b[4] != "0" || !strings.Contains(b[5], "activation 2: another memory") {
+		t.Errorf("the lane of redis-b: %q", b)
+	}
+	page.picture("instances-replaced")
+	page.do(chromedp.Navigate(s.url + "/#/budgets/default/tickets"))
+	page.sees("How many of them were sold is not known.")
 	lost := int(s.must("GET", "/v1/budgets/tickets", "")["quarantined"].(float64))
 	if got := page.rows("Quarantine"); lost < 100 || len(got) != 1 || got[0][1] != fmt.Sprintf("%d of %d", lost, lost) {
 		t.Fatalf("%d are lost; quarantine: %q", lost, got)

@@ -62,7 +62,7 @@ func (a *API) instancesOf(lanes []bucket.LaneView) instanceList {
 		}
 		instance.Draining = instance.Draining || l.Draining
 		instance.Lanes = append(instance.Lanes, laneView{l.Lane.Index, l.Activation, l.Reachable,
-			l.Buckets, l.Problem})
+			l.Buckets, l.Problem, l.Role, l.AtRisk, wire.InUTC(l.ActivatedAt), l.Cause})
 	}
 	return out
 }
@@ -191,6 +191,12 @@ type laneView struct {
 	Reachable  bool   `json:"reachable"`
 	Buckets    *int   `json:"buckets,omitzero"`
 	Problem    string `json:"problem,omitzero"`
+	Role       string `json:"role,omitzero"`
+	// AtRisk is what a loss of its memory would cost, in minor units.
+	AtRisk *int64 `json:"at_risk,omitzero"`
+	// ActivatedAt is when the lane got its present memory. Cause says why.
+	ActivatedAt time.Time `json:"activated_at,omitzero"`
+	Cause       string    `json:"cause,omitzero"`
 }
 
 // drainView is the progress of draining an instance.

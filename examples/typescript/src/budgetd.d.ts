@@ -1856,6 +1856,14 @@ export interface components {
             reachable: boolean;
             buckets?: components["schemas"]["Number"];
             problem?: string;
+            /** @description That of the server whose memory was verified last (store mode). */
+            role?: string;
+            /** @description What a loss of its memory would quarantine or return (store mode), as of some seconds ago. */
+            at_risk?: components["schemas"]["Units"];
+            /** @description When it got the memory that it has (store mode). */
+            activated_at?: components["schemas"]["Instant"];
+            /** @description Why it got that memory. */
+            cause?: string;
         };
         Drain: {
             instance: string;

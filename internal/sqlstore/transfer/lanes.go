@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/transfer"
@@ -12,8 +13,13 @@ import (
 )
 
 const (
-	selectLanes = `SELECT instance, lane, activation, is_draining FROM lane
-		ORDER BY instance, lane`
+	selectLanes = `SELECT instance, lane, activation, is_draining, identity, activated_at, cause
+		FROM lane ORDER BY instance, lane`
+	selectAtRisk = `SELECT b.instance, b.lane, SUM(e.outstanding_quantity) AS units
+		FROM budget_management_bucket u
+		/*in order*/ JOIN sharding_budget_management_bucket b ON b.budget_id = u.id
+		/*in order*/ JOIN bucket_epoch e /*by PRIMARY*/ ON e.bucket_id = b.id AND e.epoch = b.epoch
+		WHERE u.durability = 'store' GROUP BY b.instance, b.lane`
 	selectDraining = `SELECT instance, lane, activation, is_draining FROM lane
 		WHERE is_draining = 1 ORDER BY instance, lane`
 	countOnLanes = `SELECT instance, lane, COUNT(*) AS buckets
@@ -30,11 +36,15 @@ const (
 
 // laneRow is a row of lane, or of the buckets counted by lane.
 type laneRow struct {
-	Instance   string `db:"instance"`
-	Index      int    `db:"lane"`
-	Activation int64  `db:"activation"`
-	Draining   int64  `db:"is_draining"`
-	Buckets    int    `db:"buckets"`
+	Instance    string `db:"instance"`
+	Index       int    `db:"lane"`
+	Activation  int64  `db:"activation"`
+	Draining    int64  `db:"is_draining"`
+	Buckets     int    `db:"buckets"`
+	Units       int64  `db:"units"`
+	Identity    string `db:"identity"`
+	ActivatedAt int64  `db:"activated_at"`
+	Cause       string `db:"cause"`
 }
 
 // Lane returns the row's lane.
@@ -57,8 +67,13 @@ func (p *Part) LaneRows(ctx context.Context) (out []transfer.LaneRow, err error)
 		found := map[bucket.Lane]transfer.LaneRow{}
 		for i := range known {
 			k := &known[i]
-			found[k.Lane()] = transfer.LaneRow{Lane: k.Lane(), Activation: k.Activation,
+			row := transfer.LaneRow{Lane: k.Lane(), Activation: k.Activation,
 				Draining: k.Draining == 1}
+			if words := strings.Fields(k.Identity); len(words) > 2 { // run id, replication id, role
+				row.Role, row.Cause = words[2], k.Cause
+				row.ActivatedAt = engine.FromMS(k.ActivatedAt)
+			}
+			found[k.Lane()] = row
 		}
 		for i := range loads {
 			row := found[loads[i].Lane()]
@@ -76,6 +91,22 @@ func (p *Part) LaneRows(ctx context.Context) (out []transfer.LaneRow, err error)
 	}
 	slices.SortFunc(out, func(a, b transfer.LaneRow) int { return compareLanes(a.Lane, b.Lane) })
 	return out, nil
+}
+
+// AtRisk sums what epochs of budgets in store mode hold, by lane. See transfer.Lanes.
+func (p *Part) AtRisk(ctx context.Context) (out map[bucket.Lane]int64, err error) {
+	err = p.db.Read(ctx, "at risk", func(r *engine.Reader) error {
+		var found []laneRow
+		if err := r.List(&found, selectAtRisk); err != nil {
+			return err
+		}
+		out = make(map[bucket.Lane]int64, len(found))
+		for i := range found {
+			out[found[i].Lane()] = found[i].Units
+		}
+		return nil
+	})
+	return out, err
 }
 
 // SetDraining sets whether buckets are to leave lanes. It inserts missing rows of lanes. It is

@@ -48,6 +48,7 @@ func TestLaneRows(t *testing.T) {
 			rows[row.Lane] = row
 		}
 		equal(w, "lanes", len(rows), 6)
+		equal(w, "at risk in ledger mode", len(must(w.part.AtRisk(w.ctx))(w)), 0)
 		equal(w, "a lane", rows[lane(0)], want.LaneRow{Lane: lane(0), Buckets: 1})
 		equal(w, "a drained one", rows[lane(1)], want.LaneRow{Lane: lane(1), Activation: 1,
 			Draining: true, Buckets: 1})

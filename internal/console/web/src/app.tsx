@@ -45,14 +45,21 @@ export async function identify() {
   }
 }
 
-export function signOut() {
-  const session = !key.value
+/** Ends the session, and shows only then that it has ended: another person may come next. */
+export async function signOut() {
+  if (!key.value && loginOffered) {
+    try {
+      await fetch(new URL('console/logout', root), { method: 'POST', redirect: 'manual', keepalive: true })
+    } catch {
+      me.value = undefined
+      unreachable.value = new Refused({ status: 0, code: 'unreachable', title: 'You are still signed in',
+        detail: 'The server does not answer. Sign out again when it does.' })
+      return
+    }
+  }
   remember('')
   me.value = undefined
   unauthenticated.value = true
-  if (session && loginOffered) {
-    void fetch(new URL('console/logout', root), { method: 'POST', redirect: 'manual' })
-  }
 }
 
 interface View { name: string; title: string; shown: () => boolean; body: () => ComponentChildren }
@@ -151,7 +158,7 @@ function Who() {
       )}
       <span title={p.tenant ? `tenant ${p.tenant}` : 'all tenants'}>{p.principal} · {p.role}</span>
       {(key.value || loginOffered) && p.principal !== 'anonymous' &&
-        <button type="button" class="slim" onClick={signOut}>Sign out</button>}
+        <button type="button" class="slim" onClick={() => void signOut()}>Sign out</button>}
     </div>
   )
 }

@@ -89,6 +89,10 @@ export interface Lane {
   reachable: boolean
   buckets?: number
   problem?: string
+  role?: string
+  at_risk?: number
+  activated_at?: string
+  cause?: string
 }
 
 export interface Instance {

@@ -83,11 +83,14 @@ interface Row { seq: number; at: string; principal?: string; key_id?: string; so
   op: string; tenant?: string; target?: string; request_id?: string; outcome: string; times?: number
   before?: string | null; after?: string | null; correlation_id?: string }
 
+/** The entries of a page. */
+const shown = 50
+
 export function AuditLog() {
   const [principal, who] = useState('')
   const [op, what] = useState('')
-  const [after, from] = useState(0)
-  const path = `v1/audit-log${queryOf({ principal, op, after: after || undefined, limit: 100 })}`
+  const [before, from] = useState(0)
+  const path = `v1/audit-log${queryOf({ sort: '-seq', principal, op, before: before || undefined, limit: shown })}`
   const page = useCall<{ entries: Row[] }>(path, 10_000)
   const filter = (set: (v: string) => void) => (e: { currentTarget: HTMLInputElement }) => {
     set(e.currentTarget.value)
@@ -95,14 +98,14 @@ export function AuditLog() {
   }
   return (
     <>
-      <div class="head"><h1>Audit log</h1></div>
+      <div class="head"><h1>Audit log</h1><span class="quiet">the newest first</span></div>
       <div class="card stack">
         <div class="tools">
           <label>Principal<input value={principal} onChange={filter(who)} /></label>
           <label>Call<input value={op} onChange={filter(what)} placeholder="append, drain …" /></label>
-          {after > 0 && <button type="button" onClick={() => from(0)}>From the beginning</button>}
         </div>
-        <Shown of={page} empty={(p) => p.entries.length === 0} none={<p>There is no such entry.</p>}>
+        <Shown of={page} empty={(p) => p.entries.length === 0} none={<><p>There is no {before > 0 ? 'older' : 'such'} entry.</p>
+            {before > 0 && <button type="button" onClick={() => from(0)}>Newest</button>}</>}>
           {({ entries }) => (
             <>
               <div class="scroll">
@@ -113,8 +116,11 @@ export function AuditLog() {
                   <tbody>{entries.map((r) => <Line key={r.seq} r={r} />)}</tbody>
                 </table>
               </div>
-              {entries.length === 100 && <div class="buttons"><button type="button"
-                onClick={() => from(entries[99].seq)}>Later entries</button></div>}
+              {(before > 0 || entries.length === shown) && <nav class="buttons" aria-label="Pages">
+                <button type="button" disabled={!before} onClick={() => from(0)}>Newest</button>
+                <button type="button" disabled={entries.length < shown}
+                  onClick={() => from(entries[entries.length - 1].seq)}>Older</button>
+              </nav>}
             </>
           )}
         </Shown>

@@ -2,7 +2,7 @@
 import { call } from '../api'
 import { everywhere, may } from '../app'
 import { ChangeButton, type Change } from '../change'
-import { units } from '../format'
+import { instant, units } from '../format'
 import { useLive } from '../live'
 import { Card, Failure, Mark } from '../parts'
 import type { Instance, Overview } from '../types'
@@ -30,6 +30,10 @@ export function Instances() {
   )
 }
 
+/** What a loss of its memory would cost; undefined if that is not known. */
+const atRisk = (i: Instance) => (i.lanes.some((l) => l.at_risk === undefined) ? undefined
+  : i.lanes.reduce((n, l) => n + (l.at_risk ?? 0), 0))
+
 const total = (i: Instance) => i.lanes.reduce((n, l) => n + (l.buckets ?? 0), 0)
 
 function One({ i }: { i: Instance }) {
@@ -41,14 +45,17 @@ function One({ i }: { i: Instance }) {
       </span>
     }>
       <p class="quiet">
-        {i.driver ?? 'unknown driver'} · {units(total(i))} buckets
+        {i.driver ?? 'unknown driver'} · {units(total(i))} {total(i) === 1 ? 'bucket' : 'buckets'}
         {i.draining && ` left to move`}
+        {atRisk(i) !== undefined && (atRisk(i) ? ` · ${units(atRisk(i))} units at risk: a loss of its ` +
+          'memory would put them into quarantine, or give them back where a budget assumes them unused'
+          : ' · nothing at risk: no budget in store mode has units here')}
       </p>
       <div class="scroll">
         <table class="cards">
           <caption class="unseen">Lanes of {i.name}</caption>
           <thead><tr><th>Lane</th><th>Reached</th><th class="num">Buckets</th>
-            <th class="num">Activation</th><th>Problem</th></tr></thead>
+            <th>Role</th><th class="num">At risk</th><th>Contents since</th><th>Problem</th></tr></thead>
           <tbody>
             {i.lanes.map((l) => (
               <tr key={l.lane}>
@@ -56,7 +63,11 @@ function One({ i }: { i: Instance }) {
                 <td data-label="Reached"><Mark tone={l.reachable ? 'good' : 'bad'} dot>
                   {l.reachable ? 'yes' : 'no'}</Mark></td>
                 <td class="num" data-label="Buckets">{units(l.buckets)}</td>
-                <td class="num" data-label="Activation">{units(l.activation)}</td>
+                <td data-label="Role">{l.role ?? '–'}</td>
+                <td class="num" data-label="At risk">{units(l.at_risk)}</td>
+                <td data-label="Contents since">{l.activated_at ? <>{instant(l.activated_at)}
+                  <div class="small quiet">activation {units(l.activation)}: {l.cause}</div></>
+                  : '–'}</td>
                 <td data-label="Problem">{l.problem ?? '–'}</td>
               </tr>
             ))}
