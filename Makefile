@@ -27,7 +27,7 @@ proof: ## run the long forms of all proofs, with a table of results at the end (
 	@scripts/proof.sh
 
 # Single proofs. scripts/proof.sh has the list and says what each does.
-PROOFS = model mutants crashpoints properties wild fuzz linearize chaos kills versions processes failover drill bench-quick charts compose demos console vulns
+PROOFS = model mutants crashpoints properties wild fuzz linearize chaos kills versions processes failover drill bench-quick charts compose publish demos console vulns
 .PHONY: $(PROOFS)
 $(PROOFS):
 	@scripts/proof.sh $@

@@ -32,6 +32,7 @@ drill        2 minutes   budgetctl drill: every fault in a sandbox, in each dura
 bench-quick  5 minutes   measures budgetd and the baselines for a second or two per row
 charts       5 minutes   renders the Helm chart and reads the result with the types of Kubernetes
 compose      a minute    checks the compose file with the library of Compose, and the files it uses
+publish      10 minutes  goreleaser checks its configuration, once it is compiled
 demos        2 minutes   both demos, from nothing to the audit
 console      a minute    builds the console again and compares it with what is committed (needs Node)
 vulns        a minute    asks the vulnerability database about everything that is linked
@@ -142,6 +143,7 @@ console() { scripts/console.sh --check; }
 compose() { go -C deploy/compose/check test -count 1 ./...; }
 demos() { scripts/demo.sh && scripts/demo-cluster.sh; }
 charts() { go -C deploy/helm/check test -count 1 ./...; }
+publish() { go tool -modfile=deploy/goreleaser/go.mod goreleaser check; }
 vulns() { go tool -modfile=tools/go.mod govulncheck ./...; }
 
 # beside runs a command with one MariaDB and one Redis, which all its tests share.
