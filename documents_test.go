@@ -14,7 +14,8 @@ import (
 // link is a Markdown link to a path, an anchor or both.
 var link = regexp.MustCompile(`\]\(([^)#:\s]*)(?:#([^)\s]*))?\)`)
 
-// TestLinks: every file that a document links to exists, and every anchor is a heading of its page.
+// TestLinks checks that every file that a document links to exists, and that every anchor is a
+// heading of its page.
 func TestLinks(t *testing.T) {
 	out, err := exec.Command("git", "ls-files", "*.md").Output()
 	if err != nil {
@@ -79,7 +80,7 @@ func anchors(text string) []string {
 	return all
 }
 
-// TestAnchors: an anchor is derived as GitHub derives it.
+// TestAnchors checks that anchors derives an anchor from a heading as GitHub does.
 func TestAnchors(t *testing.T) {
 	page := "# A page\n```sh\n# no heading\n```\n## POST /v1/a/{b}/c_d\n## What to do when\n" +
 		"### `BudgetdDown`, [a link](a.md#b) – it's 2\n## What to do when\n"
@@ -90,8 +91,8 @@ func TestAnchors(t *testing.T) {
 	}
 }
 
-// TestReaders: every page of docs says in its first paragraph whom it is for, the README links to it,
-// and every ADR has a status.
+// TestReaders checks that the first paragraph of every page of docs says whom it is for, that the
+// README links to the page, and that every ADR has a status.
 func TestReaders(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
@@ -130,7 +131,8 @@ func TestReaders(t *testing.T) {
 // named is a path of the repository in backticks.
 var named = regexp.MustCompile("`([a-z]+/[A-Za-z0-9_./-]+)`")
 
-// TestNamedPaths: the files and folders that CONTRIBUTING.md and docs/ARCHITECTURE.md name exist.
+// TestNamedPaths checks that the files and folders that CONTRIBUTING.md and docs/ARCHITECTURE.md
+// name exist.
 func TestNamedPaths(t *testing.T) {
 	for _, page := range []string{"CONTRIBUTING.md", "docs/ARCHITECTURE.md"} {
 		text, err := os.ReadFile(page)
@@ -154,7 +156,7 @@ var (
 	targets = regexp.MustCompile(`(?m)^(?:([a-z-]+):|PROOFS = (.*)$)`)
 )
 
-// TestDocumentedTargets: every target of make that a document names exists.
+// TestDocumentedTargets checks that the Makefile has every target that a document names.
 func TestDocumentedTargets(t *testing.T) {
 	makefile, err := os.ReadFile("Makefile")
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestUsersOfTheClient: a program outside the repository that uses the client is built, by a Go as
-// old as the client asks for or newer, and its modules are the client's few: none of the server's.
+// TestUsersOfTheClient checks that a program outside the repository can use the client with Go
+// 1.24, and inherits only the client's few modules, not the server's.
 func TestUsersOfTheClient(t *testing.T) {
 	dir := t.TempDir()
 	here, err := os.Getwd()
@@ -68,19 +68,19 @@ func main() { println(client.NewRequestID()) }
 		}
 	}
 	if text := goes("mod", "edit", "-print"); !strings.Contains(text, "\ngo 1.24\n") {
-		t.Errorf("a user of the client needs another Go:\n%s", text)
+		t.Errorf("the module of a user of the client no longer says go 1.24:\n%s", text)
 	}
 }
 
-// TestNeededGo: the README names the newest Go that a module of the repository asks for.
-// scripts/need-go.sh names the same if Go is missing, and says where it is.
+// TestNeededGo checks that the README names the newest Go that a module of the repository asks for.
+// scripts/need-go.sh prints the same version if Go is missing, and the address to get it from.
 func TestNeededGo(t *testing.T) {
 	script := exec.Command("scripts/need-go.sh")
 	script.Env = append(os.Environ(), "GO=no-such-go")
 	out, err := script.CombinedOutput()
 	needs := regexp.MustCompile(`budgetd needs Go (\S+) or later: see https://go\.dev/dl/`).FindSubmatch(out)
 	if err == nil || needs == nil {
-		t.Fatalf("without Go it says %s (%v)", out, err)
+		t.Fatalf("without Go, scripts/need-go.sh printed %s (%v)", out, err)
 	}
 	readme, err := os.ReadFile("README.md")
 	if err != nil {

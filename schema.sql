@@ -258,8 +258,8 @@ CREATE TABLE give_back (
   CHECK (amount >= 0)
 );
 
--- The change feed: one row per flight and bucket, with its entries packed by package ledger. Numbers are
--- per bucket, in commit order, and may have gaps.
+-- The change feed: one row per flight and bucket, with its entries packed by package ledger. Entries are
+-- numbered per bucket from 1, across epochs, in commit order and without gaps.
 CREATE TABLE feed (
   bucket_id BIGINT NOT NULL,                -- the bucket
   first_entry BIGINT NOT NULL,              -- number of its first entry

@@ -8,7 +8,7 @@ import (
 	"github.com/budgetd/budgetd"
 )
 
-// TestSchemaIsCommented: every table and every column of schema.sql says what it is.
+// TestSchemaIsCommented checks that every table and every column of schema.sql has a comment.
 func TestSchemaIsCommented(t *testing.T) {
 	column := regexp.MustCompile(`^  ([a-z_]+) (BIGINT|VARBINARY|BLOB|MEDIUMBLOB)`)
 	table := regexp.MustCompile(`^CREATE TABLE (\w+)`)

@@ -21,7 +21,8 @@ var (
 	tourName   = regexp.MustCompile("`([A-Za-z.]+)`")
 )
 
-// TestTour: the files and functions that docs/TOUR.md names exist, and no walk is too long.
+// TestTour checks that the files and functions that docs/TOUR.md names exist, and that no walk is
+// too long.
 func TestTour(t *testing.T) {
 	text, err := os.ReadFile("docs/TOUR.md")
 	if err != nil {

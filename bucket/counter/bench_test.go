@@ -50,8 +50,8 @@ var worlds = map[string]func(testing.TB) *world{
 
 const plenty = 1 << 50
 
-// BenchmarkDeduct: single deductions by 64 callers. The figure is the CPU time of callers, service
-// and the driver.
+// BenchmarkDeduct measures single deductions by 64 callers, in CPU time of callers, service and
+// driver.
 func BenchmarkDeduct(b *testing.B) {
 	for name, make := range worlds {
 		b.Run(name, func(b *testing.B) {
@@ -74,7 +74,7 @@ func BenchmarkDeduct(b *testing.B) {
 	}
 }
 
-// BenchmarkDeductAll: batches of 100 by 8 callers; per deduction.
+// BenchmarkDeductAll measures batches of 100 by 8 callers, per deduction.
 func BenchmarkDeductAll(b *testing.B) {
 	const size = 100
 	for name, make := range worlds {

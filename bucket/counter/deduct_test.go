@@ -17,7 +17,8 @@ func everywhere(t *testing.T, lanes int, test func(w *world)) {
 	t.Run("redis and mariadb", func(t *testing.T) { w, _ := onRedis(t, "mariadb", lanes); test(w) })
 }
 
-// TestDeduct: create, open, grant, deduct, replay, conflict, rollback, sync.
+// TestDeduct runs a budget from its creation to its last unit: deductions, replays, a conflict, a
+// rollback, syncs and refusals.
 func TestDeduct(t *testing.T) {
 	everywhere(t, 1, func(w *world) {
 		b := w.create(promo("sale", 100, 1))

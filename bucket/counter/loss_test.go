@@ -265,9 +265,9 @@ func chaos(t *testing.T, seed uint64, losses bool) {
 	t.Logf("%+v, sold %d", got, sold)
 }
 
-// TestOldEpochUnderANewMarker: a store comes back with an older memory, in which a bucket still has
-// units that were sold since. The first deduction makes the new activation and finds the old epoch
-// with sums that SQL does not have: it must not take from it (I2).
+// TestOldEpochUnderANewMarker checks that nothing is taken from an epoch of an older memory, in
+// which units are left that have been sold since. The first deduction makes the new activation and
+// finds sums that SQL does not have (I2).
 func TestOldEpochUnderANewMarker(t *testing.T) {
 	w := inMemory(t, 1)
 	b := w.create(promo("sale", 100, 1))

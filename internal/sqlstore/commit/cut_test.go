@@ -126,8 +126,8 @@ func (c *cutter) pass(to io.Writer, from io.Reader, counts func([]byte) bool, le
 	}
 }
 
-// TestCutAtAnyByte: a connection that ends anywhere within a packet or its answer neither loses nor
-// repeats a flight, and the caller is told what became of it.
+// TestCutAtAnyByte checks that a flight is written exactly once, and that its caller learns the
+// outcome, wherever the connection ends within a packet or its answer.
 func TestCutAtAnyByte(t *testing.T) {
 	c, dsn := newCutter(t, testservers.SharedMariaDB(t).NewDatabase(t))
 	fixture.On(t, engine.Config{Driver: "mysql", DSN: dsn}, func(f *fixture.World) {
@@ -163,18 +163,19 @@ func TestCutAtAnyByte(t *testing.T) {
 				cuts++
 			}
 			if cuts < 20 {
-				t.Errorf("only %d places were cut at", cuts)
+				t.Errorf("the connection was cut at only %d places", cuts)
 			}
 		}
 		if own == 0 || accepted == 0 {
-			t.Errorf("%d deductions were found written, %d were written again", own, accepted)
+			t.Errorf("%d deductions were found in the database, %d were written; want some of each", own,
+				accepted)
 		}
 		w.consistent()
 	})
 }
 
-// TestUnknownOutcome: a packet that was sent and cannot be followed up is of unknown outcome; what never
-// was sent is unavailable.
+// TestUnknownOutcome checks that Commit returns outcome_unknown for a packet that was sent and
+// whose outcome cannot be read, and unavailable for one that was never sent.
 func TestUnknownOutcome(t *testing.T) {
 	c, dsn := newCutter(t, testservers.SharedMariaDB(t).NewDatabase(t))
 	fixture.On(t, engine.Config{Driver: "mysql", DSN: dsn}, func(f *fixture.World) {

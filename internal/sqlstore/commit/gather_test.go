@@ -49,7 +49,7 @@ func TestGatherFromDonors(t *testing.T) {
 			t.Errorf("levels %+v", levels)
 		}
 		if n := w.figure(`SELECT amount FROM grant_log WHERE kind = 'collect'`); n != 500 {
-			t.Errorf("collected %d", n)
+			t.Errorf("collected %d units, want 500", n)
 		}
 		w.want(one(bucket.Known), w.asks(0, "b", 1500))
 	})
@@ -63,9 +63,9 @@ func TestGatherExhausted(t *testing.T) {
 			t.Errorf("covers %+v, %+v", out[0].Cover, out[2].Cover)
 		}
 		if len(levels) == 0 {
-			t.Error("no level of the target")
+			t.Error("Gather returned no levels")
 		}
-		// A hopeless request moves nothing.
+		// A request for more than the budget has moves nothing.
 		before := w.outstanding()
 		_, levels = w.gather(one(bucket.Exhausted), w.asks(0, "d", 101))
 		if w.holds(before); len(levels) != 0 {
@@ -74,14 +74,15 @@ func TestGatherExhausted(t *testing.T) {
 	})
 }
 
-// TestGatherContracts: donors that were emptied leave the list when what is left is not worth a bucket.
+// TestGatherContracts checks that Gather takes an emptied donor offline if the units that are left
+// are too few for it, and that an offline bucket can gather again.
 func TestGatherContracts(t *testing.T) {
 	each(t, 300, 3, nil, func(w *world) {
 		w.gather(one(bucket.Accepted), w.asks(0, "a", 295))
 		w.holds("[0 0 5]")
 		if n := w.figure(`SELECT COUNT(*) FROM sharding_budget_management_bucket
 			WHERE status = 'offline' AND offline_by = 'service'`); n != 1 {
-			t.Errorf("%d buckets went offline, want the one that was emptied", n)
+			t.Errorf("%d buckets are offline, want only the emptied one", n)
 		}
 		w.want(one(bucket.Gone), w.asks(1, "b", 1))
 		w.gather(one(bucket.Accepted), w.asks(1, "b", 1)) // it comes online again
@@ -90,7 +91,8 @@ func TestGatherContracts(t *testing.T) {
 	})
 }
 
-// TestGatherReturns: units that came back are swept, whatever epoch they came back to, and are free.
+// TestGatherReturns checks that Gather sweeps returned units and applies for them again, even if
+// adjust_cnt allows no further application.
 func TestGatherReturns(t *testing.T) {
 	each(t, 100, 2, nil, func(w *world) {
 		w.commit(w.asks(0, "a", 50), w.asks(1, "b", 50))
@@ -102,29 +104,30 @@ func TestGatherReturns(t *testing.T) {
 			bucket_id, epoch, 0 FROM deduction`, []byte("r")})
 		w.gather([]bucket.Verdict{bucket.Accepted, bucket.Exhausted}, w.asks(0, "c", 15), w.asks(0, "d", 6))
 		if n := w.figure(`SELECT amount FROM grant_log WHERE kind = 'again'`); n != 15 {
-			t.Errorf("applied again for %d", n)
+			t.Errorf("the bucket applied again for %d units, want 15", n)
 		}
 		if n := w.figure(`SELECT MAX(out_cnt) FROM sharding_budget_management_bucket`); n != 1 {
-			t.Errorf("applications %d, want 1", n)
+			t.Errorf("out_cnt is %d, want 1", n)
 		}
 	})
 }
 
-// TestGatherApplies: undistributed units are applied for, as often as adjust_cnt says.
+// TestGatherApplies checks that Gather applies for undistributed units, but not more often than
+// adjust_cnt allows. After that it collects from other buckets.
 func TestGatherApplies(t *testing.T) {
 	each(t, 100, 2, nil, func(w *world) {
 		w.Exec([]any{`UPDATE budget_management_bucket SET total_quantity = 1100,
 			undistributed_quantity = 1000, adjust_cnt = 2, sharding_quantity = 100`},
 			[]any{`UPDATE budget_period SET funded_quantity = 1100`})
-		w.gather(one(bucket.Accepted), w.asks(0, "a", 60)) // ten are missing, a step is a hundred
+		w.gather(one(bucket.Accepted), w.asks(0, "a", 60)) // ten are missing; a step is a hundred
 		w.holds("[90 50]")
 		w.gather(one(bucket.Accepted), w.asks(0, "b", 340)) // more than a step is needed
 		w.holds("[0 50]")
-		// The third application is not allowed, so other buckets give; then nothing fits here.
+		// A third application is not allowed, so the other bucket gives. Then no units are in reach.
 		w.gather(one(bucket.Accepted), w.asks(0, "c", 40))
 		w.holds("[0 10]")
 		w.gather(one(bucket.Short), w.asks(0, "d", 40))
-		w.gather(one(bucket.Accepted), w.asks(1, "e", 40)) // the other bucket may
+		w.gather(one(bucket.Accepted), w.asks(1, "e", 40)) // the other bucket may still apply
 		for column, want := range map[string]int64{"out_cnt": 2, "collect_cnt": 1} {
 			got := w.figure(`SELECT ` + column + ` FROM sharding_budget_management_bucket WHERE ordinal = 0`)
 			if got != want {
@@ -164,7 +167,8 @@ func TestGatherVerdicts(t *testing.T) {
 	})
 }
 
-// TestGatherFromManyBuckets: more epochs than one transaction locks are looked at in steps.
+// TestGatherFromManyBuckets checks that Gather collects from more epochs than one transaction
+// locks.
 func TestGatherFromManyBuckets(t *testing.T) {
 	each(t, 200, 200, nil, func(w *world) {
 		w.gather([]bucket.Verdict{bucket.Accepted, bucket.Exhausted}, w.asks(0, "a", 190), w.asks(0, "b", 11))

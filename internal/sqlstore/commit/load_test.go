@@ -10,8 +10,8 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-// TestChangedLimitIsLoaded: a limit that counts something else than before starts from the true count,
-// with what was given back taken off.
+// TestChangedLimitIsLoaded checks that a limit whose window changed starts from the true count,
+// less the units that were given back.
 func TestChangedLimitIsLoaded(t *testing.T) {
 	each(t, 100, 1, []budget.Limit{perUser("amount", 50, budget.MeasureAmount)}, func(w *world) {
 		w.commit(w.asks(0, "a", 7, user("u")), w.asks(0, "b", 9, user("u")), w.asks(0, "c", 2, user("v")))
@@ -32,14 +32,15 @@ func TestChangedLimitIsLoaded(t *testing.T) {
 		out := w.want([]bucket.Verdict{bucket.Limited, bucket.Accepted}, w.asks(0, "d", 4, user("u")),
 			w.asks(0, "e", 3, user("u")))
 		if used := out[0].Refused[0].Used; used != 7+9-4 {
-			t.Errorf("used %d before, want 12", used)
+			t.Errorf("the limit reports %d used, want 12", used)
 		}
 		w.want([]bucket.Verdict{bucket.Limited, bucket.Accepted}, w.asks(0, "f", 1, user("u")),
 			w.asks(0, "g", 13, user("v")))
 	})
 }
 
-// TestClockGoesBack: a deduction is not counted before a window that others were counted in.
+// TestClockGoesBack checks that a deduction is counted in the latest window of its value even after
+// the clock went back to an earlier window.
 func TestClockGoesBack(t *testing.T) {
 	day := perUser("amount", 10, budget.MeasureAmount)
 	day.Window.Every = budget.Day
@@ -50,10 +51,10 @@ func TestClockGoesBack(t *testing.T) {
 		out := w.want([]bucket.Verdict{bucket.Limited, bucket.Accepted}, w.asks(0, "b", 5, user("u")),
 			w.asks(0, "c", 4, user("u")))
 		if at := out[1].Deduction.CountedAt; at.Truncate(24*time.Hour) != first.Truncate(24*time.Hour) {
-			t.Errorf("counted at %s, the window of %s is there", at, first)
+			t.Errorf("counted at %s, want a time within the day of %s", at, first)
 		}
 		if got := ledger.ReadDimensions(out[1].Deduction.Dimensions)["user"]; got != "u" {
-			t.Errorf("dimensions %q", out[1].Deduction.Dimensions)
+			t.Errorf("dimensions %q, want user u", out[1].Deduction.Dimensions)
 		}
 	})
 }

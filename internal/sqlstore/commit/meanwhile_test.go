@@ -7,8 +7,8 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// beside runs statements in a transaction of another connection, then do, which must wait for a lock
-// of it, and commits the transaction.
+// beside runs statements in a transaction of another connection. It commits the transaction once do
+// waits for one of its locks.
 func (s *server) beside(do func(), statements ...string) {
 	s.Helper()
 	s.do("SET autocommit = 1", "BEGIN")
@@ -23,11 +23,11 @@ func (s *server) beside(do func(), statements ...string) {
 	<-done
 }
 
-// TestEpochBeginsMeanwhile: an epoch that ends while the locking form waits for it is followed by the
-// bucket's next one.
+// TestEpochBeginsMeanwhile checks that the locking form takes from the bucket's next epoch if the
+// present one ends while it waits for the lock.
 func TestEpochBeginsMeanwhile(t *testing.T) {
 	onServer(t, nil, func(s *server) {
-		locking := *s.b // of no epoch that it knows, so no packet is tried
+		locking := *s.b // without epochs, so no packet is tried
 		locking.Buckets = nil
 		op := s.asks(0, "a", 3)
 		op.Budget = &locking
@@ -47,14 +47,14 @@ func TestEpochBeginsMeanwhile(t *testing.T) {
 	})
 }
 
-// giveBackOfB has 5 units of deduction b on their way back from bucket 3.
+// giveBackOfB rolls back 5 units of deduction b, which return to R of bucket 3.
 var giveBackOfB = []string{`INSERT INTO give_back (budget_id, request_id, kind, rollback_id, amount,
 	is_whole, is_direct, bucket_id, epoch, created_at)
 	VALUES (1, 'b', 'rollback', 'r', 5, 0, 0, 3, 1, 1)`,
 	`UPDATE bucket_epoch SET used_quantity = 45, returning_quantity = 5 WHERE bucket_id = 3`}
 
-// TestGatherLooksAgain: units that come back while Gather looks, in an epoch that had none, keep it
-// from refusing (I3).
+// TestGatherLooksAgain checks that Gather does not answer exhausted if units come back while it
+// reads, to an epoch that had none (I3).
 func TestGatherLooksAgain(t *testing.T) {
 	onServer(t, nil, func(s *server) {
 		s.commit(s.asks(1, "b", 50))
@@ -63,20 +63,21 @@ func TestGatherLooksAgain(t *testing.T) {
 	})
 }
 
-// TestExactCoversWait: the second look at the sum waits for units on their way.
+// TestExactCoversWait checks that an exact Covers waits for a transaction that gives units back,
+// and counts them.
 func TestExactCoversWait(t *testing.T) {
 	onServer(t, nil, func(s *server) {
 		s.commit(s.asks(1, "b", 50))
 		s.beside(func() {
 			found, err := s.part.Covers(s.Ctx, []int64{s.b.ID}, true)
 			if sum := found[s.b.ID]; err != nil || sum.Sum() != 55 {
-				t.Errorf("%+v, %v", sum, err)
+				t.Errorf("%+v, %v; want the sum 55", sum, err)
 			}
 		}, giveBackOfB...)
 	})
 }
 
-// TestGatherLocks: Gather judges by what it has locked, the budget first.
+// TestGatherLocks checks that Gather decides by rows that it has locked, the budget's first.
 func TestGatherLocks(t *testing.T) {
 	for name, statements := range map[string][]string{
 		"budget": {`SELECT 1 FROM budget_management_bucket WHERE id = 1 FOR UPDATE`},
@@ -94,7 +95,7 @@ func TestGatherLocks(t *testing.T) {
 	}
 }
 
-// TestGatherLeavesFencedDonors: what a fenced bucket holds stays there.
+// TestGatherLeavesFencedDonors checks that Gather takes nothing from a fenced bucket.
 func TestGatherLeavesFencedDonors(t *testing.T) {
 	each(t, 300, 3, nil, func(w *world) {
 		w.Exec([]any{`UPDATE bucket_epoch SET fenced = 'x' WHERE bucket_id = ?`, w.b.Buckets[2].ID})
@@ -104,8 +105,8 @@ func TestGatherLeavesFencedDonors(t *testing.T) {
 	})
 }
 
-// TestUnlimitedStopsAtTheLargest: S and H of an unlimited budget stop at the largest amount, in both
-// forms of a flight.
+// TestUnlimitedStopsAtTheLargest checks that the used and held units of an unlimited budget stop at
+// the largest amount, in both forms of a flight.
 func TestUnlimitedStopsAtTheLargest(t *testing.T) {
 	each(t, 2, 2, nil, func(w *world) {
 		w.b.Unlimited = true
@@ -117,15 +118,15 @@ func TestUnlimitedStopsAtTheLargest(t *testing.T) {
 		w.want([]bucket.Verdict{bucket.Known, bucket.Accepted}, w.asks(0, "b", 7), w.asks(1, "d", 7))
 		for i := range w.b.Buckets {
 			if e := w.Newest(w.b.Buckets[i].ID); e.Used != budget.MaxAmount || e.Outstanding != 0 {
-				t.Errorf("bucket %d: O %d S %d", i, e.Outstanding, e.Used)
+				t.Errorf("bucket %d has O %d and S %d, want 0 and the largest amount", i, e.Outstanding, e.Used)
 			}
 		}
 		w.Forget()
 	})
 }
 
-// TestCoversOfWhatMayBeAppliedFor: units of U that no bucket may apply for any more are not in I3's
-// sum; those that came back are.
+// TestCoversOfWhatMayBeAppliedFor checks that Covers leaves out undistributed units that no bucket
+// may apply for any more, because adjust_cnt is used up (I3).
 func TestCoversOfWhatMayBeAppliedFor(t *testing.T) {
 	each(t, 101, 2, nil, func(w *world) { // a unit stays in U
 		for _, test := range []struct{ most, applied, want int64 }{{0, 1, 101}, {2, 1, 101}, {1, 1, 100}} {
@@ -134,7 +135,7 @@ func TestCoversOfWhatMayBeAppliedFor(t *testing.T) {
 			found, err := w.part.Covers(w.Ctx, []int64{w.b.ID}, false)
 			w.OK(err)
 			if sum := found[w.b.ID]; sum.Sum() != test.want {
-				t.Errorf("%+v: the sum is %d", test, sum.Sum())
+				t.Errorf("%+v: the sum is %d, want %d", test, sum.Sum(), test.want)
 			}
 		}
 	})

@@ -16,7 +16,7 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-// server is a world on MariaDB with a connection of somebody else.
+// server is a world on MariaDB with a second connection, which disturbs the flights.
 type server struct {
 	*world
 	dsn   string
@@ -47,7 +47,7 @@ func (s *server) do(statements ...string) {
 	}
 }
 
-// contents is all that flights write, as text.
+// contents returns all rows that flights write, as text.
 func (s *server) contents() string {
 	s.Helper()
 	out := ""
@@ -70,32 +70,32 @@ func (s *server) contents() string {
 	return out
 }
 
-// TestFailedPacketCommitsNothing: whatever a packet meets, it commits nothing, neither at once nor with
-// the packets that follow on other connections; the connection is closed.
+// TestFailedPacketCommitsNothing checks that a packet that fails commits nothing, neither at once
+// nor with the packets that follow on other connections.
 func TestFailedPacketCommitsNothing(t *testing.T) {
 	limits := []budget.Limit{perUser("amount", 50, budget.MeasureAmount)}
 	lock := "SELECT 1 FROM bucket_epoch WHERE bucket_id = 3 FOR UPDATE"
 	for _, test := range []struct {
 		name string
-		// before happens before the flight is begun, meanwhile once it waits for a lock.
+		// before runs before the flight begins, meanwhile once the flight waits for a lock.
 		before, meanwhile []string
 	}{
-		{"1062 an id that exists", []string{`INSERT INTO deduction VALUES (1, 'c', 0, 0, 0, '', 'n', 1, NULL)`}, nil},
+		{"1062 an existing id", []string{`INSERT INTO deduction VALUES (1, 'c', 0, 0, 0, '', 'n', 1, NULL)`}, nil},
 		{"4025 too little in a bucket", []string{`UPDATE bucket_epoch SET outstanding_quantity = 1,
 			closed_quantity = closed_quantity + 47 WHERE bucket_id = 3`}, nil},
 		{"4025 a closed epoch", []string{`UPDATE bucket_epoch SET status = 'closed' WHERE bucket_id = 3`}, nil},
 		{"4025 a fenced epoch", []string{`UPDATE bucket_epoch SET fenced = 'x' WHERE bucket_id = 3`}, nil},
 		{"4025 a newer definition", []string{`UPDATE bucket_epoch SET definition_version = 2
 			WHERE bucket_id = 3`}, nil},
-		{"4025 a period that is over", []string{`UPDATE bucket_epoch SET period_end_ms = 1
+		{"4025 an ended period", []string{`UPDATE bucket_epoch SET period_end_ms = 1
 			WHERE bucket_id = 3`}, nil},
-		{"1048 an epoch that is not there", []string{`UPDATE bucket_epoch SET epoch = 7
+		{"1048 a missing epoch", []string{`UPDATE bucket_epoch SET epoch = 7
 			WHERE bucket_id = 3`}, nil},
-		{"1048 a group that is closed", []string{`UPDATE group_of_holds SET state = 'used'`}, nil},
-		{"4025 a limit row that changed", nil, []string{`UPDATE limit_counter SET version = version + 1`, `COMMIT`}},
-		{"1062 a limit row that is new", nil, []string{`INSERT INTO limit_counter VALUES
+		{"1048 a closed group", []string{`UPDATE group_of_holds SET state = 'used'`}, nil},
+		{"4025 a changed limit row", nil, []string{`UPDATE limit_counter SET version = version + 1`, `COMMIT`}},
+		{"1062 a new limit row", nil, []string{`INSERT INTO limit_counter VALUES
 			(1, 'user', 'v', 1, x'01', 0)`, `COMMIT`}},
-		{"1205 a lock that is not got", nil, nil},
+		{"1205 a lock wait that times out", nil, nil},
 		{"4025 a period that ends while it waits", []string{`UPDATE bucket_epoch SET period_end_ms =
 			UNIX_TIMESTAMP(NOW(6)) * 1000 + 700 WHERE bucket_id = 3`}, []string{`DO SLEEP(0.8)`, `ROLLBACK`}},
 	} {
@@ -131,18 +131,18 @@ func TestFailedPacketCommitsNothing(t *testing.T) {
 					s.do(test.meanwhile...)
 				}
 				if sent := <-done; sent != engine.Failed {
-					t.Fatalf("the packet came to %d, want Failed", sent)
+					t.Fatalf("Packet returned %d, want Failed", sent)
 				}
 				if waits && test.meanwhile == nil {
 					s.do("ROLLBACK")
 				}
 				if before == "" {
 					if n := s.figure(`SELECT COUNT(*) FROM deduction WHERE request_id IN ('c', 'd')`); n != 0 {
-						t.Errorf("%d rows were written", n)
+						t.Errorf("the failed packet wrote %d rows", n)
 					}
 					before = s.contents()
 				}
-				// Nothing of it is open on any connection: another flight commits only itself.
+				// No connection has the packet's transaction open: another flight commits only itself.
 				other := s.budget("other", 100, 1, nil)
 				op := s.asks(0, "z", 1)
 				op.Budget, op.Bucket, op.Touches = other, other.Buckets[0].ID, []limit.Touch(nil)
@@ -153,7 +153,7 @@ func TestFailedPacketCommitsNothing(t *testing.T) {
 				s.do(`DELETE FROM deduction WHERE request_id = 'z'`, `DELETE FROM feed WHERE bucket_id = `+
 					fmt.Sprint(op.Bucket), `DELETE FROM bucket_epoch WHERE bucket_id = `+fmt.Sprint(op.Bucket))
 				if after := s.contents(); after != before {
-					t.Errorf("before:\n%safter:\n%s", before, after)
+					t.Errorf("the rows changed from\n%sto\n%s", before, after)
 				}
 				s.Forget()
 			})
@@ -161,16 +161,17 @@ func TestFailedPacketCommitsNothing(t *testing.T) {
 	}
 }
 
-// TestNoSuchEpoch: a packet of one bucket fails as well where its epoch is not there.
+// TestNoSuchEpoch checks that a packet for a single bucket fails if its epoch does not exist, and
+// changes nothing.
 func TestNoSuchEpoch(t *testing.T) {
 	onServer(t, nil, func(s *server) {
 		s.do(`UPDATE bucket_epoch SET epoch = 7 WHERE bucket_id = 3`)
 		before := s.contents()
 		if sent, _, _ := s.part.Packet(s.Ctx, s.asks(1, "a", 1)); sent != engine.Failed {
-			t.Errorf("the packet came to %d, want Failed", sent)
+			t.Errorf("Packet returned %d, want Failed", sent)
 		}
 		if after := s.contents(); after != before {
-			t.Errorf("before:\n%safter:\n%s", before, after)
+			t.Errorf("the rows changed from\n%sto\n%s", before, after)
 		}
 		s.Forget()
 	})
@@ -190,8 +191,8 @@ func (s *server) waitForLock() {
 	s.Fatal("nobody waits for a lock")
 }
 
-// TestFormsThatEnd: what a packet can write is written by one, and a failed one is followed by the
-// locking form.
+// TestFormsThatEnd checks that one packet writes a flight if it can, and that the locking form
+// follows only a packet that failed.
 func TestFormsThatEnd(t *testing.T) {
 	onServer(t, []budget.Limit{perUser("amount", 50, budget.MeasureAmount)}, func(s *server) {
 		s.want([]bucket.Verdict{bucket.Accepted, bucket.Accepted}, s.asks(0, "a", 1, user("u")),
@@ -199,20 +200,21 @@ func TestFormsThatEnd(t *testing.T) {
 		s.want([]bucket.Verdict{bucket.Limited, bucket.Accepted}, s.asks(0, "c", 51, user("u")),
 			s.asks(1, "d", 1, user("u"), hold(time.Hour, "g")))
 		if packets, locking := s.part.Forms(); packets != 2 || locking != 0 {
-			t.Errorf("%d packets and %d of the locking form", packets, locking)
+			t.Errorf("%d flights by packets and %d by the locking form", packets, locking)
 		}
 		s.want(one(bucket.Known), s.asks(0, "a", 1))
 		s.want(one(bucket.Short), s.asks(0, "e", 60))
 		if packets, locking := s.part.Forms(); packets != 2 || locking != 2 {
-			t.Errorf("%d packets and %d of the locking form", packets, locking)
+			t.Errorf("%d flights by packets and %d by the locking form", packets, locking)
 		}
 	})
 }
 
-// TestDeadlock: a packet that is the victim of a deadlock commits nothing, and the flight is written.
+// TestDeadlock checks that a packet that the server rolls back for a deadlock is followed by the
+// locking form, which writes the flight.
 func TestDeadlock(t *testing.T) {
 	onServer(t, nil, func(s *server) {
-		// The victim is who has changed less: that must be the packet.
+		// The server rolls back the transaction that changed less. That must be the packet.
 		s.do("SET autocommit = 1", "CREATE TABLE ballast (n BIGINT PRIMARY KEY)", "BEGIN")
 		for i := range 200 {
 			s.do(fmt.Sprintf("INSERT INTO ballast VALUES (%d)", i))
@@ -224,7 +226,7 @@ func TestDeadlock(t *testing.T) {
 		s.do("SELECT 1 FROM bucket_epoch WHERE bucket_id = 2 FOR UPDATE", "ROLLBACK")
 		s.verdicts(<-done, bucket.Accepted, bucket.Accepted)
 		if packets, locking := s.part.Forms(); packets != 0 || locking != 1 {
-			t.Errorf("%d packets and %d of the locking form", packets, locking)
+			t.Errorf("%d flights by packets and %d by the locking form", packets, locking)
 		}
 	})
 }

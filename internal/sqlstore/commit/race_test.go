@@ -14,8 +14,8 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-// TestConcurrentFlights: nodes that commit and gather over the same ids, buckets and limit values give
-// out every unit once, and everything that they wrote agrees.
+// TestConcurrentFlights checks that nodes that commit and gather concurrently over the same ids,
+// buckets and limit values give out every unit once, and that all rows agree.
 func TestConcurrentFlights(t *testing.T) {
 	limits := []budget.Limit{perUser("amount", 60, budget.MeasureAmount),
 		perUser("calls", 20, budget.MeasureCount)}
@@ -76,16 +76,16 @@ func TestConcurrentFlights(t *testing.T) {
 			}
 		}
 		if got := w.figure(`SELECT SUM(used_quantity + held_quantity) FROM bucket_epoch`); got != sum || sum > 1200 {
-			t.Errorf("%d units in the columns, %d were accepted", got, sum)
+			t.Errorf("the columns hold %d units, %d of at most 1200 were accepted", got, sum)
 		}
 		if n := w.figure(`SELECT COUNT(*) FROM deduction`); n != int64(len(owners)) {
-			t.Errorf("%d rows, %d were accepted", n, len(owners))
+			t.Errorf("%d rows for %d accepted deductions", n, len(owners))
 		}
 		w.bounds(limits)
 		w.consistent()
 		packets, locking := nodes[0].Forms()
-		t.Logf("%d units in %d deductions; of one node %d packets, %d of the locking form", sum,
-			len(owners), packets, locking)
+		t.Logf("%d units in %d deductions; one node wrote %d flights by packets, %d by the locking form",
+			sum, len(owners), packets, locking)
 	})
 }
 

@@ -122,7 +122,8 @@ func TestGone(t *testing.T) {
 	})
 }
 
-// TestPresentEpoch: the units come from the present epoch, whatever the operation was routed by.
+// TestPresentEpoch checks that units come from the bucket's present epoch, even if the operation
+// was routed by an earlier one.
 func TestPresentEpoch(t *testing.T) {
 	each(t, 10, 1, nil, func(w *world) {
 		w.commit(w.asks(0, "a", 1))
@@ -184,14 +185,15 @@ func TestLimited(t *testing.T) {
 	})
 }
 
-// TestRefusedCountsNothing: what a bucket cannot cover is not counted by a limit (I6).
+// TestRefusedCountsNothing checks that a limit does not count a deduction that its bucket cannot
+// cover (I6).
 func TestRefusedCountsNothing(t *testing.T) {
 	each(t, 10, 1, []budget.Limit{perUser("amount", 100, budget.MeasureAmount)}, func(w *world) {
 		w.want([]bucket.Verdict{bucket.Accepted, bucket.Short}, w.asks(0, "a", 4, user("u")),
 			w.asks(0, "b", 40, user("u")))
 		out := w.want(one(bucket.Accepted), w.asks(0, "c", 1, user("u")))
 		if out[0].Limits[0].Used != 5 {
-			t.Errorf("used %d, want 5", out[0].Limits[0].Used)
+			t.Errorf("the limit reports %d used, want 5", out[0].Limits[0].Used)
 		}
 	})
 }

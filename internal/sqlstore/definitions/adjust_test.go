@@ -81,8 +81,8 @@ func TestAdjustOutOfRange(t *testing.T) {
 	})
 }
 
-// TestAppendBringsBucketsOnline: the service took a bucket offline because there was nothing left
-// for it.
+// TestAppendBringsBucketsOnline checks that an append brings a bucket online that the service took
+// offline because no units were left.
 func TestAppendBringsBucketsOnline(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		b := w.create(promo("b", 20, 2))
@@ -112,8 +112,8 @@ func TestAppendToADay(t *testing.T) {
 	})
 }
 
-// TestShrinkTakesFromFewBuckets: what is undistributed, then what comes back, then the fullest
-// buckets.
+// TestShrinkTakesFromFewBuckets checks that a shrink takes undistributed units first, then
+// returning ones, then those of the fullest buckets.
 func TestShrinkTakesFromFewBuckets(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		b := w.create(promo("b", 40, 4))
@@ -134,7 +134,8 @@ func TestShrinkTakesFromFewBuckets(t *testing.T) {
 					equal(w, "fill", level.Fill, one.Epoch.Fill)
 					equal(w, "level", level.Outstanding, one.Epoch.Outstanding)
 					if level.Fill < b.Buckets[i].Epoch.Fill+2 {
-						t.Error("a filter adds to what it holds, instead of forgetting it")
+						t.Errorf("fill %d after %d: the filter would add to its content instead of replacing it",
+							level.Fill, b.Buckets[i].Epoch.Fill)
 					}
 				}
 			}
@@ -163,7 +164,8 @@ func TestShrinkRefusedChangesNothing(t *testing.T) {
 	})
 }
 
-// TestShrinkLeavesAFencedBucket: nothing moves on a bucket that waits for an operator.
+// TestShrinkLeavesAFencedBucket checks that a shrink takes nothing from a fenced bucket, which
+// waits for an operator.
 func TestShrinkLeavesAFencedBucket(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		b := w.create(promo("b", 40, 2))
@@ -174,8 +176,8 @@ func TestShrinkLeavesAFencedBucket(t *testing.T) {
 	})
 }
 
-// TestShrinkOfReturnsThatExpire: units of a day that is over are forfeited, and no shrink gets
-// them.
+// TestShrinkOfReturnsThatExpire checks that a shrink does not take late units of a period that is
+// over, because they are forfeited.
 func TestShrinkOfReturnsThatExpire(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		d := promo("b", 40, 1)
@@ -189,7 +191,7 @@ func TestShrinkOfReturnsThatExpire(t *testing.T) {
 			late_quantity = 10 WHERE bucket_id = ?`, b.Buckets[0].ID)
 		w.exec(`UPDATE budget_management_bucket SET is_over = 1, roll_over_ms = 0 WHERE id = ?`, b.ID)
 		w.exceeds(b.ID, "less", -5, 0)
-		equal(w, "returning", w.figures(b.ID).Returning, 10) // the refusal has moved nothing
+		equal(w, "returning", w.figures(b.ID).Returning, 10) // a refusal moves nothing
 	})
 }
 
@@ -280,8 +282,8 @@ func (w *world) releasable(id int64) (units int64) {
 	return units
 }
 
-// TestAdjustmentsRace: appends, shrinks and deductions side by side leave T where its parts are,
-// and a shrink never takes what is used.
+// TestAdjustmentsRace checks that concurrent appends, shrinks and deductions conserve the total,
+// and that a shrink never takes used units.
 func TestAdjustmentsRace(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		b := w.create(promo("b", 200, 4))

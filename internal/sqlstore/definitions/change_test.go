@@ -101,7 +101,8 @@ func TestChangeOfARule(t *testing.T) {
 	})
 }
 
-// TestChangeOfAnEndThatHasPassed: what was given back after an end that moves on is not late.
+// TestChangeOfAnEndThatHasPassed checks that units given back after the end are no longer late once
+// the end is postponed.
 func TestChangeOfAnEndThatHasPassed(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		d := promo("b", 100, 1)
@@ -120,7 +121,8 @@ func TestChangeOfAnEndThatHasPassed(t *testing.T) {
 	})
 }
 
-// TestChangesRace: of changes of one version one is done.
+// TestChangesRace checks that one of several concurrent changes of the same version succeeds and
+// the others return version_conflict.
 func TestChangesRace(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		b := w.create(promo("b", 100, 3))
@@ -199,7 +201,8 @@ func TestResizeToFewerAndBack(t *testing.T) {
 	})
 }
 
-// TestResizeKeepsOneOnline: the buckets that retire may be all that were online.
+// TestResizeKeepsOneOnline checks that a resize brings a bucket online if it retires the only one
+// that was online.
 func TestResizeKeepsOneOnline(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		b := w.create(promo("b", 90, 3))
@@ -233,7 +236,8 @@ func TestResizeInStoreModeIsRefused(t *testing.T) {
 	})
 }
 
-// TestChangeInStoreMode: units go out as pending grants, and filters are told of nothing.
+// TestChangeInStoreMode checks that a change in store mode sends units out as pending grants and
+// returns no levels for filters.
 func TestChangeInStoreMode(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		w.lane("store-0")
@@ -252,7 +256,8 @@ func TestChangeInStoreMode(t *testing.T) {
 	})
 }
 
-// TestResizeAfterTheLastPeriod: no bucket comes online, and no epoch begins.
+// TestResizeAfterTheLastPeriod checks that a resize after the last period brings no bucket online
+// and begins no epoch.
 func TestResizeAfterTheLastPeriod(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		d := promo("b", 90, 2)

@@ -8,8 +8,9 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// TestCorrections: a name, a ledger account and a unit label can be corrected at any time, in either
-// mode. The keys of the buckets follow the name; a name that another budget has is refused.
+// TestCorrections checks that a name, a ledger account and a unit label can be corrected in either
+// mode, and that the keys of the buckets follow the name. Change refuses the name of another
+// budget.
 func TestCorrections(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		w.create(promo("taken", 10, 1))
@@ -41,8 +42,8 @@ func TestCorrections(t *testing.T) {
 	})
 }
 
-// TestStartIsCorrected: a start can be moved in both directions while it is to come, and the periods
-// follow it. Afterwards it is refused.
+// TestStartIsCorrected checks that a start in the future can be moved in both directions, and that
+// the periods follow it. Change refuses to move a start that has passed.
 func TestStartIsCorrected(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		now := w.db.Now().Truncate(time.Second)
@@ -62,8 +63,8 @@ func TestStartIsCorrected(t *testing.T) {
 	})
 }
 
-// TestArchive: only a budget that is over and holds nothing leaves the lists; it is read as before,
-// and comes back.
+// TestArchive checks that only a budget that is over and holds nothing can be archived. An archived
+// budget is missing in lists, can still be read, and can be restored.
 func TestArchive(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		b := w.create(promo("sale", 100, 2))

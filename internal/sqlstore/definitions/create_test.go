@@ -153,8 +153,8 @@ func TestCreateAgain(t *testing.T) {
 	})
 }
 
-// TestCreateOfAnyNumber: without a number of buckets there is one per lane, and the same
-// definition on other lanes is the same budget; with a number of its own it is another.
+// TestCreateOfAnyNumber checks that a definition without a number of buckets gets one per lane, and
+// that the number of lanes does not make it another definition. An explicit number does.
 func TestCreateOfAnyNumber(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		d := promo("any", 100, 0)
@@ -210,7 +210,8 @@ func TestUnlimitedDrawsFromNothing(t *testing.T) {
 	})
 }
 
-// TestCreatesRace: of many creations of one definition one makes the budget, and all answer it.
+// TestCreatesRace checks that concurrent creations of one definition make one budget, and that all
+// of them return it.
 func TestCreatesRace(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		var made atomic.Int64

@@ -13,8 +13,8 @@ import (
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// TestRepeatsOfUnknownOutcomes: a connection that ends before any one reply, that of COMMIT
-// included, leaves no step done twice or halfway once it is repeated.
+// TestRepeatsOfUnknownOutcomes checks that create, append, shrink and resize take effect once if
+// they are repeated after a lost reply, that of COMMIT included.
 func TestRepeatsOfUnknownOutcomes(t *testing.T) {
 	dsn := testservers.SharedMariaDB(t).NewDatabase(t)
 	config, err := mysql.ParseDSN(dsn)
@@ -25,8 +25,8 @@ func TestRepeatsOfUnknownOutcomes(t *testing.T) {
 	config.Addr = proxy.Addr()
 	w := newWorld(t, "mysql", config.FormatDSN())
 	cuts := 0
-	// disturbed runs a step while every k-th reply is lost, and again if it does not know that it
-	// was done. It reports whether it knew.
+	// disturbed runs a step while every k-th reply is lost, and repeats it without losses if its
+	// outcome is unknown. It reports whether the first run succeeded.
 	disturbed := func(k int, step func() error) (known bool) {
 		t.Helper()
 		w.ok(proxy.Set(testservers.Rule{Disturbance: testservers.CutReply, OneIn: k}))
@@ -50,7 +50,7 @@ func TestRepeatsOfUnknownOutcomes(t *testing.T) {
 			return err
 		})
 		if known && !made.New {
-			t.Errorf("one reply of %d was lost: the budget that it made is taken for another's", k)
+			t.Errorf("every %dth reply was lost: Create does not report its own budget as new", k)
 		}
 		id := made.Budget.ID
 		w.conserved(id)
@@ -71,7 +71,7 @@ func TestRepeatsOfUnknownOutcomes(t *testing.T) {
 		after := w.read(id)
 		equal(w, "buckets", len(after.Buckets), 5)
 		if known && after.Version != before+1 {
-			t.Errorf("one reply of %d was lost: version %d after %d", k, after.Version, before)
+			t.Errorf("every %dth reply was lost: the version is %d, want %d", k, after.Version, before+1)
 		}
 	}
 	if cuts < 15 {

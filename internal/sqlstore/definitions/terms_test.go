@@ -9,7 +9,8 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// TestAnEndThatHasPassedIsRefused, unless it is asked for. What exists is answered all the same.
+// TestAnEndThatHasPassedIsRefused checks that create and change refuse an end that has passed
+// unless AllowPast is set. A repeated create returns the existing budget without it.
 func TestAnEndThatHasPassedIsRefused(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		past := w.db.Now().Add(-time.Hour)
@@ -34,7 +35,8 @@ func TestAnEndThatHasPassedIsRefused(t *testing.T) {
 	})
 }
 
-// TestLimitsTakeTheZoneOfTheirBudget where they have none; a change that says the same goes on.
+// TestLimitsTakeTheZoneOfTheirBudget checks that a limit without a zone gets that of its budget,
+// and that a change to the same limits leaves ChangedVersion, by which counts restart.
 func TestLimitsTakeTheZoneOfTheirBudget(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		of := func(zone string) budget.Limit {
@@ -56,12 +58,12 @@ func TestLimitsTakeTheZoneOfTheirBudget(t *testing.T) {
 
 		d = promo("plain", 10, 1)
 		d.Limits = &budget.Limits{List: []budget.Limit{of("")}}
-		equal(w, "of none", w.create(d).Limits.List[0].Window.Timezone, "UTC")
+		equal(w, "the zone if the budget has none", w.create(d).Limits.List[0].Window.Timezone, "UTC")
 	})
 }
 
-// TestAPeriodShowsItsDay: figures of the day are there after a lower quantity, which opens another
-// period within it.
+// TestAPeriodShowsItsDay checks that Figures returns the units of the period, those used in it, and
+// those used earlier on the same day, before a lower quantity opened another period.
 func TestAPeriodShowsItsDay(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		b := w.create(daily("days", 10_000, 1000, budget.Spread))
@@ -73,7 +75,8 @@ func TestAPeriodShowsItsDay(t *testing.T) {
 	})
 }
 
-// TestAMonthThatTheStartCutsIsProrated, and its anchor is kept.
+// TestAMonthThatTheStartCutsIsProrated checks that the first month gets a share if the start cuts
+// it, and that the rule keeps its anchor.
 func TestAMonthThatTheStartCutsIsProrated(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		d := daily("months", 10_000, 3000, budget.Next)
@@ -85,7 +88,7 @@ func TestAMonthThatTheStartCutsIsProrated(t *testing.T) {
 		}
 		b := w.create(d)
 		equal(w, "rule", *b.Rule, *d.Rule)
-		// 30 of the 31 days that the month from the last of February to March 31 has.
+		// The month lasts from the last of February to March 31. The budget starts one day later.
 		days := int64(d.StartAt.AddDate(0, 0, 30).Sub(d.StartAt.AddDate(0, 0, -1)) / (24 * time.Hour))
 		part := (3000*30 + days - 1) / days
 		w.has(b.ID, ledger.Figures{Total: 10_000, Unfunded: 10_000 - part, Remaining: part, Online: 2})

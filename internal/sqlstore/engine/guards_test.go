@@ -10,8 +10,8 @@ import (
 	"github.com/budgetd/budgetd/trail"
 )
 
-// TestEffectAndItsRow: a transaction that changes something has its row in the audit log, and one
-// that fails has neither.
+// TestEffectAndItsRow checks that a transaction commits its row of the audit log together with its
+// change, and that a failed one leaves no row.
 func TestEffectAndItsRow(t *testing.T) {
 	for name, db := range map[string]*DB{"sqlite": openFile(t, nil), "mariadb": openMariaDB(t, nil)} {
 		t.Run(name, func(t *testing.T) {
@@ -36,15 +36,15 @@ func TestEffectAndItsRow(t *testing.T) {
 					t.Fatal(err)
 				}
 				if n := rows(); n != want {
-					t.Errorf("%d rows, want %d", n, want)
+					t.Errorf("the audit log has %d rows, want %d", n, want)
 				}
 			}
 		})
 	}
 }
 
-// TestCheckClock: a transaction that ends something because of the time is refused where this node's
-// clock is off the server's, whichever way.
+// TestCheckClock checks that CheckClock returns unavailable if this node's clock is ahead of or
+// behind the server's, and nil once the difference is measured.
 func TestCheckClock(t *testing.T) {
 	var ahead atomic.Int64
 	db := openMariaDB(t, func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) })
@@ -57,7 +57,7 @@ func TestCheckClock(t *testing.T) {
 	}{{0, ""}, {time.Hour, budget.Unavailable}, {-time.Hour, budget.Unavailable}, {0, ""}} {
 		ahead.Store(int64(test.off))
 		if err := check(); budget.CodeOf(err) != test.code {
-			t.Errorf("%s off: %v", test.off, err)
+			t.Errorf("with the clock %s off: %v, want %q", test.off, err, test.code)
 		}
 	}
 	ahead.Store(int64(time.Hour))
@@ -65,6 +65,6 @@ func TestCheckClock(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := check(); err != nil {
-		t.Errorf("once the difference is measured: %v", err)
+		t.Errorf("after SyncClock: %v", err)
 	}
 }

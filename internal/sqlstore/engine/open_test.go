@@ -260,7 +260,8 @@ func TestNewerDatabaseIsRefused(t *testing.T) {
 	})
 }
 
-// TestStrangeInstallationIsRefused: a database of another format or ring is left alone.
+// TestStrangeInstallationIsRefused checks that Open refuses a database of another format or ring
+// version.
 func TestStrangeInstallationIsRefused(t *testing.T) {
 	for _, change := range []string{"format = 2", "ring_version = 7"} {
 		t.Run(change, func(t *testing.T) {
@@ -275,7 +276,7 @@ func TestStrangeInstallationIsRefused(t *testing.T) {
 				exec(t, raw, "UPDATE installation SET "+change)
 				_, err = Open(t.Context(), config)
 				if err == nil || !strings.Contains(err.Error(), "use another database") {
-					t.Errorf("%v", err)
+					t.Errorf("%v, want the advice to use another database", err)
 				}
 			})
 		})

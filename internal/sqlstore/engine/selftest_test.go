@@ -39,8 +39,8 @@ var lookAlikes = []lookAlike{
 			"SET SESSION innodb_lock_wait_timeout = 0"}},
 }
 
-// TestLookAlikesAreRefused: a server on which a probe fails is refused with the setting that mends
-// it, and every probe can fail. Nothing of a probe is left behind.
+// TestLookAlikesAreRefused checks that the self-test refuses a server on which a probe fails, names
+// the setting to change, and leaves no row. It covers every probe.
 func TestLookAlikesAreRefused(t *testing.T) {
 	server := testservers.SharedMariaDB(t)
 	for _, c := range lookAlikes {
@@ -57,7 +57,7 @@ func TestLookAlikesAreRefused(t *testing.T) {
 				t.Errorf("%v, want an error that names %q", err, c.want)
 			}
 			if c.probe == "locks" {
-				return // its step alone made no row
+				return // the test made the row, not the probe
 			}
 			var left int
 			if err := admin.QueryRowContext(t.Context(), countProbe).Scan(&left); err != nil || left != 0 {
@@ -67,7 +67,7 @@ func TestLookAlikesAreRefused(t *testing.T) {
 	}
 	for _, p := range probes {
 		if !slices.ContainsFunc(lookAlikes, func(c lookAlike) bool { return c.probe == p.name }) {
-			t.Errorf("nothing fails the probe %q", p.name)
+			t.Errorf("no look-alike fails the probe %q", p.name)
 		}
 	}
 }
@@ -98,7 +98,7 @@ func (c lookAlike) try(t *testing.T, dsn string) error {
 	if c.probe != "locks" {
 		return selfTest(t.Context(), raw, "", "")
 	}
-	// The probes before it fail as well, so it runs alone, on a row that is there.
+	// The probes before it fail as well, so it runs alone, on an existing row.
 	var conns [2]*sql.Conn
 	for i := range conns {
 		if conns[i], err = raw.Conn(t.Context()); err != nil {
@@ -111,7 +111,8 @@ func (c lookAlike) try(t *testing.T, dsn string) error {
 	return probes[i].run(t.Context(), conns)
 }
 
-// TestVitessIsAskedForItsShards: a server that says it is Vitess must say how many shards it has.
+// TestVitessIsAskedForItsShards checks that the self-test refuses a server that reports Vitess but
+// not its number of shards.
 func TestVitessIsAskedForItsShards(t *testing.T) {
 	db := openMariaDB(t, nil)
 	err := selfTest(t.Context(), db.writers.(*serverPool).db.DB, "8.0.30-Vitess", "shop")

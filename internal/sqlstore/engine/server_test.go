@@ -67,11 +67,12 @@ func TestSmallPacketsAreRefused(t *testing.T) {
 	}
 }
 
-// TestPlain: servers report read_only as a number or as a word.
+// TestPlain checks that plain accepts read_only as a number and as a word, because servers report
+// either.
 func TestPlain(t *testing.T) {
 	for want, v := range map[string]driver.Value{"0": int64(0), "OFF": []byte("OFF"), "1": []byte("1")} {
 		if got := plain(v); got != want {
-			t.Errorf("%v is %q", v, got)
+			t.Errorf("%v is %q, want %q", v, got, want)
 		}
 	}
 }

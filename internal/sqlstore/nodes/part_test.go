@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestNodes: each node has one row, which it refreshes, also as another version; one that was not
-// seen for 30 days is removed when a new one comes.
+// TestNodes checks that each node has one row, which it refreshes also under another version, and
+// that a new node removes the rows of nodes not seen for 30 days.
 func TestNodes(t *testing.T) {
 	fixture.OnEveryEngine(t, func(w *fixture.World) {
 		part := nodes.New(w.DB)

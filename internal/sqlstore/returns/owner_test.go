@@ -11,14 +11,14 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// TestOnlyOnesOwn: an order of a principal that may take back only its own leaves the deductions of
-// others as they are.
+// TestOnlyOnesOwn checks that a principal that may take back only its own deductions cannot roll
+// back or cancel another's.
 func TestOnlyOnesOwn(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		b := w.Create("b", 100, 1)
 		w.Deduct(fixture.Deduction{Bucket: b.Buckets[0], ID: "a", Amount: 10, Note: ledger.Note{By: "ann"}})
 		for _, kind := range []hold.Kind{hold.Rollback, hold.Cancel} {
-			w.unchanged(b.Buckets[0], "an order of another", func() {
+			w.unchanged(b.Buckets[0], "an order of another principal", func() {
 				_, _, err := w.execute(hold.Order{Kind: kind, Budget: b.ID, RequestID: "a", OnlyBy: "bob"})
 				w.refused(err, budget.Forbidden)
 			})
@@ -29,8 +29,8 @@ func TestOnlyOnesOwn(t *testing.T) {
 	})
 }
 
-// TestExpiryLooksUnderTheLock: a hold that is extended after it was found due, and before it is
-// locked, stays.
+// TestExpiryLooksUnderTheLock checks that expiry keeps a hold that was extended after it was found
+// due and before it was locked.
 func TestExpiryLooksUnderTheLock(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		b := w.Create("b", 100, 1)
@@ -45,12 +45,13 @@ func TestExpiryLooksUnderTheLock(t *testing.T) {
 				return err
 			}
 			go func() { done <- w.expire(10) }()
-			time.Sleep(100 * time.Millisecond) // until it waits; it passes as well if it does not yet
+			// Give expiry time to reach the lock. Without it the test passes without showing anything.
+			time.Sleep(100 * time.Millisecond)
 			_, err := t.Exec(`UPDATE hold SET hold_until_ms = ?, due_ms = ?`, later, later)
 			return err
 		})
 		if got := <-done; got.Holds != 0 {
-			w.Errorf("%+v", got)
+			w.Errorf("%d holds expired, want 0", got.Holds)
 		}
 		w.columns(b.Buckets[0], 1, 90, 10, 0, 0)
 	})

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestReleasable: apply leaves U to a pending shrink as far as F does not cover it, and takes nothing
-// of a period that is over.
+// TestReleasable checks that apply reserves for a pending shrink the part that F does not cover,
+// and takes nothing once the period is over.
 func TestReleasable(t *testing.T) {
 	now := time.UnixMilli(1_000)
 	for _, tt := range []struct {
