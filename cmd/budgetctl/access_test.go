@@ -112,7 +112,8 @@ func (g *guarded) env(home string, more ...string) map[string]string {
 	return env
 }
 
-// After a login commands need neither the server nor the key; the file is its owner's alone.
+// TestLogin checks that a login stores the server and the key in a file that only its owner can
+// read, and that later commands need neither of them. A wrong key is not stored.
 func TestLogin(t *testing.T) {
 	g := newGuarded(t, "bdg_right")
 	home := t.TempDir()
@@ -132,12 +133,12 @@ func TestLogin(t *testing.T) {
 	wrong := g.env(home, "BUDGETCTL_TOKEN", "bdg_wrong")
 	checkFailure(t, withEnv(t, wrong, "login", "--profile", "other", "--server", g.URL), exitError, "unauthenticated", "budgetctl login")
 	checkFailure(t, withEnv(t, plain, "whoami", "--profile", "other"), exitUsage, `no profile "other"`)
-	// A second profile becomes the current one; each is had by name.
+	// A second profile becomes the current one; each can be selected by name.
 	file := filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(file, []byte("bdg_right\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Chdir(filepath.Dir(file)) // what is kept holds elsewhere too
+	t.Chdir(filepath.Dir(file)) // the stored path must be absolute
 	if r := withEnv(t, plain, "login", "--profile", "by-file", "--server", g.URL, "--token-file", "key", "--tenant", "shop"); r.status != exitDone {
 		t.Fatalf("%+v", r)
 	}
@@ -159,7 +160,8 @@ func TestLogin(t *testing.T) {
 	checkFailure(t, withEnv(t, plain, "whoami"), exitUsage, "chmod 600")
 }
 
-// The key of a profile goes to the server of the profile and to no other.
+// TestKeyStaysWithItsServer checks that the key of a profile is sent only to the server of the
+// profile.
 func TestKeyStaysWithItsServer(t *testing.T) {
 	ours, other := newGuarded(t, "bdg_right"), newGuarded(t, "bdg_right")
 	home := t.TempDir()
@@ -185,7 +187,8 @@ func TestKeyStaysWithItsServer(t *testing.T) {
 	checkFailure(t, withEnv(t, ours.env(home), "whoami", "--profile", "default", "--server", other.URL), exitUsage, "do not go together")
 }
 
-// Keys come from files and the environment, in this order.
+// TestWhichKey checks that --token-file takes precedence over BUDGETCTL_TOKEN, and BUDGETCTL_TOKEN
+// over BUDGETCTL_TOKEN_FILE.
 func TestWhichKey(t *testing.T) {
 	g := newGuarded(t, "bdg_right")
 	write := func(text string) string {
@@ -213,7 +216,8 @@ func TestWhichKey(t *testing.T) {
 	}
 }
 
-// The key is asked for on standard input, not shown, and not a flag.
+// TestKeyFromStandardInput checks that login reads the key from standard input and does not print
+// it, and that no flag takes a key.
 func TestKeyFromStandardInput(t *testing.T) {
 	g := newGuarded(t, "bdg_right")
 	read, write, err := os.Pipe()
@@ -269,7 +273,7 @@ func TestKeysCommands(t *testing.T) {
 	}
 }
 
-// A key that is made up without a server is one.
+// TestKeysGenerate checks that keys generate prints a valid key without a server.
 func TestKeysGenerate(t *testing.T) {
 	r := withEnv(t, nil, "keys", "generate")
 	if _, reason := access.ParseToken(strings.TrimSuffix(r.stdout, "\n")); reason != access.Accepted {
@@ -315,7 +319,8 @@ func TestAuditLog(t *testing.T) {
 	}
 }
 
-// Whatever is done to the entries, the check ends with status 4.
+// TestAuditLogVerifyFindsChanges checks that audit-log verify exits with status 4 after any change
+// of the entries or the head.
 func TestAuditLogVerifyFindsChanges(t *testing.T) {
 	g := newGuarded(t, "bdg_right")
 	env := g.env("", "BUDGETCTL_SERVER", g.URL, "BUDGETCTL_TOKEN", "bdg_right")
@@ -346,7 +351,8 @@ func TestAuditLogVerifyFindsChanges(t *testing.T) {
 	}
 }
 
-// Files for TLS are refused where nothing is encrypted; a key that others can read is warned of.
+// TestTLSFlags checks that --ca-file needs https and an existing file, and which addresses would
+// send a key over a network unencrypted.
 func TestTLSFlags(t *testing.T) {
 	g := newGuarded(t, "bdg_right")
 	checkFailure(t, withEnv(t, g.env(""), "whoami", "--server", g.URL, "--ca-file", "/nowhere"), exitUsage, "for https")

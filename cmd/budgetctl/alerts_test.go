@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestAlertCommands: what each command asks of the server, and what it shows of the answer.
+// TestAlertCommands checks what each command sends, what it shows of the answer, and which command
+// lines it refuses.
 func TestAlertCommands(t *testing.T) {
 	const thresholds = `{"thresholds":[{"kind":"used_share","of":"total","percent":80},{"kind":"quarantine"}],"own":false}`
 	const hook = `{"id":"ep_1","url":"https://x/","secret":"shop","types":["alert.firing"],"enabled":false,"disabled":"failing",

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// TestBench: the mix comes out exact, one by one, in batches and at a rate, and on many budgets.
+// TestBench checks that the result of every kind of load agrees exactly with the budget.
 func TestBench(t *testing.T) {
 	tests := []struct{ name, flags string }{
 		{"one by one", "--calls 300"},
@@ -81,7 +81,8 @@ func TestBenchOutput(t *testing.T) {
 	}
 }
 
-// TestBenchOfLies: whatever a service tells its callers that is not so, the check finds it.
+// TestBenchOfLies checks that bench detects false answers and wrong figures of a service, and that
+// the true ones pass.
 func TestBenchOfLies(t *testing.T) {
 	deduct := func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/deduct") }
 	yes := func(w http.ResponseWriter, id, replayed string) bool {
@@ -184,7 +185,8 @@ func TestBenchOfLies(t *testing.T) {
 	}
 }
 
-// TestBenchSettles: what was unknown, done or not, is found out with the same id, and nothing is off.
+// TestBenchSettles checks that bench settles unknown outcomes with the same id, and that its result
+// is exact whether or not the calls took effect.
 func TestBenchSettles(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -234,7 +236,7 @@ func TestBenchSettles(t *testing.T) {
 	}
 }
 
-// TestBenchThatCannotSettle: an outcome that stays unknown is a failed check, not a pass.
+// TestBenchThatCannotSettle checks that an outcome that stays unknown fails the check.
 func TestBenchThatCannotSettle(t *testing.T) {
 	server := newFake(t)
 	must1(t, server.URL, "create b --type promo --total 1000")
@@ -258,7 +260,8 @@ func TestBenchSurprises(t *testing.T) {
 	checkFailure(t, command(t, "http://127.0.0.1:1", "bench b --calls 5"), exitUnknown, "is not reachable")
 }
 
-// TestBenchInterrupted: what was sent by then is measured and checked all the same.
+// TestBenchInterrupted checks that an interrupted bench still measures and checks the calls that it
+// sent.
 func TestBenchInterrupted(t *testing.T) {
 	server := newFake(t)
 	must1(t, server.URL, "create b --type promo --total 1000000")
@@ -279,7 +282,7 @@ func TestBenchInterrupted(t *testing.T) {
 	}
 }
 
-// TestBenchUsage: what is wrong with a command line is told before anything is sent.
+// TestBenchUsage checks that an invalid command line is refused before anything is sent.
 func TestBenchUsage(t *testing.T) {
 	tests := []struct{ line, want string }{
 		{"bench", "BUDGET is missing"},

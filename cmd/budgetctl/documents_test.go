@@ -32,8 +32,8 @@ var (
 	word = regexp.MustCompile(`(?:"[^"]*"|'[^']*'|[^\s"'])+`)
 )
 
-// TestDocumentedCommands: every command and flag of budgetctl that a document names exists, and a
-// command for a reader to type has valid flags and the right number of arguments.
+// TestDocumentedCommands checks that every command and flag of budgetctl that a document names
+// exists. A command for a reader to type also has valid flags and the right number of arguments.
 func TestDocumentedCommands(t *testing.T) {
 	list := exec.Command("git", "ls-files", "*.md", "deploy/*.sh", "scripts/*.sh", ":!docs/adr",
 		":!CHANGELOG.md") // these also name what was removed

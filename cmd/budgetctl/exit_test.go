@@ -14,8 +14,8 @@ import (
 	"github.com/budgetd/budgetd/client"
 )
 
-// TestExitStatus pins what scripts rely on: the status of each kind of outcome, and that a person is
-// told what was wrong, where, and what to do next, on stderr alone.
+// TestExitStatus pins the exit status of each kind of outcome. A failure prints what was wrong,
+// where, and what to do next, on stderr alone.
 func TestExitStatus(t *testing.T) {
 	const sale = "create b --total 100 --type promo"
 	tests := []struct {
@@ -83,7 +83,7 @@ func checkFailure(t *testing.T, r result, status int, mentions ...string) {
 	}
 }
 
-// TestStatusOfProblems pins the status of every code that has no way to come about in the fake.
+// TestStatusOfProblems pins the exit status of problems by their code.
 func TestStatusOfProblems(t *testing.T) {
 	tests := []struct {
 		http int
@@ -107,7 +107,8 @@ func TestStatusOfProblems(t *testing.T) {
 	}
 }
 
-// TestReadThatFails: a read has no outcome that could be unknown.
+// TestReadThatFails checks that an internal error of a read is not reported as an unknown outcome,
+// and that an unavailable server makes the command advise a repeat.
 func TestReadThatFails(t *testing.T) {
 	server := newFake(t)
 	server.interfere = always(500, "internal")
@@ -144,7 +145,8 @@ func TestServerThatIsNotThere(t *testing.T) {
 		"is not reachable, nothing was sent", "is budgetd running there?", "Repeat the command with --request-id o1")
 }
 
-// TestUnknownOutcome: the id that makes a repeat safe is told, also one that was made up.
+// TestUnknownOutcome checks that the error of an unknown outcome says how to repeat the command
+// safely, with its id even if budgetctl generated it.
 func TestUnknownOutcome(t *testing.T) {
 	tests := []struct {
 		name, line string
@@ -190,7 +192,8 @@ func always(status int, code string) func(http.ResponseWriter, *http.Request) bo
 	}
 }
 
-// TestRefusedAfterALostAnswer: the client cancels the id by itself, and says so.
+// TestRefusedAfterALostAnswer checks that a deduction that is refused after a lost answer is
+// cancelled, and that the error says so.
 func TestRefusedAfterALostAnswer(t *testing.T) {
 	server := newFake(t)
 	must1(t, server.URL, "create b --total 1 --type promo")

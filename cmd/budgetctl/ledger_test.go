@@ -177,8 +177,9 @@ func (s *shared) lines() []string {
 	return strings.Split(strings.TrimSuffix(s.buf.String(), "\n"), "\n")
 }
 
-// TestLedgerFollow: it shows what comes, through a server that is not available for a while, keeps the
-// cursor behind what it showed, and ends well when it is interrupted.
+// TestLedgerFollow checks that ledger --follow shows new entries, even after the server was
+// unavailable for a while. It stores the cursor of the last entry that it showed, and an interrupt
+// ends it with status 0.
 func TestLedgerFollow(t *testing.T) {
 	for _, format := range []string{"json", "table"} {
 		t.Run(format, func(t *testing.T) {

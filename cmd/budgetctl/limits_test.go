@@ -135,7 +135,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestOtherLimitsStay: a limit that is added, changed or removed by its name leaves the others as they are.
+// TestOtherLimitsStay checks that adding, changing or removing a limit by its name keeps the
+// others.
 func TestOtherLimitsStay(t *testing.T) {
 	for _, c := range []struct{ flags, names, said string }{
 		{"--limit name=burst,dimension=user,window=first_hit:5s,max=3", "per-user per-ad burst", "+ limit burst: "},

@@ -46,7 +46,8 @@ func must1(t *testing.T, server, line string) result {
 	return r
 }
 
-// TestRollbackOfPartsWithoutIDs: each gets an id of its own, which is told.
+// TestRollbackOfPartsWithoutIDs checks that each rollback of a part gets and shows an id of its own
+// if none is given.
 func TestRollbackOfPartsWithoutIDs(t *testing.T) {
 	server := newFake(t)
 	must1(t, server.URL, "create b --total 100 --type promo")
@@ -66,7 +67,7 @@ func TestRollbackOfPartsWithoutIDs(t *testing.T) {
 	}
 }
 
-// TestUsage: what is wrong with a command line is told before anything is sent.
+// TestUsage checks that an invalid command line is refused before anything is sent.
 func TestUsage(t *testing.T) {
 	tests := []struct{ line, want string }{
 		{"", "which command?"},
@@ -208,7 +209,8 @@ func TestTenant(t *testing.T) {
 	}
 }
 
-// TestGeneratedIDsDiffer: two deductions without an id are two deductions.
+// TestGeneratedIDsDiffer checks that commands without an id get different ids, so that each takes
+// effect.
 func TestGeneratedIDsDiffer(t *testing.T) {
 	server := newFake(t)
 	must1(t, server.URL, "create b --total 100 --type promo")
@@ -272,7 +274,8 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestHelp: every command has help, an example that starts with its name, and completion.
+// TestHelp checks that every command has a help text and an example that starts with its name, and
+// that completion works.
 func TestHelp(t *testing.T) {
 	var all func(commands []*cobra.Command)
 	all = func(commands []*cobra.Command) {
@@ -302,8 +305,8 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestRecycleRuns: a recycle that takes longer than one call is waited for, with progress where it is asked
-// for; one that goes on already is refused.
+// TestRecycleRuns checks that recycle waits for a recycle that takes longer than one call, and
+// shows its progress if --progress asks for it. It is refused while another recycle runs.
 func TestRecycleRuns(t *testing.T) {
 	server := newFake(t)
 	must1(t, server.URL, "create b --total 100 --type promo")
@@ -313,14 +316,15 @@ func TestRecycleRuns(t *testing.T) {
 	}
 	r = command(t, server.URL, "recycle b")
 	if r.status != exitRefused || !strings.Contains(r.stderr, "recycle_running") || r.stdout != "" {
-		t.Errorf("a second one: status %d, stderr %s", r.status, r.stderr)
+		t.Errorf("a second recycle: status %d, stderr %s", r.status, r.stderr)
 	}
 	if r = command(t, server.URL, "recycle b --progress sometimes"); r.status != exitUsage {
-		t.Errorf("a wrong --progress: status %d", r.status)
+		t.Errorf("an invalid --progress: status %d", r.status)
 	}
 }
 
-// TestDrainEndedByAnother: watching a drain does not begin it again after somebody has ended it.
+// TestDrainEndedByAnother checks that watching a drain does not start it again after another caller
+// has ended it.
 func TestDrainEndedByAnother(t *testing.T) {
 	server := newFake(t)
 	drains := 0

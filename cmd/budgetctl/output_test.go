@@ -117,7 +117,7 @@ func TestOutput(t *testing.T) {
 	}
 }
 
-// TestTerminalIsSafe: what a server sends cannot control the terminal.
+// TestTerminalIsSafe checks that text from a server cannot control the terminal.
 func TestTerminalIsSafe(t *testing.T) {
 	server := newFake(t)
 	must1(t, server.URL, "create b --total 100 --type promo")

@@ -154,7 +154,7 @@ func TestExplain(t *testing.T) {
 	checkContains(t, must1(t, server, "explain o4 --budget sale").stdout, "no attempt of o4 was accepted")
 }
 
-// TestNames: the shells offer budgets, and -o name writes what things are called.
+// TestNames checks that completion offers the names of budgets, and that -o name prints only names.
 func TestNames(t *testing.T) {
 	server := serveReal(t)
 	for _, name := range []string{"spring", "summer", "winter"} {
@@ -222,7 +222,8 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// TestFitted: a table on a terminal is no wider than that, and says where it was cut.
+// TestFitted checks that a table is no wider than the terminal and that an ellipsis marks a cut. A
+// sentence is wrapped.
 func TestFitted(t *testing.T) {
 	table := listing([]string{"name", "detail"}, [][]any{{"a", strings.Repeat("x", 90)}, {"b", "short"}})
 	for _, line := range strings.Split(fitted(table, 40), "\n") {
@@ -231,14 +232,15 @@ func TestFitted(t *testing.T) {
 		}
 	}
 	if got := fitted("one two three four", 8); got != "one two\nthree\nfour" {
-		t.Errorf("a sentence: %q", got)
+		t.Errorf("the sentence became %q", got)
 	}
 	if !strings.Contains(fitted(table, 40), "x…") || fitted(table, 0) != table {
 		t.Errorf("%s", fitted(table, 40))
 	}
 }
 
-// TestWaiting: a call that takes long is told of, and the line is cleared.
+// TestWaiting checks that a call that takes long shows a line, that the line is cleared at the end,
+// and that a short call shows nothing.
 func TestWaiting(t *testing.T) {
 	var out outlet
 	done := tell(&out, time.Millisecond, time.Millisecond)
@@ -251,6 +253,6 @@ func TestWaiting(t *testing.T) {
 	}
 	before := fmt.Sprint(out.String())
 	if tell(&out, time.Hour, time.Hour)(); out.String() != before {
-		t.Errorf("a short call is told of: %q", out.String())
+		t.Errorf("a short call shows %q", out.String())
 	}
 }

@@ -116,7 +116,8 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestReplaySendsWhatTheLogSays: key and request id come from the line.
+// TestReplaySendsWhatTheLogSays checks that the amount, key and request id of a deduction come from
+// its line.
 func TestReplaySendsWhatTheLogSays(t *testing.T) {
 	server := newFake(t)
 	must1(t, server.URL, "create b --type promo --total 100")
@@ -152,7 +153,8 @@ func TestReplayOutput(t *testing.T) {
 	}
 }
 
-// TestReplayOfSurprises: anything but a used-up budget is told by the exit status.
+// TestReplayOfSurprises checks that unexpected outcomes set the exit status and are named in the
+// output.
 func TestReplayOfSurprises(t *testing.T) {
 	tests := []struct {
 		name      string
@@ -201,8 +203,8 @@ func only(suffix string, status int, code string) func(http.ResponseWriter, *htt
 	}
 }
 
-// TestReplayAfterALostAnswer: a deduction whose first answer was lost may be an earlier replay's, so it is not given back,
-// and counts as one that was made before.
+// TestReplayAfterALostAnswer checks that a deduction whose first answer was lost counts as replayed
+// and is not rolled back, because an earlier replay may have made it.
 func TestReplayAfterALostAnswer(t *testing.T) {
 	server := newFake(t)
 	must1(t, server.URL, "create b --type promo --total 1000")
@@ -223,7 +225,7 @@ func TestReplayAfterALostAnswer(t *testing.T) {
 	}
 }
 
-// TestReplayStops: after 100 surprises nothing more is sent.
+// TestReplayStops checks that a replay stops soon after 100 unexpected outcomes.
 func TestReplayStops(t *testing.T) {
 	server := newFake(t)
 	must1(t, server.URL, "create b --type promo --total 1000")
@@ -236,7 +238,8 @@ func TestReplayStops(t *testing.T) {
 	}
 }
 
-// TestReplayChecksBeforeItSends: the whole file, the flags and the budget.
+// TestReplayChecksBeforeItSends checks that the whole file, the flags and the budget are checked
+// before anything is deducted.
 func TestReplayChecksBeforeItSends(t *testing.T) {
 	good := requests(t, 1)
 	tests := []struct {
@@ -298,7 +301,8 @@ func TestReplayShowsProgress(t *testing.T) {
 	}
 }
 
-// TestBar: the bar is drawn in one line, and cleared also when the work did not get to its end.
+// TestBar checks that the bar is drawn on one line, and that it is cleared at the end even if the
+// work is incomplete.
 func TestBar(t *testing.T) {
 	for _, end := range []int{100, 200} {
 		var screen bytes.Buffer

@@ -17,8 +17,9 @@ func nobody(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// TestSeveralServers: where the first node does not answer the next one does, whether the flag, the
-// environment or a profile names them. Each address must be one, and each is warned of.
+// TestSeveralServers checks that the next server is called if the first one does not answer,
+// whether the flag, the environment or a profile lists them. Each address must be valid, and a
+// warning names each unencrypted one.
 func TestSeveralServers(t *testing.T) {
 	server, gone := newFake(t), nobody(t)
 	both := gone + "," + server.URL
@@ -47,6 +48,6 @@ func TestSeveralServers(t *testing.T) {
 	env["BUDGETCTL_TOKEN"] = "bdg_live"
 	if r := withEnv(t, env, "--server", g.URL+",http://shop.invalid", "whoami"); !strings.Contains(
 		r.stderr, "http://shop.invalid unencrypted") {
-		t.Errorf("no warning of the second address: %s", r.stderr)
+		t.Errorf("no warning about the second address: %s", r.stderr)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestHelpIsGrouped: every command stands below a title.
+// TestHelpIsGrouped checks that the help lists every command below a title.
 func TestHelpIsGrouped(t *testing.T) {
 	help := command(t, "http://127.0.0.1:1", "--help").stdout
 	for _, title := range []string{"Budgets:", "Deductions:", "What has happened:", "Buckets and stores:", "Access:",
@@ -21,7 +21,8 @@ func TestHelpIsGrouped(t *testing.T) {
 	}
 }
 
-// TestAuditAll: every budget is audited, and one that does not agree makes it exit 4.
+// TestAuditAll checks that audit --all audits every budget, and exits with status 4 if one of them
+// has a discrepancy.
 func TestAuditAll(t *testing.T) {
 	server := newFake(t)
 	for _, name := range []string{"a", "b"} {
@@ -42,7 +43,8 @@ func TestAuditAll(t *testing.T) {
 	}
 }
 
-// TestGroupedAmountInALimit: a limit takes the commas with which it is shown.
+// TestGroupedAmountInALimit checks that the amounts of a limit may have the commas with which they
+// are shown.
 func TestGroupedAmountInALimit(t *testing.T) {
 	l, err := parseLimit("name=cap,dimension=user,window=day,max=1,234,567,override=vip:2,000,measure=amount")
 	if err != nil || l.Max != 1234567 || len(l.Overrides) != 1 || *l.Overrides[0].Max != 2000 || l.Measure != "amount" {
@@ -50,7 +52,8 @@ func TestGroupedAmountInALimit(t *testing.T) {
 	}
 }
 
-// TestKeyAndBeginnings: flags that reach the API.
+// TestKeyAndBeginnings checks that --key, --tail, --since and --used reach the API, and that
+// invalid values of --tail are refused.
 func TestKeyAndBeginnings(t *testing.T) {
 	for line, want := range map[string]string{
 		"rollback sale o1 --key k7":                       `/rollback {"request_id":"o1","key":"k7"}`,
@@ -73,7 +76,8 @@ func TestKeyAndBeginnings(t *testing.T) {
 	}
 }
 
-// TestGroupedCount: --count takes the commas with which amounts are shown, and several of them.
+// TestGroupedCount checks that --count takes several counts, which may have the commas with which
+// amounts are shown, and refuses invalid ones.
 func TestGroupedCount(t *testing.T) {
 	server := newScripted(t, http.StatusConflict, `{"code":"budget_paused"}`)
 	command(t, server.URL, "deduct sale 5 --request-id o1 --count per-user=1,000,per-phone=0 --count x=1,234,567")

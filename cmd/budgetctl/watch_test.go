@@ -14,7 +14,8 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// TestWatchLines: without a terminal each look is one line, and the header stands once.
+// TestWatchLines checks that watch prints one line per look without a terminal, and the header
+// once.
 func TestWatchLines(t *testing.T) {
 	server := newFake(t)
 	must1(t, server.URL, "create sale --total 1000000 --type promo")
@@ -38,8 +39,8 @@ func TestWatchLines(t *testing.T) {
 	}
 }
 
-// TestWatchGoesOn: a server that is away for a while is asked again; an error before the first look, or one
-// that will not pass, ends it.
+// TestWatchGoesOn checks that watch continues after a server was unavailable for a while. A budget
+// that does not exist ends it, and invalid flags are refused.
 func TestWatchGoesOn(t *testing.T) {
 	server := newFake(t)
 	must1(t, server.URL, "create sale --total 1000000 --type promo")
@@ -72,7 +73,7 @@ func TestWatchGoesOn(t *testing.T) {
 	}
 }
 
-// TestWatchUnlimited: an unlimited budget is not shown as sold out.
+// TestWatchUnlimited checks that an unlimited budget is shown as unlimited and not as sold out.
 func TestWatchUnlimited(t *testing.T) {
 	l := &look{Budget: &client.Budget{Name: "ad", Unlimited: true, Used: 7}, Series: &client.Series{}}
 	for _, text := range []string{(&live{latest: l}).View().Content, watchLine(l, false)} {
@@ -89,7 +90,8 @@ func TestWatchUnlimited(t *testing.T) {
 	}
 }
 
-// TestSeriesSpan: times with zone and spans of time both arrive as times.
+// TestSeriesSpan checks that --from and --to take times with a zone as well as durations before
+// now.
 func TestSeriesSpan(t *testing.T) {
 	server := newFake(t)
 	must1(t, server.URL, "create sale --total 1000000 --type promo")

@@ -31,7 +31,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestResults: one after the other, in whatever form, and an end that is not one.
+// TestResults checks that the results of a batch are read one by one in every valid form, and that
+// an answer that is cut off counts as incomplete.
 func TestResults(t *testing.T) {
 	const (
 		usual  = `{"request_id":"b-1","outcome":"accepted","limits":[{"name":"a"}],"replayed":`
@@ -80,7 +81,7 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// TestKey: every call carries the plan's key, and none where the plan has none.
+// TestKey checks that every call carries the key of the plan, or no key if the plan has none.
 func TestKey(t *testing.T) {
 	for token, want := range map[string]bool{"bdg_key": true, "": false} {
 		w := newWriter(&Plan{Host: "h", Budgets: []string{"b"}, Token: token})

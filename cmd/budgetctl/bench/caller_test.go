@@ -36,7 +36,8 @@ func parsed(t *testing.T, text []byte) (r *http.Request, body string) {
 	return r, string(all)
 }
 
-// TestRequests: what is written by hand is what the client would send.
+// TestRequests checks that the requests that the bench encodes itself have the paths and bodies
+// that the client would send.
 func TestRequests(t *testing.T) {
 	p := testPlan()
 	p.Users = 1000
@@ -76,7 +77,8 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestDrawIsEven: budgets and users are used about equally, and the same for a repeat.
+// TestDrawIsEven checks that budgets and users are drawn about equally often, and that a repeat
+// draws the same ones.
 func TestDrawIsEven(t *testing.T) {
 	p := testPlan()
 	p.Budgets, p.Users = make([]string, 10), 10
@@ -101,7 +103,8 @@ func accepts(p *Plan, i item, replayed string) []byte {
 	return []byte(`{"request_id":"` + string(p.appendID(nil, i)) + `","outcome":"accepted","replayed":` + replayed + `}`)
 }
 
-// TestBook: what each answer means for the book, for what is left to be settled, and whether it is wrong.
+// TestBook checks how each answer changes the book and the unsettled items, and which answers count
+// as wrong.
 func TestBook(t *testing.T) {
 	fresh, repeat := item{caller: 3, number: 1}, item{caller: 3, number: 1, repeat: true}
 	problem := func(code string) []byte { return []byte(`{"code":"` + code + `"}`) }
@@ -163,7 +166,8 @@ func TestBook(t *testing.T) {
 	}
 }
 
-// TestBatchBook: each item for itself, and what has no result is unsettled.
+// TestBatchBook checks that each item of a batch is booked on its own. The items that a short or
+// lost answer leaves open are unsettled, and those of a refused batch are not.
 func TestBatchBook(t *testing.T) {
 	p := testPlan()
 	p.Batch = 3
@@ -199,7 +203,8 @@ func TestBatchBook(t *testing.T) {
 	}
 }
 
-// TestMix: the shares are those of the plan, and only accepted deductions are repeated or given back.
+// TestMix checks that repeats and rollbacks have the shares of the plan, and that only accepted
+// deductions are repeated or rolled back.
 func TestMix(t *testing.T) {
 	p := testPlan()
 	p.RollbackShare, p.RepeatShare = 0.2, 0.3
@@ -214,12 +219,12 @@ func TestMix(t *testing.T) {
 		switch {
 		case kind == rollbacks:
 			if given++; !known[id] {
-				t.Fatal("a deduction is given back that was not accepted")
+				t.Fatal("a deduction that was not accepted is rolled back")
 			}
 			c.Answer(200, []byte("{}"))
 		case i.repeat:
 			if again++; !known[id] {
-				t.Fatal("a deduction is repeated that was not accepted")
+				t.Fatal("a deduction that was not accepted is repeated")
 			}
 			c.Answer(200, accepts(p, i, "true"))
 		case i.number%2 == 0:
@@ -231,7 +236,7 @@ func TestMix(t *testing.T) {
 	}
 	counts := c.tally.counts
 	if share := float64(given) / float64(counts.accepted); share < 0.17 || share > 0.23 {
-		t.Errorf("%.3f of the accepted ones were given back", share)
+		t.Errorf("%.3f of the accepted deductions were rolled back", share)
 	}
 	if share := float64(again) / float64(counts.deductions); share < 0.27 || share > 0.33 {
 		t.Errorf("%.3f of the deductions were repeats", share)
@@ -241,7 +246,8 @@ func TestMix(t *testing.T) {
 	}
 }
 
-// TestNothingIsAllocated on the path of the load, once its buffers have grown.
+// TestNothingIsAllocated checks that the path of the load allocates nothing once its buffers have
+// grown.
 func TestNothingIsAllocated(t *testing.T) {
 	for _, batch := range []int{1, 10} {
 		p := testPlan()

@@ -44,7 +44,8 @@ func TestDrill(t *testing.T) {
 	}
 }
 
-// TestPlanted: a book that was told of a deduction that never happened is noticed.
+// TestPlanted checks that the drill reports a deduction that its book contains but that never
+// happened.
 func TestPlanted(t *testing.T) {
 	out, err := short(t, Options{SQLite: true, NoRedis: true, Plant: true,
 		Patience: time.Second})
@@ -54,7 +55,8 @@ func TestPlanted(t *testing.T) {
 	}
 }
 
-// TestInterrupted: a drill that is ended in its middle leaves no process and no file.
+// TestInterrupted checks that an interrupted drill says so, returns the error of its context and
+// leaves no file.
 func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancelled := &cancelOn{text: "a budgetd is killed", cancel: cancel}
@@ -63,7 +65,7 @@ func TestInterrupted(t *testing.T) {
 	err := Run(ctx, Options{Budgetd: testservers.Program(t, "budgetd"), Rounds: 1, Each: 20,
 		SQLite: true, NoRedis: true}, cancelled)
 	if !errors.Is(err, context.Canceled) || !cancelled.told {
-		t.Errorf("it returned %v; told: %t", err, cancelled.told)
+		t.Errorf("Run returned %v; it said that it was interrupted: %t", err, cancelled.told)
 	}
 	left, err := os.ReadDir(dir)
 	if err != nil || len(left) > 0 {
@@ -71,7 +73,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// cancelOn cancels when a text is written, and notes whether the end says so.
+// cancelOn cancels when a text is written, and records whether the output then says "Interrupted".
 type cancelOn struct {
 	text   string
 	cancel func()
@@ -86,7 +88,8 @@ func (c *cancelOn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestCompare: each way in which books and service may disagree is noticed, and nothing else.
+// TestCompare checks that each disagreement between the books and the service is reported, and
+// nothing else.
 func TestCompare(t *testing.T) {
 	type books struct {
 		*book

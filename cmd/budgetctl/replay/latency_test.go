@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestQuantile: never below the true one, at most 1 % above it.
+// TestQuantile checks that a quantile is never below the exact one, and at most 1 % above it.
 func TestQuantile(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		micros := rapid.SliceOfN(rapid.IntRange(1, 300_000_000), 1, 50).Draw(t, "micros")

@@ -100,7 +100,8 @@ func TestInterruptionFinishesWhatIsUnderWay(t *testing.T) {
 	}
 }
 
-// TestWhatMayBeAnEarlierReplaysIsNotRolledBack: an answer that came after a lost one does not tell whose it is.
+// TestWhatMayBeAnEarlierReplaysIsNotRolledBack checks that a replayed answer after a lost one is
+// not rolled back, because an earlier replay may have made the deduction.
 func TestWhatMayBeAnEarlierReplaysIsNotRolledBack(t *testing.T) {
 	for replayed, want := range map[bool]int{false: 2, true: 0} {
 		service := &counting{replayed: replayed}
@@ -137,7 +138,7 @@ func TestBatchThatFailsAsAWhole(t *testing.T) {
 	}
 }
 
-// TestWorst: what is not known goes before what is.
+// TestWorst checks that an unknown outcome is the worst error, in whatever order the errors come.
 func TestWorst(t *testing.T) {
 	known := &client.Problem{Status: 422, Code: "invalid"}
 	notDone := &client.TransportError{Err: errors.New("refused")}
@@ -158,7 +159,8 @@ func TestWorst(t *testing.T) {
 	}
 }
 
-// TestLogThatChangedMeanwhile: an error in the middle ends the replay and is told.
+// TestLogThatChangedMeanwhile checks that an invalid line ends the replay as incomplete, and that
+// the error names the line.
 func TestLogThatChangedMeanwhile(t *testing.T) {
 	report, err := Run(t.Context(), new(counting), plan(2, 1), strings.NewReader(logOf(5)+"broken\n"), func(int) {})
 	if err == nil || !strings.Contains(err.Error(), "line 7: 1 columns") || report.Complete || report.Accepted != 5 {
@@ -166,8 +168,8 @@ func TestLogThatChangedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestRefusalsByCode: a period that is used up and a budget that is used up are counted apart, and both are
-// expected; what nobody expects is not.
+// TestRefusalsByCode checks that exhausted periods and exhausted budgets are expected and counted
+// separately, and that other refusals are unexpected.
 func TestRefusalsByCode(t *testing.T) {
 	report := newReport(Plan{})
 	for _, code := range []budget.Code{budget.PeriodExhausted, budget.BudgetExhausted, budget.PeriodExhausted,

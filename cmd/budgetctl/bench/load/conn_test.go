@@ -116,7 +116,7 @@ func TestConnectionIsUsedAgain(t *testing.T) {
 	}
 }
 
-// TestNobodyThere: what was never sent has certainly not happened.
+// TestNobodyThere checks that a call counts as not sent if no server listens.
 func TestNobodyThere(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

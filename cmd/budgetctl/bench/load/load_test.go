@@ -73,7 +73,8 @@ func TestClosedLoopByDuration(t *testing.T) {
 	}
 }
 
-// TestInterruption: calls under way are waited for.
+// TestInterruption checks that an interrupted load waits for the calls in progress and makes no
+// more.
 func TestInterruption(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	plan := server(t, func(n int64) {
@@ -89,9 +90,9 @@ func TestInterruption(t *testing.T) {
 	}
 }
 
-// TestNoCoordinatedOmission: one slow answer is in the latency of all the calls that it held up. With
-// one connection, 100 calls a second and a first answer after 300 ms, call k waits at least
-// 300 - 10·k ms. Slower machines only make it longer.
+// TestNoCoordinatedOmission checks that one slow answer counts in the latency of every call that it
+// delayed. With one connection, 100 calls a second and a first answer after 300 ms, call k waits at
+// least 300 - 10·k ms. A slow machine only makes this longer.
 func TestNoCoordinatedOmission(t *testing.T) {
 	plan := server(t, func(n int64) {
 		if n == 1 {
@@ -115,7 +116,8 @@ func TestNoCoordinatedOmission(t *testing.T) {
 	}
 }
 
-// TestOpenLoopKeepsTheRate: nothing is sent before its instant.
+// TestOpenLoopKeepsTheRate checks that an open loop makes every call of its rate and duration, and
+// does not end before the last one is due.
 func TestOpenLoopKeepsTheRate(t *testing.T) {
 	plan := server(t, func(int64) {})
 	plan.Rate, plan.Duration = 200, 250*time.Millisecond
@@ -125,11 +127,11 @@ func TestOpenLoopKeepsTheRate(t *testing.T) {
 		t.Errorf("%d calls, %d answered, want 50", m.Calls, p.answered.Load())
 	}
 	if last := 245 * time.Millisecond; m.Duration < last {
-		t.Errorf("done after %s, the last call was due at %s", m.Duration, last)
+		t.Errorf("it ended after %s, but the last call was due at %s", m.Duration, last)
 	}
 }
 
-// TestGivenUp: calls that are late for too long are not sent, and are seen in the latency.
+// TestGivenUp checks that calls that are too late are not sent, and that they count in the latency.
 func TestGivenUp(t *testing.T) {
 	release := make(chan struct{})
 	plan := server(t, func(int64) { <-release })
@@ -159,7 +161,8 @@ func TestIntended(t *testing.T) {
 	}
 }
 
-// TestTLS: calls are encrypted where the plan says so, and none is sent to a server of another name.
+// TestTLS checks that calls use TLS if the plan configures it, and that no call succeeds if the
+// certificate has another name.
 func TestTLS(t *testing.T) {
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusOK)

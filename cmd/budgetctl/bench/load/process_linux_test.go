@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// TestChildrenCount: what a child used is its parent's once the parent has waited for it. A shell has a
-// child count, says what both used by its own books (times(1p)), and waits to be read.
+// TestChildrenCount checks that the usage of a process includes that of its children once it has
+// waited for them. A shell waits for a child that counts, prints the usage of both with times(1p),
+// and stays alive until its usage has been read.
 func TestChildrenCount(t *testing.T) {
 	const script = `(i=0; while [ $i -lt 500000 ]; do i=$((i+1)); done); times; read line`
 	shell := exec.Command("sh", "-c", script)
@@ -37,10 +38,10 @@ func TestChildrenCount(t *testing.T) {
 	// Each of four figures is cut to a step; the shell may have used a little since it said them.
 	const near = 40 * time.Millisecond
 	if children < 2*near {
-		t.Fatalf("the child used %v, too little to be told from nothing", children)
+		t.Fatalf("the child used only %v, which is too little to compare", children)
 	}
 	if off := u.CPU - own - children; off.Abs() > near {
-		t.Errorf("%v, the shell says %v and %v of its child", u.CPU, own, children)
+		t.Errorf("ReadUsage returns %v, but the shell prints %v and %v for its child", u.CPU, own, children)
 	}
 }
 
