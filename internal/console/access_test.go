@@ -52,7 +52,8 @@ func (s *server) key(body string) string {
 	return ""
 }
 
-// The page asks for a key, says what is wrong with a wrong one, and shows each role what it may do.
+// TestSignIn checks that the page asks for a key, explains why a wrong one is refused, and shows
+// each role only what it may do.
 func TestSignIn(t *testing.T) {
 	s := locked(t)
 	reader := s.key(`{"principal":"till","role":"read","tenant":"default"}`)
@@ -92,7 +93,8 @@ func TestSignIn(t *testing.T) {
 	}
 }
 
-// What the page asks for is answered to those who may know it.
+// TestCallsOfTheConsole checks that the calls of the page answer only callers with a key, and only
+// about the tenants that the key may see.
 func TestCallsOfTheConsole(t *testing.T) {
 	s := locked(t)
 	shop := s.key(`{"principal":"till","role":"read","tenant":"default"}`)
@@ -146,8 +148,8 @@ func TestCallsOfTheConsole(t *testing.T) {
 	}
 }
 
-// Behind a proxy that serves the page under a path, everything works under that path, with and
-// without the last slash.
+// TestPrefix checks that the page works behind a proxy that serves it under a path, with and
+// without the trailing slash.
 func TestPrefix(t *testing.T) {
 	s := serve(t, "")
 	s.must("POST", "/v1/budgets", `{"name":"spring-sale","unit":"count","type":"promo",
@@ -178,7 +180,8 @@ func TestPrefix(t *testing.T) {
 	}
 }
 
-// A page that is not connected says so, and reconnects without telling anything twice.
+// TestNotConnected checks that a page that is not connected says so, reconnects, and shows no entry
+// twice.
 func TestNotConnected(t *testing.T) {
 	data := "BUDGETD_DATABASE_DSN=" + filepath.Join(t.TempDir(), "budgetd.db")
 	s := serve(t, "", data)

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// watched runs a budgetd that may send messages to a receiver on this machine, with a secret called shop.
+// watched runs a budgetd that may send messages to a receiver on this machine, with the secrets shop and chat.
 func watched(t *testing.T, receive http.HandlerFunc) (s *server, receiver string) {
 	t.Helper()
 	secrets := t.TempDir()
@@ -27,8 +27,8 @@ func watched(t *testing.T, receive http.HandlerFunc) (s *server, receiver string
 	return serve(t, fmt.Sprintf("webhooks:\n  secrets_dir: %q\n  allow: [127.0.0.0/8]\n", secrets)), server.URL
 }
 
-// An operator sees which budget needs attention and who is told, tries the endpoint, and sees why the
-// alert is resolved.
+// TestAlertsView follows an operator. The operator sees which budget needs attention, tests and
+// disables the endpoint that gets the alert, and sees why the alert was resolved.
 func TestAlertsView(t *testing.T) {
 	got := make(chan string, 100)
 	s, receiver := watched(t, func(_ http.ResponseWriter, r *http.Request) { got <- r.Header.Get("webhook-id") })
@@ -71,7 +71,8 @@ func TestAlertsView(t *testing.T) {
 	}
 }
 
-// The thresholds of a budget are added, changed and removed on its page, each shown before it is done.
+// TestThresholds checks that thresholds are added, changed and removed on the page of their budget,
+// each shown before it is confirmed. A change by somebody else in the meantime is not lost.
 func TestThresholds(t *testing.T) {
 	s := serve(t, "")
 	s.must("POST", "/v1/budgets", `{"name":"spring-sale","unit":"count","type":"promo","total_quantity":1000,
@@ -144,8 +145,8 @@ func TestThresholds(t *testing.T) {
 	}
 }
 
-// An administrator makes an endpoint, changes it, sees what it was sent and what it answered, sends a
-// message again, and removes the endpoint.
+// TestEndpoints follows an administrator. The administrator creates and changes an endpoint, sees
+// what it was sent and what it answered, resends a message, and removes the endpoint.
 func TestEndpoints(t *testing.T) {
 	var broken atomic.Bool
 	got := make(chan string, 100)

@@ -60,8 +60,8 @@ func (s *server) spend(page *tab) {
 		document.querySelector('tbody a[href$="' + name + '"]'))`)
 }
 
-// An operator sees that all is well, which of many budgets runs out first, what was refused, and
-// then that a Redis died, and which one.
+// TestOverview follows an operator. The operator sees that all is well, which of many budgets runs
+// out first, what was refused, and which Redis died.
 func TestOverview(t *testing.T) {
 	s, stores := shop(t)
 	page := open(t, s.url+"/")
@@ -101,7 +101,8 @@ func TestOverview(t *testing.T) {
 	}
 }
 
-// The list is searched, sorted and filtered by the server, and paged with a total.
+// TestBudgets checks that the server searches, sorts and filters the list, and that the page shows
+// how many budgets it found.
 func TestBudgets(t *testing.T) {
 	s, _ := shop(t)
 	page := open(t, s.url+"/#/budgets")
@@ -132,7 +133,8 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
-// One budget: its figures, where its units are, its buckets, holds and last entries, live.
+// TestBudget checks that the page of a budget shows its figures, buckets, holds and last entries,
+// and follows their changes.
 func TestBudget(t *testing.T) {
 	s, _ := shop(t)
 	page := open(t, s.url+views["budget"])
@@ -156,7 +158,8 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// A change is typed, shown before it is done, and said when it is; all by the keyboard.
+// TestChange checks that a change is shown before it is confirmed, made only then, and reported.
+// The first change uses the keyboard alone.
 func TestChange(t *testing.T) {
 	s, _ := shop(t)
 	page := open(t, s.url+views["budget"])
@@ -230,7 +233,8 @@ func number(t *testing.T, text string) int {
 	return n
 }
 
-// A refusal is explained by the request's id and by a value: which limit, how much, until when.
+// TestWhyRefused checks that a refusal is found by its request id or by a value, and that the page
+// shows the limit, its figures and when to try again.
 func TestWhyRefused(t *testing.T) {
 	s, _ := shop(t)
 	for n := range 4 {
@@ -269,7 +273,7 @@ func TestWhyRefused(t *testing.T) {
 	}
 }
 
-// Every view fits a phone, in dark colours too.
+// TestPhone checks that no view is wider than a phone, and that the colours can be dark.
 func TestPhone(t *testing.T) {
 	s, _ := shop(t)
 	page := open(t, s.url+"/", phone(), prefers("dark"))
@@ -291,7 +295,8 @@ func TestPhone(t *testing.T) {
 	}
 }
 
-// The page is used without a mouse: the first key skips to the content, links show their focus.
+// TestKeyboard checks that the page can be used without a mouse. The first Tab reaches a link that
+// skips to the content, and links show their focus.
 func TestKeyboard(t *testing.T) {
 	s := serve(t, "")
 	page := open(t, s.url+"/")

@@ -66,8 +66,8 @@ oidc:
 var jane = map[string]any{"sub": "4711", "email": "jane@example.com", "email_verified": true,
 	"groups": []string{"on-call"}}
 
-// A person logs in with the organisation's provider, comes to the view that was asked for, acts
-// with the role of a group, and logs out.
+// TestLogInWithTheOrganisation follows a person who logs in with the provider of the organisation.
+// The person returns to the requested view, acts with the role of a group, and logs out.
 func TestLogInWithTheOrganisation(t *testing.T) {
 	_, provider, address := organised(t)
 	provider.Person(jane)
@@ -102,7 +102,8 @@ func TestLogInWithTheOrganisation(t *testing.T) {
 	}
 }
 
-// Who may not log in is told so on the page, and can try again.
+// TestLogInRefused checks that the page says why a person may not log in, and lets the person try
+// again.
 func TestLogInRefused(t *testing.T) {
 	_, provider, address := organised(t)
 	provider.Person(map[string]any{"sub": "4712", "email": "joe@example.com", "email_verified": true,
@@ -111,7 +112,7 @@ func TestLogInRefused(t *testing.T) {
 	page.clicks("link", "Log in with your organisation")
 	page.sees("none of your groups has a role here", "Sign in")
 	if at := value[string](page, `location.href`); at != address+"/" {
-		t.Errorf("at %s", at)
+		t.Errorf("the page is at %s", at)
 	}
 	provider.Person(jane)
 	page.clicks("link", "Log in with your organisation")

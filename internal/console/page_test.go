@@ -13,7 +13,8 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// The whole page is small, and needs no exception from its content security policy.
+// TestPageIsSmall checks that the compressed page has at most 120 KiB, and no inline script or
+// style and no absolute address, which its content security policy forbids.
 func TestPageIsSmall(t *testing.T) {
 	const most = 120 << 10
 	total := 0
@@ -105,7 +106,8 @@ func TestRank(t *testing.T) {
 	}
 }
 
-// Refusals are remembered with their request, counted for their budget, and forgotten in time.
+// TestRecent checks that refusals are kept with their requests, counted per budget, and no longer
+// counted after the window.
 func TestRecent(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	o := overseerOf(10, &now)
@@ -150,7 +152,7 @@ func TestRecent(t *testing.T) {
 	}
 }
 
-// BenchmarkRank: a page of a hundred thousand budgets.
+// BenchmarkRank measures a page of a hundred thousand budgets.
 func BenchmarkRank(b *testing.B) {
 	now := time.Unix(1_800_000_000, 0)
 	o := overseerOf(100_000, &now)

@@ -10,8 +10,9 @@ import (
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// In store mode a Redis comes back without its memory. The page shows which one it is and since when,
-// what is in quarantine and why, and lets an operator decide: some were sold, the others were not.
+// TestQuarantine follows an operator after a Redis in store mode lost its memory. The page shows
+// which Redis it was, since when, and what is in quarantine. The operator decides that some of the
+// units were sold and the others were not.
 func TestQuarantine(t *testing.T) {
 	stores := []*testservers.RedisServer{testservers.Redis(t), testservers.Redis(t)}
 	s := serve(t, fmt.Sprintf("instances:\n- {name: redis-a, driver: redis, addrs: [%q]}\n"+
@@ -77,7 +78,7 @@ func TestQuarantine(t *testing.T) {
 	page.clicks("button", "Close")
 	after := s.must("GET", "/v1/budgets/tickets", "")
 	if after["used"] != 130.0 || after["quarantined"] != 0.0 {
-		t.Errorf("afterwards: %v", after)
+		t.Errorf("after the release: %v", after)
 	}
 	page.clicks("button", "Audit now")
 	page.until("the audit", `[...document.querySelectorAll('.legend li')].some(

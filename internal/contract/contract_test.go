@@ -39,8 +39,7 @@ func read(t *testing.T) (d document) {
 	return d
 }
 
-// TestCalls: the document has the calls of package access, which are all that the server has, with
-// their roles, and no others.
+// TestCalls checks that the document has exactly the calls of package access, with their roles.
 func TestCalls(t *testing.T) {
 	d, known := read(t), map[string]bool{}
 	for _, call := range access.Calls() {
@@ -74,14 +73,15 @@ func TestCalls(t *testing.T) {
 			}
 			for _, code := range call.Codes {
 				if known, ok := d.Errors[code]; !ok || known.General {
-					t.Errorf("%s %s: %s is no code of its own", method, path, code)
+					t.Errorf("%s %s: %s is unknown or a general code", method, path, code)
 				}
 			}
 		}
 	}
 }
 
-// TestClientsCanDoWithIt: no part of the document is what generators of clients break on.
+// TestClientsCanDoWithIt checks that the document contains nothing that generators of clients fail
+// on.
 func TestClientsCanDoWithIt(t *testing.T) {
 	var all map[string]any
 	if err := json.Unmarshal(contract.JSON(), &all); err != nil {
@@ -136,7 +136,8 @@ func codes(t *testing.T) (all []budget.Code) {
 	return all
 }
 
-// TestErrorTable: the document has every code with the status, title and kind that it is sent with.
+// TestErrorTable checks that the document has exactly the existing codes, with the status, title
+// and kind with which each is sent.
 func TestErrorTable(t *testing.T) {
 	all, known := read(t).Errors, codes(t)
 	if len(known) < 40 {
@@ -149,7 +150,7 @@ func TestErrorTable(t *testing.T) {
 			t.Errorf("%s is sent as %d %q, %s; documented as %+v", code, p.Status, p.Title, code.Kind(), want)
 		}
 		if want.Happened == "" || want.Do == "" {
-			t.Errorf("%s: its page says too little", code)
+			t.Errorf("%s: its page does not say what happened or what to do", code)
 		}
 	}
 	if len(all) != len(known) {

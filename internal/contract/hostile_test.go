@@ -9,7 +9,7 @@ import (
 	"github.com/budgetd/budgetd/internal/hostile"
 )
 
-// TestHostileInput: every answer to a hostile request is as documented.
+// TestHostileInput checks that every answer to a hostile request is as documented.
 func TestHostileInput(t *testing.T) {
 	d := theDocument(t)
 	n := start(t, "http: {read_timeout: 1s}\n", "auth: loopback\n")
@@ -19,7 +19,7 @@ func TestHostileInput(t *testing.T) {
 	judged := 0
 	for _, c := range hostile.Table(target) {
 		if len(c.Codes) == 0 {
-			continue // refused before anybody knows what is asked for
+			continue // refused before the call is known
 		}
 		answer, body, err := c.Send(target)
 		if err != nil {
@@ -41,7 +41,7 @@ func TestHostileInput(t *testing.T) {
 			Header: http.Header{"Content-Type": {"application/json"}}}, sent: c.Body, answer: answer,
 			received: body}
 		faults := d.judgeAll(e)
-		if c.Item { // the batch is answered with 200, and its item is not what the document lets in
+		if c.Item { // the batch is answered with 200, although the document forbids its item
 			faults = append(d.judgeAnswer(e), d.judgeProblem(e)...)
 		}
 		for _, fault := range faults {

@@ -125,7 +125,8 @@ func words(faults []*errors.ValidationError) (all []string) {
 	return all
 }
 
-// TestDocument: what /openapi.json shows is an OpenAPI 3.1 document, and every body is a named schema.
+// TestDocument checks that /openapi.json is a valid OpenAPI 3.1 document, and that the schema of
+// every JSON body has a name.
 func TestDocument(t *testing.T) {
 	d := theDocument(t)
 	if ok, faults := d.judge.ValidateDocument(); !ok {
@@ -135,7 +136,7 @@ func TestDocument(t *testing.T) {
 		if operation.RequestBody != nil {
 			for media, content := range operation.RequestBody.Content.FromOldest() {
 				if !content.Schema.IsReference() || media != "application/json" {
-					t.Errorf("%s: its body is no named schema", at)
+					t.Errorf("%s: the schema of its body has no name", at)
 				}
 			}
 		}
@@ -143,7 +144,7 @@ func TestDocument(t *testing.T) {
 			for media, content := range answer.Content.FromOldest() {
 				if strings.HasSuffix(media, "json") && at[1] != "/openapi.json" &&
 					!content.Schema.IsReference() {
-					t.Errorf("%s: the body of %s is no named schema", at, status)
+					t.Errorf("%s: the schema of the body of %s has no name", at, status)
 				}
 			}
 		}

@@ -14,7 +14,8 @@ import (
 
 var update = flag.Bool("update", false, "write docs/API.md, docs/errors and the answers of examples")
 
-// TestPagesInDocs: docs/API.md and docs/errors are what openapi.yaml gives; go generate writes them.
+// TestPagesInDocs checks that docs/API.md and docs/errors are up to date with openapi.yaml. Run go
+// generate to write them.
 func TestPagesInDocs(t *testing.T) {
 	const docs = "../../docs"
 	files := contract.Files()
@@ -24,7 +25,7 @@ func TestPagesInDocs(t *testing.T) {
 	}
 	for _, file := range there {
 		if files["errors/"+filepath.Base(file)] == nil {
-			t.Errorf("%s is of no code", file)
+			t.Errorf("%s belongs to no code", file)
 		}
 	}
 	for name, want := range files {
@@ -49,13 +50,13 @@ var (
 	ids   = regexp.MustCompile(`id="([^"]+)"`)
 )
 
-// TestPages: every code has a page, every link on a page leads somewhere, and no page has anything
-// that a browser is told not to take.
+// TestPages checks that every code has a page, that every link on a page has a target, and that no
+// page has a script or an inline style, which browsers would block.
 func TestPages(t *testing.T) {
 	anchors := map[string]bool{}
 	start, ok := contract.Find("/docs")
 	if !ok {
-		t.Fatal("there is no page")
+		t.Fatal("/docs has no page")
 	}
 	for _, id := range ids.FindAllSubmatch(start.Text, -1) {
 		anchors[string(id[1])] = true
@@ -71,7 +72,7 @@ func TestPages(t *testing.T) {
 	for at, page := range pages {
 		text := string(page.Text)
 		if strings.Contains(text, "<script") || strings.Contains(text, "style=") {
-			t.Errorf("%s has a script or a style in its text", at)
+			t.Errorf("%s has a script or an inline style", at)
 		}
 		for _, link := range links.FindAllStringSubmatch(text, -1) {
 			target, anchor, _ := strings.Cut(link[1], "#")

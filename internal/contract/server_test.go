@@ -109,7 +109,7 @@ func (n *node) reaches(t *testing.T, instances int) bool {
 	return bytes.Count(e.received, []byte(`"activation":1,"reachable":true`)) == instances
 }
 
-// TestServed: the server has a route for every call of the document.
+// TestServed checks that the server has a route for every call of the document.
 func TestServed(t *testing.T) {
 	n := start(t)
 	path := strings.NewReplacer("{budget}", "none", "{key}", "none:bucket-1", "{name}", "none",

@@ -114,7 +114,8 @@ func served(call access.Call) bool {
 		!strings.HasSuffix(call.Op, "events") && call.Op != "refusals"
 }
 
-// Every call with every role, with none, and with a revoked, an expired and a foreign key.
+// TestEveryRouteWithEveryKey checks that every call serves the roles that may make it and no
+// others, and refuses callers without a key or with a revoked or expired one.
 func TestEveryRouteWithEveryKey(t *testing.T) {
 	_, server, ring, _ := locked(t)
 	path := strings.NewReplacer("{budget}", "sale", "{key}", "sale:bucket-0", "{name}", "redis-a", "{id}", "0123456789",
@@ -157,7 +158,8 @@ func TestEveryRouteWithEveryKey(t *testing.T) {
 	}
 }
 
-// The audit log is asked for the entries, and in the order, that the caller wants.
+// TestAuditLogQuery checks that the audit log is asked for the entries and the order that the query
+// names, and that an invalid query is refused.
 func TestAuditLogQuery(t *testing.T) {
 	_, server, ring, rows := locked(t)
 	header := []string{"Authorization", "Bearer " + ring.tokens["admin"]}
@@ -182,7 +184,8 @@ func TestAuditLogQuery(t *testing.T) {
 	}
 }
 
-// A key of one tenant hears of another tenant's budget what it hears of none, by name and by id.
+// TestForeignTenant checks that a key of one tenant gets the answer for a missing budget if it
+// names another tenant's budget or its id.
 func TestForeignTenant(t *testing.T) {
 	service, server, ring, _ := locked(t)
 	header := []string{"Authorization", "Bearer " + ring.tokens["shop"]}
@@ -212,14 +215,15 @@ func TestForeignTenant(t *testing.T) {
 		t.Errorf("the service was asked: %q", asked)
 	}
 	if answer, text := ask(t, server, "GET", "/v1/budgets/sale", "", header...); answer.StatusCode != 200 {
-		t.Errorf("its own: %d %s", answer.StatusCode, text)
+		t.Errorf("the tenant's own budget: %d %s", answer.StatusCode, text)
 	}
 	if asked := service.taken(); len(asked) != 1 || !strings.Contains(asked[0], "Tenant:shop") {
 		t.Errorf("without a tenant: %q", asked)
 	}
 }
 
-// A role below rollback takes back its own deductions only; the service is told whose.
+// TestOwnRollbacks checks that the service gets the name of a caller whose role is below rollback,
+// so that it rolls back only that caller's deductions.
 func TestOwnRollbacks(t *testing.T) {
 	service, server, ring, _ := locked(t)
 	for role, want := range map[string]string{"deduct": "OnlyBy:deduct", "rollback": "OnlyBy: "} {
@@ -234,7 +238,8 @@ func TestOwnRollbacks(t *testing.T) {
 	}
 }
 
-// A refused administrative call has a row, with who made it; one that pauses needs no administrator.
+// TestAdministrativeCallsHaveRows checks that a refused administrative call has a row in the audit
+// log with its caller.
 func TestAdministrativeCallsHaveRows(t *testing.T) {
 	service, server, ring, rows := locked(t)
 	header := []string{"Authorization", "Bearer " + ring.tokens["operator"]}
@@ -249,9 +254,9 @@ func TestAdministrativeCallsHaveRows(t *testing.T) {
 	}
 }
 
-// TestNothingIsKeptOfARequest: what is kept of a request stays as it was when the next one on its
-// connection takes its place in memory. Otherwise a foreign Host passes for the one before, and the
-// audit log has a piece of the next key for the id of a refused one.
+// TestNothingIsKeptOfARequest checks that the next request on a connection does not overwrite what
+// is kept of the one before. Otherwise a foreign Host would pass as the one before, and the audit
+// log would have a piece of the next key as the id of a refused one.
 func TestNothingIsKeptOfARequest(t *testing.T) {
 	on := func(server *running) func(host, token string) int {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(server.URL, "http://"))
@@ -294,8 +299,8 @@ func TestNothingIsKeptOfARequest(t *testing.T) {
 	}
 }
 
-// TestTooManyRequests: a caller that exceeds its key's rate is told when to come back, and that no
-// budget refused it.
+// TestTooManyRequests checks that a caller that exceeds the rate of its key is told when to retry,
+// and that this is no refusal by a budget. Other keys are served.
 func TestTooManyRequests(t *testing.T) {
 	now := time.Now() // the clock stands still
 	service, server, ring, _ := locked(t, func(c *httpapi.Config) {

@@ -75,8 +75,9 @@ func (f *fake) Resend(_ context.Context, id, message string) (alert.Delivery, er
 	return aDelivery, f.note("resend %s %s", id, message)
 }
 
-// TestWebhooksOfTenants: a key of one tenant sees and makes endpoints of that tenant only, and one
-// of some budgets none, because an endpoint gets what is said of all.
+// TestWebhooksOfTenants checks that a key of one tenant sees and creates only endpoints of that
+// tenant. A key of some budgets can create none, because an endpoint gets the messages of all
+// budgets.
 func TestWebhooksOfTenants(t *testing.T) {
 	service, server, ring, rows := locked(t)
 	ask := func(name, method, path, body string) (int, string) {
@@ -117,7 +118,7 @@ func TestWebhooksOfTenants(t *testing.T) {
 	}
 }
 
-// TestAlertsRefuse: what is wrong with a request never reaches the service.
+// TestAlertsRefuse checks that an invalid request names its field and does not reach the service.
 func TestAlertsRefuse(t *testing.T) {
 	service, server, _ := start(t)
 	for _, c := range []struct{ method, path, body, field string }{

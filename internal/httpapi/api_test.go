@@ -66,7 +66,8 @@ func TestContentTypes(t *testing.T) {
 	}
 }
 
-// TestABodyWhereNoneIsRead: a call that reads none refuses one, however its length is told.
+// TestABodyWhereNoneIsRead checks that a call without a body refuses one, with its length or in
+// chunks.
 func TestABodyWhereNoneIsRead(t *testing.T) {
 	service, server, _ := start(t)
 	for name, body := range map[string]io.Reader{
@@ -105,7 +106,8 @@ func TestReadiness(t *testing.T) {
 	}
 }
 
-// Above the limit requests are told to come back; probes are answered all the same.
+// TestTooManyInFlight checks that requests beyond the limit are told to retry, and that probes are
+// still answered.
 func TestTooManyInFlight(t *testing.T) {
 	var o observed
 	service, server, _ := start(t, func(c *httpapi.Config) { c.Limits.InFlight, c.Observer = 2, &o })
@@ -127,7 +129,7 @@ func TestTooManyInFlight(t *testing.T) {
 	}
 	ask(t, server, "POST", "/v1/budgets/sale/deduct", `{"request_id":"more","amount":5}`)
 	if o.mu.Lock(); !slices.Contains(o.lines, `deduction "unavailable" false`) {
-		t.Errorf("told to the observer: %q", o.lines)
+		t.Errorf("the observer got %q", o.lines)
 	}
 	o.mu.Unlock()
 	if answer, _ := ask(t, server, "GET", "/readyz", ""); answer.StatusCode != 200 {
@@ -136,7 +138,7 @@ func TestTooManyInFlight(t *testing.T) {
 	close(release)
 	waiting.Wait()
 	if answer, _ := ask(t, server, "GET", "/v1/budgets/sale", ""); answer.StatusCode != 200 {
-		t.Errorf("%d afterwards", answer.StatusCode)
+		t.Errorf("status %d after the other calls ended", answer.StatusCode)
 	}
 }
 
@@ -171,7 +173,8 @@ func TestObserver(t *testing.T) {
 	}
 }
 
-// The service gets the items in their order, as a whole; each result stands where its item does.
+// TestBatchOrder checks that the service gets the items in their order, and that each result has
+// the position of its item.
 func TestBatchOrder(t *testing.T) {
 	service, server, _ := start(t)
 	var items []string
@@ -202,13 +205,14 @@ func TestBatchOrder(t *testing.T) {
 		_, rest, _ := strings.Cut(call, "Amount:")
 		_, _ = fmt.Sscanf(rest, "%d", &amount)
 		if amount <= before {
-			t.Errorf("%d was made after %d", amount, before)
+			t.Errorf("amount %d came after amount %d", amount, before)
 		}
 		before = amount
 	}
 }
 
-// A dry run comes after the deductions of its id that stand before it, and before those after it.
+// TestBatchWithDryRuns checks that a dry run is executed after the deductions with its id that
+// precede it, and before those that follow it.
 func TestBatchWithDryRuns(t *testing.T) {
 	service, server, _ := start(t)
 	items := []struct {
@@ -244,17 +248,17 @@ func TestBatchWithDryRuns(t *testing.T) {
 			t.Errorf("result %d is %+v", i, result)
 		}
 		if made(item.amount) < 0 {
-			t.Errorf("item %d was not made", i)
+			t.Errorf("item %d was not executed", i)
 		}
 		for _, earlier := range items[:i] {
 			if earlier.id == item.id && made(earlier.amount) > made(item.amount) {
-				t.Errorf("%+v was made before %+v", item, earlier)
+				t.Errorf("%+v was executed before %+v", item, earlier)
 			}
 		}
 	}
 }
 
-// A full batch arrives, and one malformed item is its own problem.
+// TestBatchOfAThousand checks that a full batch is executed, and that a malformed item fails alone.
 func TestBatchOfAThousand(t *testing.T) {
 	service, server, _ := start(t)
 	items := make([]string, 1000)
@@ -272,7 +276,7 @@ func TestBatchOfAThousand(t *testing.T) {
 	}
 }
 
-// A connection serves many requests: a refused body does not spoil the next one.
+// TestConnectionsAreReused checks that a connection serves further requests after a refused body.
 func TestConnectionsAreReused(t *testing.T) {
 	_, server, _ := start(t)
 	connection, err := net.Dial("tcp", strings.TrimPrefix(server.URL, "http://"))

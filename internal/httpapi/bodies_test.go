@@ -11,8 +11,8 @@ import (
 	"github.com/budgetd/budgetd/internal/metrics"
 )
 
-// FuzzBodies sends any body to any call of the API: it succeeds, or it is refused with a problem and
-// the service is not asked.
+// FuzzBodies sends any body to any call of the API. The call succeeds, or it is refused with a
+// problem and does not reach the service.
 func FuzzBodies(f *testing.F) {
 	service := new(fake)
 	api := httpapi.New(httpapi.Config{Service: service, Limits: limits, Observer: metrics.New("test")})

@@ -125,8 +125,8 @@ func exchange(t interface{ Fatal(...any) }, addr, stream string, cuts []int) (an
 	return fmt.Sprintln(sorted, "end:", err == nil), errors.Is(err, syscall.ECONNRESET)
 }
 
-// Whatever a caller sends, and however it is cut into segments, both servers answer the same and ask the
-// service the same.
+// TestServersAgree checks that both servers give the same answers and make the same calls to the
+// service, whatever a caller sends and however it is cut into segments.
 func TestServersAgree(t *testing.T) {
 	var services [2]*fake
 	var addrs [2]string
@@ -149,12 +149,13 @@ func TestServersAgree(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff(got[1], got[0]); diff != "" {
-			t.Fatalf("%q cut at %v: net/http alone is -, both +:\n%s", stream, cuts, diff)
+			t.Fatalf("%q cut at %v: (-net/http alone +both)\n%s", stream, cuts, diff)
 		}
 	})
 }
 
-// A tenant is read from the usual form of a query as from any other.
+// TestTenantsOnBothServers checks that the tenant is read from every valid form of a query, and
+// that an invalid query does not reach the service.
 func TestTenantsOnBothServers(t *testing.T) {
 	service, server, _ := start(t)
 	for query, want := range map[string]string{

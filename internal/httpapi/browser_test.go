@@ -8,9 +8,10 @@ import (
 	"github.com/budgetd/budgetd/internal/httpapi"
 )
 
-// TestPagesOfOtherSites: no answer lets a page of another site read it (there is no CORS), each has
-// the headers that keep it out of frames and guesses, and such a page changes nothing on a server that
-// authenticates nobody, not even by a call without a body, which a browser sends without asking.
+// TestPagesOfOtherSites checks that a page of another site cannot read an answer, because there is
+// no CORS, and that every answer has the headers against framing and content sniffing. Such a page
+// cannot change anything even on a server that authenticates nobody. This includes calls without a
+// body, which a browser sends without a preflight request.
 func TestPagesOfOtherSites(t *testing.T) {
 	service, server, _ := start(t, func(c *httpapi.Config) { c.Guard = &guard.Guard{Open: true, Loopback: true} })
 	for _, test := range []struct {
@@ -39,6 +40,6 @@ func TestPagesOfOtherSites(t *testing.T) {
 		}
 	}
 	if answer, text := ask(t, server, "POST", "/v1/budgets/sale/recycle", ""); answer.StatusCode != 200 {
-		t.Errorf("a caller that is no page: %d %s", answer.StatusCode, text)
+		t.Errorf("a caller other than a browser: %d %s", answer.StatusCode, text)
 	}
 }

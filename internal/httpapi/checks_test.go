@@ -10,7 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Questions that cannot be asked: of checks as a whole, item by item, and of usage.
+// TestUnaskable checks that invalid checks, items of checks and queries of usage are refused and do
+// not reach the service.
 func TestUnaskable(t *testing.T) {
 	service, server, _ := start(t)
 	for _, c := range []struct{ method, path, body, want string }{
@@ -49,11 +50,11 @@ func TestUnaskable(t *testing.T) {
 		t.Error(diff)
 	}
 	if calls := service.taken(); len(calls) > 0 {
-		t.Error("asked all the same:", calls)
+		t.Error("the service was asked:", calls)
 	}
 }
 
-// A definition's faults are listed all at once, each once: nothing is said of what is missing as a whole.
+// TestAllFaultsOfLimits checks that all faults of a definition are listed in one answer, each once.
 func TestAllFaultsOfLimits(t *testing.T) {
 	service, server, _ := start(t)
 	for body, want := range map[string]string{

@@ -66,12 +66,12 @@ func batchBody(n int) string {
 	return `{"deductions":[` + strings.Join(items, ",") + `]}`
 }
 
-// BenchmarkDeduct is one deduct, without a connection.
+// BenchmarkDeduct measures one deduct, without a connection.
 func BenchmarkDeduct(b *testing.B) {
 	benchmarkCall(b, "/v1/budgets/sale/deduct", singleBody)
 }
 
-// BenchmarkBatch is a batch of 100, without a connection.
+// BenchmarkBatch measures a batch of 100, without a connection.
 func BenchmarkBatch(b *testing.B) {
 	benchmarkCall(b, "/v1/deductions:batch", batchBody(100))
 }
@@ -91,8 +91,8 @@ func benchmarkCall(b *testing.B, path, text string) {
 	}
 }
 
-// BenchmarkServed is a deduct through net/http and a TCP connection, beside a handler that answers a
-// constant: the difference is what this layer costs.
+// BenchmarkServed measures a deduct over a TCP connection, beside a handler that answers a
+// constant. The difference is the cost of this layer.
 func BenchmarkServed(b *testing.B) {
 	empty := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -112,8 +112,8 @@ func BenchmarkServed(b *testing.B) {
 	b.Run("deduct", func(b *testing.B) { benchmarkServed(b, httpapi.NewServer(quietAPI(), limits, quiet)) })
 }
 
-// BenchmarkFloor is what the caller and the system cost in BenchmarkServed: each request is answered with the
-// same bytes, unread.
+// BenchmarkFloor measures what the caller and the system cost in BenchmarkServed. Each request gets
+// the same bytes as its answer, and is not read.
 func BenchmarkFloor(b *testing.B) { benchmarkServed(b, floor{}) }
 
 type floor struct{}

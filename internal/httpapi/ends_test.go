@@ -39,7 +39,7 @@ func timedOut(err error) bool {
 	return errors.As(err, &late) && late.Timeout()
 }
 
-// TestIdleConnectionsEnd: a connection on which no further request begins is closed.
+// TestIdleConnectionsEnd checks that a connection is closed if no further request begins on it.
 func TestIdleConnectionsEnd(t *testing.T) {
 	_, server, _ := start(t, brief)
 	for name, request := range oneOfEach() {
@@ -56,10 +56,10 @@ func TestIdleConnectionsEnd(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		if _, err := io.Copy(io.Discard, answer.Body); err != nil || answer.Close {
-			t.Errorf("%s: %v, the answer ends the connection: %v", name, err, answer.Close)
+			t.Errorf("%s: %v; the answer closes the connection: %v", name, err, answer.Close)
 		}
 		if rest, err := in.ReadByte(); timedOut(err) || err == nil {
-			t.Errorf("after %s: %q, %v; want the end", name, rest, err)
+			t.Errorf("after %s: %q, %v; want the connection closed", name, rest, err)
 		}
 	}
 }
@@ -89,8 +89,8 @@ func (c *watchedConn) Close() error {
 	return c.TCPConn.Close()
 }
 
-// TestUnreadAnswersEndConnections: a caller that sends requests and reads no answer loses its
-// connection. Otherwise each such caller keeps a goroutine that writes.
+// TestUnreadAnswersEndConnections checks that a caller that sends requests and reads no answer
+// loses its connection. Otherwise each such caller would keep a goroutine that writes.
 func TestUnreadAnswersEndConnections(t *testing.T) {
 	for name, request := range oneOfEach() {
 		t.Run(name, func(t *testing.T) {
@@ -130,7 +130,7 @@ func TestUnreadAnswersEndConnections(t *testing.T) {
 	}
 }
 
-// TestHandshakesEnd: a connection that does not complete its TLS handshake is closed.
+// TestHandshakesEnd checks that a connection is closed if it does not complete its TLS handshake.
 func TestHandshakesEnd(t *testing.T) {
 	var c httpapi.Config
 	_, _, api := start(t, brief, func(made *httpapi.Config) { c = *made })

@@ -62,7 +62,7 @@ func bounded(t *testing.T, connections, goroutines int, each, heap uint64, url s
 	}
 	answer, err := http.Get(url + "/healthz")
 	if err != nil {
-		t.Fatalf("nobody is served any more: %v", err)
+		t.Fatalf("another client is not served: %v", err)
 	}
 	_ = answer.Body.Close()
 }
@@ -94,8 +94,8 @@ func flood(t *testing.T, url string, connections int, send func(net.Conn)) int64
 	return ended.Load()
 }
 
-// TestFloods: what a caller without a key can send costs a bounded amount of memory and goroutines,
-// the server ends the connection, and others are served.
+// TestFloods checks that a caller without a key costs a bounded amount of memory and goroutines,
+// whatever it sends. The server closes its connection and serves others.
 func TestFloods(t *testing.T) {
 	const connections = 200
 	post := "POST /v1/budgets/sale/deduct HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nConnection: close\r\n"
@@ -183,8 +183,8 @@ func frame(kind, flags byte, stream uint32, payload []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(out, stream), payload...)
 }
 
-// TestRapidReset: a caller that opens streams and resets them at once (CVE-2023-44487) makes the
-// server do a bounded amount of work at a time, and others are served.
+// TestRapidReset checks that a caller that opens streams and resets them at once (CVE-2023-44487)
+// causes a bounded amount of work at a time. Others are served.
 func TestRapidReset(t *testing.T) {
 	var c httpapi.Config
 	_, plain, api := start(t, func(made *httpapi.Config) { c = *made })
@@ -195,7 +195,7 @@ func TestRapidReset(t *testing.T) {
 	}
 	defer conn.Close()
 	if got := conn.ConnectionState().NegotiatedProtocol; got != "h2" {
-		t.Fatalf("speaks %q", got)
+		t.Fatalf("negotiated %q, want h2", got)
 	}
 	answered := make(chan bool, 1)
 	go func() { // the first frame is the server's settings
@@ -211,13 +211,13 @@ func TestRapidReset(t *testing.T) {
 	sent := 0
 	for stream := uint32(1); stream < 40_000; stream += 2 {
 		if _, err := conn.Write(append(frame(1, 5, stream, block), frame(3, 0, stream, []byte{0, 0, 0, 8})...)); err != nil {
-			break // it has had enough
+			break // the server closed the connection
 		}
 		sent++
 	}
 	goroutines, heap := stop()
 	if !<-answered || sent < 100 {
-		t.Errorf("no HTTP/2 was spoken: %d streams", sent)
+		t.Errorf("the server did not speak HTTP/2, or ended after %d streams", sent)
 	}
 	if goroutines > 600 || heap > 64<<20 {
 		t.Errorf("%d streams: %d goroutines and %d KiB more", sent, goroutines, heap>>10)
@@ -226,7 +226,7 @@ func TestRapidReset(t *testing.T) {
 	other := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	answer, err := other.Get("https://" + addr + "/healthz")
 	if err != nil || answer.StatusCode != 200 {
-		t.Fatalf("nobody is served any more: %v", err)
+		t.Fatalf("another client is not served: %v", err)
 	}
 	_ = answer.Body.Close()
 }

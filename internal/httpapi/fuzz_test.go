@@ -7,7 +7,7 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// FuzzPageToken checks that only what pageToken wrote is one.
+// FuzzPageToken checks that only a text that pageToken wrote is accepted as a token.
 func FuzzPageToken(f *testing.F) {
 	for _, text := range []string{pageToken(1), pageToken(budget.MaxAmount), "", "MTow", "MTo\n3", "MjoxMA", "MTorMQ"} {
 		f.Add(text)
@@ -19,7 +19,8 @@ func FuzzPageToken(f *testing.F) {
 	})
 }
 
-// FuzzTraceparent checks that what goes into logs and answers of a traceparent is harmless.
+// FuzzTraceparent checks that the parts of a traceparent that go into logs and answers are
+// harmless.
 func FuzzTraceparent(f *testing.F) {
 	f.Add("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 	f.Add("01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more")

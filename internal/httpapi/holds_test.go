@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestFaultsOfHolds: whatever is wrong with a call on holds is said by field, and the service is not asked.
+// TestFaultsOfHolds checks that an invalid call on holds names the field and does not reach the
+// service.
 func TestFaultsOfHolds(t *testing.T) {
 	const one = "/v1/budgets/sale/"
 	service, server, _ := start(t)

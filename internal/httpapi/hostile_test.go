@@ -9,7 +9,7 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// Nothing of the table may reach the service.
+// TestHostileInput checks that no request of the table of hostile input reaches the service.
 func TestHostileInput(t *testing.T) {
 	service, server, _ := start(t)
 	target := hostile.Target{
@@ -21,7 +21,8 @@ func TestHostileInput(t *testing.T) {
 	})
 }
 
-// Odd ids are no faults: they arrive byte by byte, in a body and in a query.
+// TestOddIDsArriveAsTheyAre checks that unusual ids are valid in a body and in a query, and that
+// those of a body arrive byte for byte.
 func TestOddIDsArriveAsTheyAre(t *testing.T) {
 	service, server, _ := start(t)
 	for _, id := range hostile.OddIDs() {

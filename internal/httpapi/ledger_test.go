@@ -13,7 +13,8 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// TestLongCalls: a call that waits, and an audit, outlive the time limits of ordinary ones, and are bounded.
+// TestLongCalls checks that a ledger call that waits and an audit may exceed the time limits of
+// other calls, and have limits of their own.
 func TestLongCalls(t *testing.T) {
 	tight := func(c *httpapi.Config) {
 		c.Limits.RequestTimeout, c.Limits.ReadTimeout = 150*time.Millisecond, 100*time.Millisecond
@@ -93,7 +94,7 @@ func TestLedgerEndsWhenTheNodeLeaves(t *testing.T) {
 			t.Error(text)
 		}
 	case <-time.After(10 * time.Second):
-		t.Fatal("it goes on waiting")
+		t.Fatal("the call still waits")
 	}
 }
 
@@ -106,7 +107,8 @@ func (forged) Feed(context.Context, bucket.FeedRequest) (bucket.FeedPage, error)
 	return bucket.FeedPage{Entries: []bucket.FeedEntry{e, {}}, Next: "n"}, nil
 }
 
-// TestLedgerIsNotStoppedByAnEntry: what has no JSON form is answered as well as it can be.
+// TestLedgerIsNotStoppedByAnEntry checks that an entry that has no JSON form does not fail the page
+// of the ledger.
 func TestLedgerIsNotStoppedByAnEntry(t *testing.T) {
 	_, server, _ := start(t, func(c *httpapi.Config) { c.Service = forged{new(fake)} })
 	answer, body := ask(t, server, "GET", "/v1/budgets/sale/ledger", "")

@@ -69,7 +69,8 @@ var wantStatus = map[budget.Code]int{
 	budget.Unavailable: 503, budget.OutcomeUnknown: 504, budget.Internal: 500,
 }
 
-// Every code that package budget declares has its status, as read from its source.
+// TestEveryCodeHasAStatus checks that every code that the source of package budget declares is sent
+// with its status.
 func TestEveryCodeHasAStatus(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "../../budget/errors.go", nil, 0)
 	if err != nil {
@@ -125,7 +126,8 @@ func TestProblemCarriesFigures(t *testing.T) {
 	}
 }
 
-// A period that is exhausted says how much it has left, and when to come again.
+// TestPeriodExhausted checks that the refusal by an exhausted period says how much is left and when
+// to retry.
 func TestPeriodExhausted(t *testing.T) {
 	_, server, _ := start(t)
 	answer, body := ask(t, server, "POST", "/v1/budgets/coupons/deduct", `{"request_id":"o1","amount":201}`)
@@ -139,7 +141,8 @@ func TestPeriodExhausted(t *testing.T) {
 	}
 }
 
-// A limit that is reached says which, for whom, how far, and when to come again.
+// TestLimitExceeded checks that the refusal by a limit says which limit and value it was, how much
+// is used, and when to retry.
 func TestLimitExceeded(t *testing.T) {
 	_, server, _ := start(t)
 	five := int64(5)
@@ -165,7 +168,8 @@ func TestLimitExceeded(t *testing.T) {
 	}
 }
 
-// A dry run, a check and a sum of usage that fail have changed nothing.
+// TestNothingIsDoneByAsking checks that a dry run or a query of usage that fails is reported as
+// unavailable, because it changed nothing.
 func TestNothingIsDoneByAsking(t *testing.T) {
 	service, server, _ := start(t)
 	service.err = context.DeadlineExceeded
@@ -182,7 +186,8 @@ func TestNothingIsDoneByAsking(t *testing.T) {
 	}
 }
 
-// An error without a code may have happened where something changes, and is our fault elsewhere.
+// TestErrorsWithoutACode checks that an error without a code has an unknown outcome if the call
+// changes something. A read fails as internal or unavailable. No answer shows the cause.
 func TestErrorsWithoutACode(t *testing.T) {
 	service, server, _ := start(t)
 	for _, c := range []struct {
@@ -217,7 +222,8 @@ func TestErrorsWithoutACode(t *testing.T) {
 	}
 }
 
-// What fails is logged once, with its cause and under the caller's ids; refusals are not.
+// TestLogsOnce checks that a failure is logged once, with its cause and the ids of the caller, and
+// that a refusal is not logged.
 func TestLogsOnce(t *testing.T) {
 	var out strings.Builder
 	service, server, _ := start(t, func(c *httpapi.Config) {
@@ -273,7 +279,8 @@ func TestLogIsBounded(t *testing.T) {
 	}
 }
 
-// A store that is down is said once in a while, not once per request (716 lines in 50 s, once).
+// TestRepeatedLinesAreCounted checks that a failure that repeats is logged every 10 s for each
+// reason, with the number of suppressed lines.
 func TestRepeatedLinesAreCounted(t *testing.T) {
 	var out strings.Builder
 	now := time.Unix(1000, 0)
@@ -298,7 +305,8 @@ func TestRepeatedLinesAreCounted(t *testing.T) {
 	}
 }
 
-// A rule's faults are listed all at once, beside those of the rest, each once.
+// TestAllFaultsOfARule checks that all faults of a rule are listed in one answer with those of the
+// other fields, each once.
 func TestAllFaultsOfARule(t *testing.T) {
 	service, server, _ := start(t)
 	for _, c := range []struct{ body, want string }{

@@ -18,7 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite testdata/*.golden")
 
-// Each call in its ordinary form: what the service is asked, and the whole answer.
+// TestGoldenAnswers compares what the service is asked, and the whole answer, with a golden file
+// for each call in its ordinary form.
 func TestGoldenAnswers(t *testing.T) {
 	const ours = "/v1/budgets/sale"
 	for _, c := range []struct{ name, method, path, body, header string }{

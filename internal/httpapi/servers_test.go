@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	status := m.Run()
 	if flag.Lookup("test.bench").Value.String() == "" && flag.Lookup("test.fuzz").Value.String() == "" {
-		fmt.Println("the same by net/http alone:")
+		fmt.Println("the same tests with net/http alone:")
 		alone = true
 		status = max(status, m.Run())
 	}

@@ -75,8 +75,8 @@ func (l *liar) serve(conn net.Conn) {
 	}
 }
 
-// FuzzAnswers checks that whatever a store answers, in whatever form of RESP, is an error or an
-// answer to each of what was asked.
+// FuzzAnswers checks that every answer of a store, in any form of RESP, gives an error or one
+// answer to each item of the call.
 func FuzzAnswers(f *testing.F) {
 	f.Add("*4\r\n:3\r\n:10\r\n:1\r\n:2\r\n")
 	f.Add("*4\r\n:5\r\n*1\r\n:7\r\n*0\r\n*1\r\n*0\r\n")

@@ -7,8 +7,7 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 )
 
-// FuzzRecord checks that a record that a store returns is read or unreadable, and has no negative
-// figure.
+// FuzzRecord checks that a record from a store is either unreadable or has no negative figure.
 func FuzzRecord(f *testing.F) {
 	d := bucket.StoreDeduction{Amount: 5, Epoch: 3, Terms: &bucket.Terms{LimitsVersion: 2}, Value: "u", Counts: []int64{7}}
 	written := appendRecord(nil, 4, &d, []uint32{9})

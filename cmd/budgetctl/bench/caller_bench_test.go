@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// BenchmarkCaller: what the load generator itself works per deduction, the network apart.
+// BenchmarkCaller measures the work of the load generator per deduction, without a network.
 func BenchmarkCaller(b *testing.B) {
 	for _, batch := range []int{1, 100} {
 		b.Run(fmt.Sprintf("batch %d", batch), func(b *testing.B) {

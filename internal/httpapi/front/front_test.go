@@ -151,7 +151,8 @@ func data(body string) string {
 
 const view = "GET /view HTTP/1.1\r\nHost: x\r\n\r\n"
 
-// One connection mixes calls of both kinds, and each goes where it belongs.
+// TestEachRequestIsJudgedByItself checks that a connection may mix requests of both kinds. A
+// request in chunks leaves the connection to net/http.
 func TestEachRequestIsJudgedByItself(t *testing.T) {
 	_, addr := start(t, new(handler))
 	c := dial(t, addr)
@@ -167,11 +168,11 @@ func TestEachRequestIsJudgedByItself(t *testing.T) {
 	}
 	c.send("POST /data HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n")
 	c.wants("web HTTP/1 a <nil>")
-	c.send(data("c")) // where a request in chunks ends is net/http's secret
+	c.send(data("c")) // only net/http knows where a request in chunks ended
 	c.wants("web HTTP/1 c <nil>")
 }
 
-// Requests that arrive together are answered in their order.
+// TestPipelined checks that requests that arrive together are answered in their order.
 func TestPipelined(t *testing.T) {
 	_, addr := start(t, new(handler))
 	c := dial(t, addr)
@@ -189,7 +190,8 @@ func TestPipelined(t *testing.T) {
 	}
 }
 
-// A body grows in pieces, and may be larger than a buffer.
+// TestLargeBodies checks that a body may be larger than a buffer. One above the limit of its call
+// is left to net/http.
 func TestLargeBodies(t *testing.T) {
 	_, addr := start(t, new(handler))
 	c := dial(t, addr)
@@ -202,7 +204,8 @@ func TestLargeBodies(t *testing.T) {
 	c.wants("web HTTP/1 xxx")
 }
 
-// What breaks off or stops arriving is net/http's, with every byte that came.
+// TestWhatBreaksOff checks that a request whose body is cut off or stops arriving is left to
+// net/http with every byte that came. A connection without a complete head is closed.
 func TestWhatBreaksOff(t *testing.T) {
 	_, addr := start(t, new(handler))
 	half, _ := strings.CutSuffix(data("abcdef"), "def")
@@ -238,7 +241,8 @@ func TestWhatBreaksOff(t *testing.T) {
 	}
 }
 
-// A request that trickles in is answered as long as it keeps its time.
+// TestTrickle checks that a request that arrives in small pieces is answered if it meets its time
+// limits.
 func TestTrickle(t *testing.T) {
 	_, addr := start(t, new(handler))
 	c := dial(t, addr)
@@ -251,7 +255,8 @@ func TestTrickle(t *testing.T) {
 	}
 }
 
-// Calls that come again and again keep a connection open beyond any of its time limits.
+// TestConnectionsOutliveTheirLimits checks that requests keep a connection open beyond each of its
+// time limits, and that it is closed once it is idle.
 func TestConnectionsOutliveTheirLimits(t *testing.T) {
 	_, addr := start(t, &handler{gate: func(_, path string) {
 		if path == "/slow" {
@@ -276,7 +281,8 @@ func TestConnectionsOutliveTheirLimits(t *testing.T) {
 	c.ends() // idle
 }
 
-// A caller that does not read its answer loses the connection.
+// TestAnswersThatAreNotRead checks that a caller that does not read its answer loses the
+// connection, so that Shutdown ends.
 func TestAnswersThatAreNotRead(t *testing.T) {
 	ended := make(chan struct{}, 1)
 	h := &handler{size: 16 << 20}
@@ -291,6 +297,6 @@ func TestAnswersThatAreNotRead(t *testing.T) {
 	select {
 	case <-ended:
 	case <-time.After(patience):
-		t.Error("still writing")
+		t.Error("Shutdown still waits for the answer to be written")
 	}
 }

@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// FuzzHead checks that a request whose end is known here ends where it does for net/http, which
-// serves the rest of the connection: two opinions of that are what request smuggling needs.
+// FuzzHead checks that a request that the front reads to its end also ends there for net/http,
+// which serves the rest of the connection. Two opinions on where a request ends would allow request
+// smuggling.
 func FuzzHead(f *testing.F) {
 	const start = "POST /v1/budgets/sale/deduct HTTP/1.1\r\nHost: x\r\n"
 	for _, rest := range []string{
@@ -35,7 +36,7 @@ func FuzzHead(f *testing.F) {
 		in := bufio.NewReader(rest)
 		r, err := http.ReadRequest(in)
 		if err != nil {
-			t.Fatalf("%q is %d bytes here and none for net/http: %v", text, h.end(), err)
+			t.Fatalf("%q has %d bytes here, but net/http cannot read it: %v", text, h.end(), err)
 		}
 		body, err := io.ReadAll(r.Body)
 		if err != nil {

@@ -28,7 +28,8 @@ func hold(text string) string {
 	return strings.Replace(strings.Replace(text, "/data", "/data-hold", 1), "/view", "/hold", 1)
 }
 
-// Shutdown closes idle connections, lets running requests finish on every path, and accepts no more.
+// TestShutdown checks that Shutdown closes idle connections, lets running requests finish on every
+// path, and accepts no new connections.
 func TestShutdown(t *testing.T) {
 	h := newHeld()
 	s, addr := start(t, &handler{gate: h.gate})
@@ -63,18 +64,18 @@ func TestShutdown(t *testing.T) {
 	half.ends()
 	select {
 	case err := <-ended:
-		t.Fatal("ended with calls under way:", err)
+		t.Fatal("Shutdown returned before the running requests ended:", err)
 	case <-time.After(50 * time.Millisecond):
 	}
 	if c, err := tls.Dial("tcp", addr, nil); err == nil {
 		c.Close()
-		t.Error("still accepts connections")
+		t.Error("the server still accepts connections")
 	}
 	close(h.open)
 	for i, c := range busy {
 		answer := c.wants([]string{"front", "web"}[i%2])
 		if !answer.Close && i%2 == 0 {
-			t.Errorf("answer %d does not say that the connection ends", i)
+			t.Errorf("answer %d does not close the connection", i)
 		}
 		c.ends()
 	}
@@ -83,7 +84,8 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// Shutdown waits no longer than it is told to, and Close not at all.
+// TestShutdownIsBounded checks that Shutdown waits no longer than its context allows, and that
+// Close does not wait.
 func TestShutdownIsBounded(t *testing.T) {
 	for _, text := range []string{hold(data("a")), hold(view), view + hold(data("a"))} {
 		h := newHeld()
@@ -107,7 +109,7 @@ func TestShutdownIsBounded(t *testing.T) {
 	}
 }
 
-// With TLS, HTTP/2 is net/http's and HTTP/1.1 is served as without.
+// TestTLS checks that net/http serves HTTP/2 over TLS, and that HTTP/1.1 is served as without TLS.
 func TestTLS(t *testing.T) {
 	pattern := httptest.NewTLSServer(nil) // for its certificate
 	pattern.Close()

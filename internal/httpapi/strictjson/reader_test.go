@@ -94,7 +94,7 @@ func TestReadsEveryKind(t *testing.T) {
 	}
 }
 
-// Every line is a body with one fault: the code and the field it must be blamed on.
+// TestFaults checks which code and field each of many faulty bodies is refused with.
 func TestFaults(t *testing.T) {
 	const malformed, invalid = budget.Malformed, budget.Invalid
 	deep := strings.Repeat(`[`, 100_000)

@@ -94,7 +94,7 @@ func outcome(body string, library bool) string {
 
 func compare(t interface{ Fatalf(string, ...any) }, body string) {
 	if got, want := outcome(body, false), outcome(body, true); got != want {
-		t.Fatalf("%q\nis read as\n%s\nby the library as\n%s", body, got, want)
+		t.Fatalf("%q\nthe scan reads\n%s\nthe library reads\n%s", body, got, want)
 	}
 }
 
@@ -110,7 +110,8 @@ var seeds = []string{
 	"{\"id\":\"\xff\"}", "{\"id\":\"\x01\"}", "{\"\xff\":1}", "\ufeff{}", `{"id":"a" "b"}`, `{"objects":[7,null,{}]}`, `{"list":[}`, `{1:2}`,
 }
 
-// What the scan reads, the library reads the same: values, faults, their order and their words.
+// TestScanIsTheLibrary checks that the scan and the library read the same values and report the
+// same faults, in the same order and words.
 func TestScanIsTheLibrary(t *testing.T) {
 	for _, seed := range seeds {
 		compare(t, seed)
@@ -139,7 +140,8 @@ func (l *lastMember) Member(r *Reader, name string) bool {
 
 func (*lastMember) Check(*Reader) {}
 
-// The names of large objects are the library's, which finds one that is there twice without looking at all of them.
+// TestScanLeavesLargeObjects checks that the scan leaves objects with more than maxScanNames names
+// to the library, which finds a duplicate name without comparing all of them.
 func TestScanLeavesLargeObjects(t *testing.T) {
 	for n := maxScanNames - 1; n <= maxScanNames+2; n++ {
 		var names strings.Builder
@@ -159,7 +161,8 @@ func TestScanLeavesLargeObjects(t *testing.T) {
 	}
 }
 
-// The same of bodies made at random from pieces of such bodies.
+// TestScanIsTheLibraryAtRandom compares the scan with the library on random bodies made from pieces
+// of valid and invalid ones.
 func TestScanIsTheLibraryAtRandom(t *testing.T) {
 	names := []string{"id", "any", "budget", "amount", "count", "on", "at", "ttl", "dimensions", "counts", "list", "within",
 		"objects", "items", "other", "Id", "\\u0069d"}
@@ -195,7 +198,7 @@ func FuzzScan(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body string) { compare(t, body) })
 }
 
-// BenchmarkRead is the body of a deduct.
+// BenchmarkRead measures reading the body of a deduct.
 func BenchmarkRead(b *testing.B) {
 	for _, library := range []bool{false, true} {
 		b.Run(fmt.Sprintf("library=%t", library), func(b *testing.B) {

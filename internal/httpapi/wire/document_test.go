@@ -12,7 +12,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What writes itself is byte for byte what the library makes of it, also where it has no JSON form.
+// TestDocumentsAreAsTheLibraryWritesThem checks that the documents that encode themselves give the
+// same bytes as the library, and fail for the same values.
 func TestDocumentsAreAsTheLibraryWritesThem(t *testing.T) {
 	text := rapid.OneOf(rapid.String(), rapid.StringMatching(`[ -~]{0,20}`),
 		rapid.Map(rapid.SliceOfN(rapid.Byte(), 0, 8), func(b []byte) string { return string(b) }),
@@ -87,7 +88,7 @@ func compare(t *rapid.T, body any) {
 	var d Document
 	d.Value(body)
 	if (d.Err == nil) != (err == nil) {
-		t.Fatalf("%v, and by the library %v", d.Err, err)
+		t.Fatalf("the error is %v, that of the library %v", d.Err, err)
 	}
 	if err == nil && string(d.Text) != string(want) {
 		t.Fatalf("got  %s\nwant %s", d.Text, want)

@@ -7,8 +7,8 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// TestProblemSaysWhen: a refusal says when to come again, and which limits it is about, or that there
-// is no such time.
+// TestProblemSaysWhen checks that a refusal says when to retry and which limits it is about, or
+// that a retry can never succeed.
 func TestProblemSaysWhen(t *testing.T) {
 	at := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	states := []budget.LimitState{{Limit: "month", Used: 1, Max: 1, Asked: 1, ResetAt: at},
@@ -30,7 +30,8 @@ func TestProblemSaysWhen(t *testing.T) {
 	}
 }
 
-// TestProblemSaysWhy: what was not done names the reason, and what to do about it.
+// TestProblemSaysWhy checks that an unavailable answer has its reason, a detail and a time to
+// retry.
 func TestProblemSaysWhy(t *testing.T) {
 	for _, reason := range []budget.Reason{"", budget.ReasonOverloaded, budget.ReasonCollecting,
 		budget.ReasonDatabaseDown, budget.ReasonStoreDown, budget.ReasonOffline} {
