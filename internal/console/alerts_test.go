@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// watched runs a budgetd that may send messages to a receiver on this machine, with the secrets shop and chat.
+// watched runs a budgetd with the secrets shop and chat, which may send messages to a local receiver.
 func watched(t *testing.T, receive http.HandlerFunc) (s *server, receiver string) {
 	t.Helper()
 	secrets := t.TempDir()

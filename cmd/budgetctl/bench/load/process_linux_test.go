@@ -41,7 +41,7 @@ func TestChildrenCount(t *testing.T) {
 		t.Fatalf("the child used only %v, which is too little to compare", children)
 	}
 	if off := u.CPU - own - children; off.Abs() > near {
-		t.Errorf("ReadUsage returns %v, but the shell prints %v and %v for its child", u.CPU, own, children)
+		t.Errorf("ReadUsage: %v; the shell: %v and %v for its child", u.CPU, own, children)
 	}
 }
 
