@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// told is what one caller was answered.
+// told is the answer to one caller.
 type told struct {
 	answer *client.DeductAnswer
 	err    error

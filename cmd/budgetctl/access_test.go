@@ -20,7 +20,7 @@ import (
 	"github.com/budgetd/budgetd/trail"
 )
 
-// guarded is a server that lets one key in, and has a list of keys and an audit log.
+// guarded is a server that accepts one key, and has a list of keys and an audit log.
 type guarded struct {
 	*httptest.Server
 	key     string

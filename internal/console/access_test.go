@@ -15,7 +15,7 @@ import (
 	"github.com/budgetd/budgetd/access"
 )
 
-// locked is a server that wants keys, with the administrator's.
+// locked is a server that requires keys, with the key of its administrator.
 func locked(t *testing.T) *server {
 	t.Helper()
 	token, err := access.NewToken(rand.Reader)

@@ -18,7 +18,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// screenshots is where the pictures of docs/console go; "": none are taken.
+// screenshots is the directory for the pictures of docs/console. If it is empty, no pictures are
+// taken.
 var screenshots = flag.String("screenshots", "", "take pictures of every view into this folder")
 
 // browser is the one Chromium of all tests. Each test has tabs of its own.
@@ -42,7 +43,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// tab is a page as a person has it before them.
+// tab is an open page of the browser.
 type tab struct {
 	t   *testing.T
 	ctx context.Context
@@ -72,7 +73,7 @@ func open(t *testing.T, address string, before ...action) *tab {
 	return p
 }
 
-// hear notes what the browser complains about.
+// hear records the complaints of the browser.
 func (p *tab) hear(event any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 type server struct {
 	t     testing.TB
 	url   string
-	token string // what calls are made with; "": nothing
+	token string // sent with every call unless it is empty
 	stop  func()
 }
 
@@ -45,7 +45,8 @@ func (w *written) String() string {
 
 var listening = regexp.MustCompile(`msg=listening addr=(\S+)`)
 
-// serve runs a budgetd on a free port, or on the one that environ names. config is a file; "": none.
+// serve runs a budgetd on a free port, or on the one that environ names. config is the text of its
+// configuration file. If it is empty, there is no file.
 func serve(t testing.TB, config string, environ ...string) *server {
 	t.Helper()
 	var args []string

@@ -71,7 +71,8 @@ func theDocument(t *testing.T) *contractOf {
 	return d
 }
 
-// operationOf returns what the document says of a call, by a request; nil: nothing.
+// operationOf returns what the document says of the call of a request, or nil if it does not have
+// the call.
 func (d *contractOf) operationOf(r *http.Request) *v3.Operation {
 	if at := r.URL.EscapedPath(); path.Clean(at) != at {
 		return nil // a ServeMux would redirect it, budgetd does not

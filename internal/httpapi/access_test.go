@@ -23,7 +23,7 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// keyring is a server's keys: one of each role, and some that must not do.
+// keyring has the keys of a server: one for each role, and some that must be refused.
 type keyring struct{ tokens map[string]string }
 
 // locked starts a server that authenticates.

@@ -95,8 +95,9 @@ func aStream(t *rapid.T) string {
 // the answers are compared as text.
 var head = regexp.MustCompile(`(?s)HTTP/1\.[01] \d{3}.*?\r\n\r\n`)
 
-// exchange sends a stream in pieces and returns every answer, with its headers sorted and without its date.
-// reset: the server closed the connection before it had read everything, so the system may have dropped answers.
+// exchange sends a stream in pieces and returns every answer, with its headers sorted and without
+// its date. It reports a reset if the server closed the connection before it had read everything,
+// because the system may then have dropped answers.
 func exchange(t interface{ Fatal(...any) }, addr, stream string, cuts []int) (answers string, reset bool) {
 	connection, err := net.Dial("tcp", addr)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// silent is a fake that notes no deductions: what is left is the cost of this layer.
+// silent is a fake that records no deductions, so that only the cost of this layer is measured.
 type silent struct{ *fake }
 
 func (silent) Deduct(_ context.Context, r bucket.DeductRequest) (bucket.DeductAnswer, error) {
@@ -37,8 +37,8 @@ func (s silent) DeductAll(ctx context.Context, requests []bucket.DeductRequest) 
 	return results
 }
 
-// cpu reports the CPU time of the process for each operation: on a busy machine the time that passes says
-// little.
+// cpu reports the CPU time of the process per operation. Elapsed time says little on a busy
+// machine.
 func cpu(b *testing.B) func() {
 	used := func() int64 {
 		var u syscall.Rusage

@@ -64,8 +64,8 @@ func TestIdleConnectionsEnd(t *testing.T) {
 	}
 }
 
-// watched is a listener that tells when a connection is closed on the server's side. A caller that
-// reads nothing does not hear of it.
+// watched is a listener that reports when the server closes a connection. A caller that reads
+// nothing does not notice that.
 type watched struct {
 	net.Listener
 	closed chan struct{}

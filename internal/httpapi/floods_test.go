@@ -24,8 +24,8 @@ import (
 	"github.com/budgetd/budgetd/internal/httpapi"
 )
 
-// watch looks at memory and goroutines until the function that it returns is called, which says how
-// far they rose at most.
+// watch samples memory and goroutines until the function that it returns is called. That function
+// returns how much they grew at most.
 func watch() (stop func() (goroutines int, heap uint64)) {
 	runtime.GC()
 	var most runtime.MemStats
@@ -177,7 +177,7 @@ func TestFloods(t *testing.T) {
 	}
 }
 
-// frame is one of HTTP/2.
+// frame returns an HTTP/2 frame.
 func frame(kind, flags byte, stream uint32, payload []byte) []byte {
 	out := []byte{byte(len(payload) >> 16), byte(len(payload) >> 8), byte(len(payload)), kind, flags}
 	return append(binary.BigEndian.AppendUint32(out, stream), payload...)

@@ -81,7 +81,7 @@ func (a *all) Check(r *Reader) {
 	r.Require("id")
 }
 
-// outcome is all that can be told about how a body was read.
+// outcome describes the result of reading a body: values, faults and their order.
 func outcome(body string, library bool) string {
 	a := all{seen: new(strings.Builder)}
 	faults := new(Faults)
