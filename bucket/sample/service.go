@@ -120,7 +120,8 @@ func sampled(f ledger.Figures, holdings []bucket.Holding, away []bucket.Lane) se
 }
 
 // stranded returns how many units of a budget cannot be used where they are: in buckets that are
-// fenced or out of reach, and in open buckets that hold only a fragment.
+// fenced or out of reach, and in open buckets that hold only a fragment. Nothing of an unlimited
+// budget is stranded: its total is 0.
 func stranded(f ledger.Figures, holdings []bucket.Holding, away []bucket.Lane) (units int64) {
 	for _, h := range holdings {
 		if h.Fenced || slices.Contains(away, h.Lane) ||
@@ -128,5 +129,5 @@ func stranded(f ledger.Figures, holdings []bucket.Holding, away []bucket.Lane) (
 			units += h.Outstanding
 		}
 	}
-	return units
+	return min(units, f.Total)
 }

@@ -108,7 +108,7 @@ func TestSamples(t *testing.T) {
 	})
 }
 
-// TestStranded checks that fenced units and fragments count as stranded.
+// TestStranded checks that fenced units and fragments of a total count as stranded.
 func TestStranded(t *testing.T) {
 	each(t, func(w *world) {
 		b := w.Create("a", 400, 4)
@@ -120,6 +120,15 @@ func TestStranded(t *testing.T) {
 		if got := w.series(b, series.Span{}).Now.Stranded; got != 5+100 {
 			t.Errorf("%d units are stranded", got)
 		}
+		// What buckets of an unlimited budget hold in store mode is part of no total.
+		w.Exec([]any{`UPDATE budget_management_bucket SET unlimited = 1, total_quantity = 0,
+			out_quantity = 0 WHERE id = ?`,
+			b.ID})
+		if got := w.series(b, series.Span{}).Now.Stranded; got != 0 {
+			t.Errorf("%d units of an unlimited budget are stranded", got)
+		}
+		w.Exec([]any{`UPDATE budget_management_bucket SET unlimited = 0, total_quantity = 400,
+			out_quantity = 400 WHERE id = ?`, b.ID})
 	})
 }
 

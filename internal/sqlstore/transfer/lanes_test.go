@@ -5,6 +5,7 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	want "github.com/budgetd/budgetd/bucket/transfer"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 )
 
 func TestMove(t *testing.T) {
@@ -38,6 +39,7 @@ func TestMove(t *testing.T) {
 	})
 }
 
+// TestLaneRows checks what is read of lanes: their buckets, draining ones, and what they may lose.
 func TestLaneRows(t *testing.T) {
 	everywhere(t, func(w *world) {
 		w.create(promo("b", 90, 5))
@@ -49,6 +51,16 @@ func TestLaneRows(t *testing.T) {
 		}
 		equal(w, "lanes", len(rows), 6)
 		equal(w, "at risk in ledger mode", len(must(w.part.AtRisk(w.ctx))(w)), 0)
+		set := func(columns string) {
+			w.change(func(t *engine.Tx) error {
+				return t.Hit(1, `UPDATE budget_management_bucket SET `+columns)
+			})
+		}
+		set(`durability = 'store'`)
+		equal(w, "at risk in store mode", len(must(w.part.AtRisk(w.ctx))(w)), 5)
+		set(`unlimited = 1`)
+		equal(w, "at risk without a total", len(must(w.part.AtRisk(w.ctx))(w)), 0)
+		set(`durability = 'ledger', unlimited = 0`)
 		equal(w, "a lane", rows[lane(0)], want.LaneRow{Lane: lane(0), Buckets: 1})
 		equal(w, "a drained one", rows[lane(1)], want.LaneRow{Lane: lane(1), Activation: 1,
 			Draining: true, Buckets: 1})
