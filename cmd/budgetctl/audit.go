@@ -83,6 +83,7 @@ func (a *app) auditAll(cmd *cobra.Command, args []string) error {
 		Audits []auditRow `json:"audits"`
 	}{Audits: []auditRow{}}
 	wrong := 0
+	defer a.waiting()() // many short calls take long too
 	for b, err := range c.Budgets(cmd.Context(), client.Filter{Archived: true}) {
 		if err != nil {
 			return err

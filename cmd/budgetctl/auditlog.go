@@ -104,7 +104,7 @@ func auditLogText(page *client.AuditLogPage) string {
 }
 
 // entries reads the log up to its present end and passes each entry to take. It returns the first
-// page, which says where the log begins and ends.
+// page, which says where the log begins and ends. It shows its progress.
 func (a *app) entries(
 	ctx context.Context, take func(client.AuditLogEntry) error,
 ) (*client.AuditLogPage, trail.Anchor, error) {
@@ -114,6 +114,9 @@ func (a *app) entries(
 	}
 	var first *client.AuditLogPage
 	var head trail.Anchor
+	var begin int64
+	var bar *progress
+	defer func() { bar.finish() }()
 	for after := int64(0); ; {
 		page, err := a.auditLogPage(ctx, c, after)
 		if err != nil {
@@ -124,6 +127,10 @@ func (a *app) entries(
 			if head, err = trail.ParseAnchor(page.Head); err != nil {
 				return nil, head, err
 			}
+			if len(page.Entries) > 0 {
+				begin = page.Entries[0].Seq - 1
+			}
+			bar = a.newProgress(int(head.Seq - begin))
 		}
 		for _, entry := range page.Entries {
 			if entry.Seq > head.Seq { // appended since the first page
@@ -134,6 +141,7 @@ func (a *app) entries(
 			}
 			after = entry.Seq
 		}
+		bar.show(int(after - begin))
 		if len(page.Entries) == 0 {
 			return first, head, nil
 		}
@@ -143,8 +151,8 @@ func (a *app) entries(
 func (a *app) auditLogPage(
 	ctx context.Context, c *client.Client, after int64,
 ) (*client.AuditLogPage, error) {
-	ctx, cancel := context.WithTimeout(ctx, a.timeout)
-	defer cancel()
+	ctx, done := a.bounded(ctx)
+	defer done()
 	return c.AuditLog(ctx, client.AuditLogQuery{After: after, Limit: client.MaxAuditLogPage})
 }
 

@@ -44,15 +44,14 @@ CPU time includes the children that have ended. Refusals because something is us
 
 // benchFlags are the flags of bench that are not members of the plan.
 type benchFlags struct {
-	plan     bench.Plan
-	create   bool
-	budgets  int
-	total    string
-	kind     string
-	made     client.CreateRequest
-	limits   limitFlags
-	pids     []string
-	progress string
+	plan    bench.Plan
+	create  bool
+	budgets int
+	total   string
+	kind    string
+	made    client.CreateRequest
+	limits  limitFlags
+	pids    []string
 }
 
 func (a *app) benchCommand() *cobra.Command {
@@ -71,7 +70,7 @@ func (a *app) benchCommand() *cobra.Command {
 	f.addBudget(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		f.made.Name, f.plan.Load.Timeout, f.plan.Tenant = args[0], a.timeout, a.tenant
-		if err := firstOf(chosen(cmd, "progress", "durability"), reference(args[0]),
+		if err := firstOf(chosen(cmd, "durability"), reference(args[0]),
 			f.read(cmd)); err != nil {
 			return err
 		}
@@ -100,9 +99,6 @@ func (f *benchFlags) addLoad(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.pids, "pid", nil, "NAME=PID of a process to measure; repeatable")
 	flags.DurationVar(&p.Settle, "settle", 30*time.Second,
 		"how long the budgets may take to agree after the load")
-	flags.StringVar(&f.progress, "progress", "auto",
-		"show progress: auto (on a terminal), always or never")
-	choose(cmd, "progress", "auto", "always", "never")
 }
 
 func (f *benchFlags) addBudget(cmd *cobra.Command) {
@@ -235,7 +231,7 @@ func (a *app) bench(ctx context.Context, f benchFlags) error {
 			return err
 		}
 	}
-	bar := a.newProgress(f.progress, 100)
+	bar := a.newProgress(100)
 	report, err := bench.Run(ctx, c, f.plan, func(share float64) { bar.show(int(share * 100)) })
 	bar.finish()
 	if err != nil {
@@ -287,7 +283,7 @@ func (a *app) aim(plan *bench.Plan, server string) error {
 
 // makeBudgets creates the missing budgets of the plan, several at a time.
 func (a *app) makeBudgets(ctx context.Context, c *client.Client, f benchFlags) error {
-	bar := a.newProgress(f.progress, len(f.plan.Budgets))
+	bar := a.newProgress(len(f.plan.Budgets))
 	defer bar.finish()
 	return bench.Each(ctx, len(f.plan.Budgets), bar.show, func(ctx context.Context, at int) error {
 		ctx, cancel := context.WithTimeout(ctx, a.timeout)

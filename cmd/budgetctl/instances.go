@@ -55,7 +55,6 @@ running node is seen every few seconds.`,
 }
 
 func (a *app) drainCommand() *cobra.Command {
-	var mode string
 	var wait bool
 	cmd := &cobra.Command{
 		Use:   "drain NAME",
@@ -66,20 +65,15 @@ interrupting the command only stops watching, and repeating it resumes watching.
 		Example: `  budgetctl instances drain redis-2
   budgetctl instances drain redis-2 --wait=false`,
 		Args: arguments,
-		RunE: func(cmd *cobra.Command, args []string) error { return a.drain(cmd, args[0], mode, wait) },
+		RunE: func(cmd *cobra.Command, args []string) error { return a.drain(cmd, args[0], wait) },
 	}
-	cmd.Flags().StringVar(&mode, "progress", "auto", "progress on stderr: auto, always or never")
 	cmd.Flags().BoolVar(&wait, "wait", true, "wait until it is done")
-	choose(cmd, "progress", "auto", "always", "never")
 	return cmd
 }
 
 // drain begins a drain and, with --wait, watches it to its end.
-func (a *app) drain(cmd *cobra.Command, name, mode string, wait bool) error {
+func (a *app) drain(cmd *cobra.Command, name string, wait bool) error {
 	const pause = time.Second // by then every node knows of the drain
-	if err := chosen(cmd, "progress"); err != nil {
-		return err
-	}
 	c, err := a.client()
 	if err != nil {
 		return err
@@ -89,7 +83,7 @@ func (a *app) drain(cmd *cobra.Command, name, mode string, wait bool) error {
 		d, err := a.askToDrain(cmd.Context(), c, name)
 		if err == nil && wait && !d.Done {
 			if shown == nil {
-				shown = a.newProgress(mode, d.BucketsLeft+d.Moved)
+				shown = a.newProgress(d.BucketsLeft + d.Moved)
 				defer shown.finish()
 			}
 			shown.show(d.Moved)
@@ -116,15 +110,15 @@ func (a *app) drain(cmd *cobra.Command, name, mode string, wait bool) error {
 func (a *app) askToDrain(
 	ctx context.Context, c *client.Client, name string,
 ) (*client.Drain, error) {
-	ctx, cancel := context.WithTimeout(ctx, a.timeout)
-	defer cancel()
+	ctx, done := a.bounded(ctx)
+	defer done()
 	return c.DrainInstance(ctx, name)
 }
 
 // stillDraining fails if the drain was ended. The call that asks for progress would begin it again.
 func (a *app) stillDraining(ctx context.Context, c *client.Client, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, a.timeout)
-	defer cancel()
+	ctx, done := a.bounded(ctx)
+	defer done()
 	list, err := c.Instances(ctx)
 	if err != nil {
 		return err

@@ -131,8 +131,8 @@ func (a *app) issue(
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
-	defer cancel()
+	ctx, done := a.bounded(cmd.Context())
+	defer done()
 	issued, err := ask(ctx, c)
 	if err != nil {
 		return advised{err, "A key may exist whose token was lost: 'budgetctl keys' shows it, " +

@@ -120,8 +120,8 @@ func (a *app) ledger(cmd *cobra.Command, view ledgerView) error {
 		return err
 	}
 	// The first request is not repeated, so that a wrong address is an error at once.
-	ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
-	defer cancel()
+	ctx, done := a.bounded(cmd.Context())
+	defer done()
 	page, err := view.begin(ctx, c)
 	if err != nil {
 		return err

@@ -65,8 +65,8 @@ func (a *app) login(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
-	defer cancel()
+	ctx, done := a.bounded(cmd.Context())
+	defer done()
 	identity, err := c.Whoami(ctx)
 	if err != nil {
 		return err

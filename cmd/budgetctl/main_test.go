@@ -318,8 +318,9 @@ func TestRecycleRuns(t *testing.T) {
 	if r.status != exitRefused || !strings.Contains(r.stderr, "recycle_running") || r.stdout != "" {
 		t.Errorf("a second recycle: status %d, stderr %s", r.status, r.stderr)
 	}
-	if r = command(t, server.URL, "recycle b --progress sometimes"); r.status != exitUsage {
-		t.Errorf("an invalid --progress: status %d", r.status)
+	r = command(t, server.URL, "recycle b --progress sometimes")
+	if r.status != exitUsage || !strings.Contains(r.stderr, "always") {
+		t.Errorf("an invalid --progress: %+v", r)
 	}
 }
 

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -21,18 +23,25 @@ type progress struct {
 	tenths int // how many tenths were shown
 }
 
-// newProgress returns a progress in the form that --progress selects.
-func (a *app) newProgress(mode string, total int) *progress {
-	p := &progress{stderr: a.stderr, total: total}
+// progresses are the values of --progress.
+var progresses = []string{"auto", "always", "never"}
+
+// terminal is stderr if it is a terminal that may show progress; nil otherwise.
+func (a *app) terminal() *os.File {
 	file, isFile := a.stderr.(*os.File)
-	terminal := isFile && term.IsTerminal(int(file.Fd()))
-	switch {
-	case mode == "never":
-	case terminal:
-		p.bar = newBar(a.stderr, total)
-	case mode == "always":
-		p.lines = true
+	if !isFile || a.progress == "never" || !term.IsTerminal(int(file.Fd())) {
+		return nil
 	}
+	return file
+}
+
+// newProgress returns a progress in the form that --progress selects.
+func (a *app) newProgress(total int) *progress {
+	p := &progress{stderr: a.stderr, total: total}
+	if a.terminal() != nil && total > 0 {
+		p.bar = newBar(a.stderr, total)
+	}
+	p.lines = p.bar == nil && a.progress == "always"
 	return p
 }
 
@@ -43,6 +52,9 @@ func newBar(w io.Writer, total int) *progressbar.ProgressBar {
 
 // show reports how many of the total are done.
 func (p *progress) show(done int) {
+	if p == nil {
+		return
+	}
 	if p.bar != nil {
 		_ = p.bar.Set(done) // a bar that cannot be drawn does no harm
 	}
@@ -52,9 +64,9 @@ func (p *progress) show(done int) {
 	}
 }
 
-// finish clears the bar.
+// finish clears the bar. A nil progress shows nothing.
 func (p *progress) finish() {
-	if p.bar != nil {
+	if p != nil && p.bar != nil {
 		_ = p.bar.Clear()
 	}
 }
@@ -62,19 +74,34 @@ func (p *progress) finish() {
 // patience is how long a call may take before waiting says so.
 const patience = 2 * time.Second
 
-// waiting shows on stderr, if that is a terminal, how long a call has taken once it takes longer
-// than patience. Call the returned function at the end of the call.
-func (a *app) waiting() (done func()) {
-	file, isFile := a.stderr.(*os.File)
-	if !isFile || !term.IsTerminal(int(file.Fd())) {
-		return func() {}
+// bounded bounds a call, with its repeats, by --timeout. While it takes longer than patience, it
+// says so on stderr. Call the returned function at the end of the call. Every call of the server
+// goes through it unless its command shows its progress otherwise.
+func (a *app) bounded(ctx context.Context) (bounded context.Context, done func()) {
+	bounded, cancel := context.WithTimeout(ctx, a.timeout)
+	silence := a.waiting()
+	return bounded, func() {
+		cancel()
+		silence()
 	}
-	return tell(file, patience, time.Second)
+}
+
+// waiting shows on stderr, as --progress says, how long a command has waited once it takes longer
+// than patience. Call the returned function at the end.
+func (a *app) waiting() (done func()) {
+	switch file := a.terminal(); {
+	case file != nil:
+		erase := "\r" + text.EraseLine.Sprint()
+		return tell(file, patience, time.Second, erase+" waiting for the server, %s", erase)
+	case a.progress == "always":
+		return tell(a.stderr, patience, 10*time.Second, "waiting for the server, %s\n", "")
+	}
+	return func() {}
 }
 
 // tell writes the time since its call, first after one interval and then at every other, until the
-// returned function is called, which clears the line.
-func tell(w io.Writer, first, every time.Duration) (done func()) {
+// returned function is called, which writes clear if there is something to clear.
+func tell(w io.Writer, first, every time.Duration, format, clear string) (done func()) {
 	began, stop, ended := time.Now(), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -84,16 +111,15 @@ func tell(w io.Writer, first, every time.Duration) (done func()) {
 			select {
 			case <-timer.C:
 				said = true
-				fmt.Fprintf(w, "\r%s waiting for the server, %s", text.EraseLine.Sprint(),
-					time.Since(began).Round(time.Second))
+				fmt.Fprintf(w, format, time.Since(began).Round(time.Second))
 				timer.Reset(every)
 			case <-stop:
 				if said {
-					fmt.Fprint(w, "\r"+text.EraseLine.Sprint())
+					fmt.Fprint(w, clear)
 				}
 				return
 			}
 		}
 	}()
-	return func() { close(stop); <-ended }
+	return sync.OnceFunc(func() { close(stop); <-ended })
 }

@@ -243,7 +243,7 @@ func TestFitted(t *testing.T) {
 // and that a short call shows nothing.
 func TestWaiting(t *testing.T) {
 	var out outlet
-	done := tell(&out, time.Millisecond, time.Millisecond)
+	done := tell(&out, time.Millisecond, time.Millisecond, "\r waiting for the server, %s", "\r\x1b[K")
 	for !strings.Contains(out.String(), "waiting for the server") {
 		time.Sleep(time.Millisecond)
 	}
@@ -252,7 +252,7 @@ func TestWaiting(t *testing.T) {
 		t.Errorf("%q", text)
 	}
 	before := fmt.Sprint(out.String())
-	if tell(&out, time.Hour, time.Hour)(); out.String() != before {
+	if tell(&out, time.Hour, time.Hour, "%s", "clear")(); out.String() != before {
 		t.Errorf("a short call shows %q", out.String())
 	}
 }

@@ -12,7 +12,6 @@ import (
 
 func (a *app) recycleCommand() *cobra.Command {
 	var history bool
-	var progress string
 	cmd := &cobra.Command{
 		Use:   "recycle BUDGET",
 		Short: "Bring a budget's fragments together and hand out by demand",
@@ -24,11 +23,7 @@ earlier recycles, the newest first.`,
   budgetctl recycle spring-sale --history -o json`,
 		Args: arguments,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := reference(args[0])
-			if err == nil && progress != "auto" && progress != "always" && progress != "never" {
-				err = usagef("--progress %q: must be auto, always or never", progress)
-			}
-			if err != nil {
+			if err := reference(args[0]); err != nil {
 				return err
 			}
 			if history {
@@ -36,12 +31,10 @@ earlier recycles, the newest first.`,
 					return c.Recycles(ctx, args[0], 0, "")
 				}, func(page *client.RecyclePage) string { return recycleRows(page.Recycles) })
 			}
-			return a.recycle(cmd.Context(), args[0], progress)
+			return a.recycle(cmd.Context(), args[0])
 		},
 	}
 	cmd.Flags().BoolVar(&history, "history", false, "show the recycles so far instead")
-	cmd.Flags().StringVar(&progress, "progress", "auto",
-		"auto: a bar on a terminal; always: lines; never")
 	return cmd
 }
 
@@ -49,7 +42,7 @@ earlier recycles, the newest first.`,
 const recycleLook = 200 * time.Millisecond
 
 // recycle runs a recycle to its end and shows the report.
-func (a *app) recycle(ctx context.Context, name, progress string) error {
+func (a *app) recycle(ctx context.Context, name string) error {
 	c, err := a.client()
 	if err != nil {
 		return err
@@ -65,7 +58,7 @@ func (a *app) recycle(ctx context.Context, name, progress string) error {
 		run, err := c.Recycle(step, name)
 		answered <- answer{run, err}
 	}()
-	bar := &recycleBar{app: a, mode: progress}
+	bar := &recycleBar{app: a, silence: a.waiting()}
 	defer bar.finish()
 	var run *client.Recycle
 	ticker := time.NewTicker(recycleLook)
@@ -120,22 +113,22 @@ func (a *app) newestRecycle(ctx context.Context, c *client.Client, name string,
 
 // recycleBar shows progress once the number of buckets is known.
 type recycleBar struct {
-	app  *app
-	mode string
-	bar  *progress
+	app     *app
+	silence func() // ends the note that it waits
+	bar     *progress
 }
 
 func (b *recycleBar) show(r *client.Recycle) {
 	if b.bar == nil {
-		b.bar = b.app.newProgress(b.mode, r.Buckets)
+		b.silence()
+		b.bar = b.app.newProgress(r.Buckets)
 	}
 	b.bar.show(r.Done)
 }
 
 func (b *recycleBar) finish() {
-	if b.bar != nil {
-		b.bar.finish()
-	}
+	b.silence()
+	b.bar.finish()
 }
 
 func recycleRows(runs []client.Recycle) string {

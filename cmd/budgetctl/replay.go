@@ -33,7 +33,7 @@ expected and counted. After 100 other errors the replay stops. The exit status s
 of them was.`
 
 func (a *app) replayCommand() *cobra.Command {
-	var unit, progress string
+	var unit string
 	plan := replay.Plan{}
 	cmd := &cobra.Command{
 		Use:   "replay FILE BUDGET",
@@ -50,17 +50,14 @@ func (a *app) replayCommand() *cobra.Command {
 	flags.IntVar(&plan.Concurrency, "concurrency", 16, "concurrent calls")
 	flags.IntVar(&plan.Batch, "batch", 1, "deductions per call")
 	flags.StringVar(&plan.IDPrefix, "id-prefix", "replay", "beginning of the request ids")
-	flags.StringVar(&progress, "progress", "auto",
-		"show progress: auto (on a terminal), always or never")
 	choose(cmd, "amount", "one", "bytes")
-	choose(cmd, "progress", "auto", "always", "never")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		plan.Budget, plan.Bytes, plan.Timeout = args[1], unit == "bytes", a.timeout
-		err := firstOf(chosen(cmd, "amount", "progress"), reference(args[1]), checkPlan(plan))
+		err := firstOf(chosen(cmd, "amount"), reference(args[1]), checkPlan(plan))
 		if err != nil {
 			return err
 		}
-		return a.replay(cmd.Context(), args[0], plan, progress)
+		return a.replay(cmd.Context(), args[0], plan)
 	}
 	return cmd
 }
@@ -86,7 +83,7 @@ func checkPlan(plan replay.Plan) error {
 
 // replay checks the file and the budget, replays, and shows the report, also that of an incomplete
 // replay.
-func (a *app) replay(ctx context.Context, path string, plan replay.Plan, progress string) error {
+func (a *app) replay(ctx context.Context, path string, plan replay.Plan) error {
 	c, err := a.client()
 	if err != nil {
 		return err
@@ -103,12 +100,12 @@ func (a *app) replay(ctx context.Context, path string, plan replay.Plan, progres
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("%s: it must be a file that can be read twice: %w", path, err)
 	}
-	first, cancel := context.WithTimeout(ctx, plan.Timeout)
-	defer cancel()
-	if _, err := c.Budget(first, plan.Budget); err != nil {
+	first, done := a.bounded(ctx)
+	_, err = c.Budget(first, plan.Budget)
+	if done(); err != nil {
 		return err
 	}
-	bar := a.newProgress(progress, total)
+	bar := a.newProgress(total)
 	report, err := replay.Run(ctx, c, plan, file, bar.show)
 	bar.finish()
 	if shown := a.show(report, func() string { return replayed(report) }); shown != nil {

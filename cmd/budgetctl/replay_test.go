@@ -277,6 +277,16 @@ func TestReplayChecksBeforeItSends(t *testing.T) {
 	}
 }
 
+// steps are the lines of a progress without those that a busy machine adds: that a call takes long.
+func steps(stderr string) (kept string) {
+	for line := range strings.Lines(stderr) {
+		if !strings.HasPrefix(line, "waiting for the server") {
+			kept += line
+		}
+	}
+	return kept
+}
+
 func TestReplayShowsProgress(t *testing.T) {
 	server := newFake(t)
 	must1(t, server.URL, "create b --type promo --total 1000")
@@ -290,13 +300,13 @@ func TestReplayShowsProgress(t *testing.T) {
 	for tenth := 1; tenth <= 10; tenth++ {
 		want += fmt.Sprintf("%d %% (%d of 200)\n", tenth*10, tenth*20)
 	}
-	if diff := cmp.Diff(want, must1(t, server.URL, line+"always").stderr); diff != "" {
+	if diff := cmp.Diff(want, steps(must1(t, server.URL, line+"always").stderr)); diff != "" {
 		t.Errorf("progress (-want +got):\n%s", diff)
 	}
 	// Lines without an amount are no work.
 	r := must1(t, server.URL, "replay "+requests(t, 1, 0, 0, 1)+
 		" b --amount bytes --id-prefix x --concurrency 1 --progress always")
-	if want := "50 % (1 of 2)\n100 % (2 of 2)\n"; r.stderr != want {
+	if want := "50 % (1 of 2)\n100 % (2 of 2)\n"; steps(r.stderr) != want {
 		t.Errorf("progress %q, want %q", r.stderr, want)
 	}
 }

@@ -28,6 +28,7 @@ type app struct {
 
 	server, tenant, config, output string
 	timeout                        time.Duration
+	progress                       string // auto, always or never
 	credentials
 }
 
@@ -40,6 +41,9 @@ equal nodes: if one does not answer, the next one is called.
 
 The key is the first of: --token-file, BUDGETCTL_TOKEN or BUDGETCTL_TOKEN_FILE, the profile. It
 cannot be given on the command line, where others can read it.
+
+What takes longer than 2 s shows on stderr how far it is, if stderr is a terminal. In a job whose
+output goes to a log, --progress always writes it as lines; --progress never writes nothing.
 
 Amounts and quantities are whole numbers of minor units, 1 to 9007199254740991. BUDGET is a name or
 an id.
@@ -66,7 +70,8 @@ func (a *app) rootCommand() *cobra.Command {
 		Long:  rootHelp,
 		Example: `  budgetctl create spring-sale --total 1000000 --type promo --buckets 8
   budgetctl deduct spring-sale 5 --request-id o1
-  budgetctl get spring-sale -o json`,
+  budgetctl get spring-sale -o json
+  budgetctl recycle spring-sale --progress always 2>> recycle.log`,
 		SilenceErrors: true,
 		// The distance that cobra's own suggestions use.
 		SuggestionsMinimumDistance: 2,
@@ -86,7 +91,11 @@ func (a *app) rootCommand() *cobra.Command {
 		"format of the data: "+strings.Join(formats, ", "))
 	flags.DurationVar(&a.timeout, "timeout", 30*time.Second,
 		"longest time for one call with its repeats")
+	flags.StringVar(&a.progress, "progress", "auto",
+		"progress on stderr: auto (on a terminal), always (lines, as for a log) or never")
 	a.credentials.flags(flags)
+	must(root.RegisterFlagCompletionFunc("progress",
+		cobra.FixedCompletions(progresses, cobra.ShellCompDirectiveNoFileComp)))
 	must(root.RegisterFlagCompletionFunc("output",
 		cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)))
 	must(root.MarkPersistentFlagFilename("config", "yaml", "yml"))
@@ -137,6 +146,9 @@ func (a *app) addCommands(root *cobra.Command) {
 func (a *app) checkFlags() error {
 	if !slices.Contains(formats, a.output) {
 		return usagef("--output %q: must be one of %s", a.output, strings.Join(formats, ", "))
+	}
+	if !slices.Contains(progresses, a.progress) {
+		return usagef("--progress %q: must be one of %s", a.progress, strings.Join(progresses, ", "))
 	}
 	if a.timeout <= 0 {
 		return usagef("--timeout %s: must be above 0", a.timeout)
@@ -215,9 +227,7 @@ func call[T any](
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
-	defer cancel()
-	done := a.waiting()
+	ctx, done := a.bounded(cmd.Context())
 	answer, err := ask(ctx, c)
 	done()
 	if err != nil {

@@ -86,7 +86,9 @@ func (w *watching) run(ctx context.Context, every time.Duration, count int) erro
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for looks := 0; ; {
+		silence := w.app.waiting()
 		l, err := w.look(ctx)
+		silence()
 		switch kind := client.KindOf(err); {
 		case ctx.Err() != nil:
 			return nil
