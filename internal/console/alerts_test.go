@@ -27,6 +27,15 @@ func watched(t *testing.T, receive http.HandlerFunc) (s *server, receiver string
 	return serve(t, fmt.Sprintf("webhooks:\n  secrets_dir: %q\n  allow: [127.0.0.0/8]\n", secrets)), server.URL
 }
 
+// crowded lists the texts of alerts that fire which cover another or leave their card.
+const crowded = `(() => {
+	const card = [...document.querySelectorAll('.card')].find(e => e.innerText.startsWith('Alerts that fire'));
+	const all = [...card.querySelectorAll('li > *')].map(e => [e.innerText, e.getBoundingClientRect()]);
+	const edge = card.getBoundingClientRect();
+	return all.filter(([, a], i) => a.right > edge.right || all.some(([, b], k) => i !== k &&
+		a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom)).map(([text]) => text);
+})()`
+
 // TestAlertsView follows an operator. The operator sees which budget needs attention, tests and
 // disables the endpoint that gets the alert, and sees why the alert was resolved.
 func TestAlertsView(t *testing.T) {
@@ -37,9 +46,12 @@ func TestAlertsView(t *testing.T) {
 	s.must("PUT", "/v1/budgets/spring-sale/thresholds", `{"thresholds":[{"kind":"used_share","of":"total","percent":80},
 		{"kind":"used_share","of":"total","percent":95}]}`)
 	page := open(t, s.url+"/")
-	page.sees("Alerts that fire", "Nothing needs attention.")
+	page.sees("Alerts that fire", "Nothing needs attention.", "At the rates of the last check, ", "nothing runs out")
 	s.must("POST", "/v1/budgets/spring-sale/deduct", `{"request_id":"o1","amount":960}`)
 	page.sees("used_share/total/95", "used_share/total/80")
+	if got := value[[]string](page, crowded); len(got) > 0 {
+		t.Errorf("texts of alerts that fire cover each other: %q", got)
+	}
 	page.clicks("link", "All alerts")
 	page.until("two rows", `document.querySelectorAll('tbody tr').length >= 3`)
 	rows := page.rows("Alerts")

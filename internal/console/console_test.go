@@ -273,6 +273,13 @@ func TestWhyRefused(t *testing.T) {
 	}
 }
 
+// gap is how far the bars of the list of budgets are from their shares, at most; 0 without a list.
+const gap = `Math.max(0, ...[...document.querySelectorAll('td[data-label="Used share"]')].map(td => {
+	const text = document.createRange();
+	text.selectNode(td.firstChild);
+	return td.lastElementChild.getBoundingClientRect().left - text.getBoundingClientRect().right;
+}))`
+
 // TestPhone checks that no view is wider than a phone, and that the colours can be dark.
 func TestPhone(t *testing.T) {
 	s, _ := shop(t)
@@ -288,6 +295,13 @@ func TestPhone(t *testing.T) {
 			!document.querySelector('.loading')`)
 		if wide := value[float64](page, `document.documentElement.scrollWidth`); wide > 375 {
 			t.Errorf("%s is %v pixels wide", name, wide)
+		}
+		page.until("the whole name of the view "+name, `(() => {
+			const at = document.querySelector('nav [aria-current]').getBoundingClientRect();
+			return at.left >= 0 && at.right <= innerWidth;
+		})()`)
+		if gap := value[float64](page, gap); gap > 20 {
+			t.Errorf("%s: a share and its bar are %v pixels apart", name, gap)
 		}
 		if name == "budgets" || name == "budget" {
 			page.picture("phone-" + name)

@@ -115,6 +115,8 @@ function Frame({ children }: { children: ComponentChildren }) {
     document.title = `${route.value.parts[2] ?? view?.title ?? 'budgetd'} – budgetd`
     if (!first.current) { main.current?.focus(); scrollTo(0, 0) }
     first.current = false
+    // On a narrow screen the row of views scrolls: the current one must not be cut off.
+    document.querySelector('nav [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'nearest' })
   }, [at])
   const current = route.value.parts[0] ?? known()[0]?.name
   return (

@@ -77,7 +77,7 @@ export function Firing() {
     <Card title="Alerts that fire" end={<a href={href(['alerts'])}>All alerts</a>}>
       <Shown of={list} empty={(l) => l.alerts.length === 0} none={<p>Nothing needs attention.</p>}>
         {({ alerts, next_page_token }) => (
-          <ul class="legend">
+          <ul class="legend firing">
             {alerts.map((a) => (
               <li key={a.id}><Mark tone="bad" dot>{a.threshold}</Mark>
                 <a href={budgetHref(a.tenant, a.budget)}>{a.budget}</a>

@@ -73,7 +73,9 @@ export function Budgets() {
               <Table rows={p.budgets} sort={sort} />
               <Pager total={p.total ?? p.budgets.length} skip={skip} shown={p.budgets.length} />
               {p.ranked_at && <p class="small quiet" title={instant(p.ranked_at)}>
-                The figures are live. The order is as of {ago(p.ranked_at)}.</p>}
+                The figures are live. The order is as of {ago(p.ranked_at)}.
+                {sort.endsWith('exhausted_at') && ' Budgets that do not run out at their rate come last; ' +
+                  'the page of a budget says when it runs out.'}</p>}
             </>
           )}
         </Shown>

@@ -35,7 +35,7 @@ function Body({ o }: { o: Overview }) {
       <Firing />
       <Card title="What runs out next" width="w6"
         end={<a href={href(['budgets'], { sort: 'exhausted_at' })}>All, in this order</a>}>
-        <Next list={o.next} exhausted={o.books.exhausted} />
+        <Next list={o.next} books={o.books} />
       </Card>
       <Card title="Refused most lately" width="w6"
         end={<a href={href(['refusals'])}>Why was it refused?</a>}>
@@ -123,11 +123,14 @@ function Pace({ o }: { o: Overview }) {
   )
 }
 
-function Next({ list, exhausted }: { list: Standing[]; exhausted: number }) {
+function Next({ list, books }: { list: Standing[]; books: Overview['books'] }) {
+  const { exhausted, checked_at } = books
   if (list.length === 0) {
     return (
       <p class="empty">
-        Nothing runs out at the present rates{exhausted ? `; ${units(exhausted)} are used up` : ''}.
+        {checked_at ? `At the rates of the last check, ${ago(checked_at)}, nothing runs out`
+          : 'The rates are not known before the first check'}
+        {exhausted ? `; ${units(exhausted)} are used up` : ''}.
       </p>
     )
   }
