@@ -83,7 +83,7 @@ func TestParseAmountIsExact(t *testing.T) {
 			t.Fatalf("%q: %d, %v; want %v", text, got, ok, want)
 		}
 		if ok && (!budget.ValidAmount(got) || strconv.FormatInt(got, 10) != text) {
-			t.Fatalf("%q does not survive as %d", text, got)
+			t.Fatalf("%q was parsed as %d, which prints differently", text, got)
 		}
 	})
 }
@@ -98,7 +98,7 @@ func FuzzParseAmount(f *testing.F) {
 		amount, ok := budget.ParseAmount(text)
 		back := strconv.FormatInt(amount, 10)
 		if ok != (amount != 0) || ok && (!budget.ValidAmount(amount) || back != text) {
-			t.Errorf("%q: %d, %v", text, amount, ok)
+			t.Errorf("%q: %d, %v; want the same number, or 0 and false", text, amount, ok)
 		}
 	})
 }

@@ -83,8 +83,8 @@ type Definition struct {
 	LateRefund Where
 	// OnLoss is the policy for lost units (store mode); "" means Quarantine.
 	OnLoss OnLoss
-	// Unlimited budgets have no total (TotalQuantity is 0) and no balance; only limits bound
-	// deductions.
+	// Unlimited means that the budget has no total (TotalQuantity is 0) and no balance; only limits
+	// bound deductions.
 	Unlimited bool
 	// RoutingDimension is the dimension whose value picks the bucket of a request without a key; if
 	// it is "", the request id picks it. In store mode the dimension takes precedence over the key,
@@ -98,8 +98,9 @@ type Definition struct {
 	BucketQuantity int
 	// ShardingQuantity is the most units that one ordinary apply may take; 0 means no bound.
 	ShardingQuantity int64
-	// AdjustCnt is how often one bucket may apply for units that no bucket had, between two recycles
-	// and within a period; 0 means no bound. Units of other buckets are collected without a bound.
+	// AdjustCnt is how often one bucket may apply for units that no bucket had, between two
+	// recycles and within a period; 0 means no bound. Units of other buckets are collected
+	// without a bound.
 	AdjustCnt int
 	StartAt   time.Time
 	EndAt     time.Time
@@ -108,7 +109,7 @@ type Definition struct {
 	// DryRun validates without creating. It is an option of create and is not stored.
 	DryRun bool
 	Paused bool
-	// Archived budgets are over, and lists leave them out.
+	// Archived means that lists leave the budget out. Only a budget that is over can be archived.
 	Archived bool
 	// Version grows with every change of the definition (I8); it is the ETag.
 	Version   int64
@@ -170,10 +171,11 @@ func DefaultBuckets(unit Unit, period int64, lanes int) int {
 	return int(min(n, MaxDefaultBuckets))
 }
 
-// Instants outside these years are refused: all engines, JSON and RFC 3339 agree within them.
+// Instants outside these years are refused. Within them SQL, JSON and RFC 3339 agree.
 const minYear, maxYear = 1970, 9998
 
-// Check returns the faults of a new definition, one per field, or nil. It is pure.
+// Check returns the faults of a new definition, or nil. Packages allocation and limit check its
+// rule and its limits.
 func (d Definition) Check() []FieldError {
 	var faults []FieldError
 	fault := func(field, format string, args ...any) {

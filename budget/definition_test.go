@@ -186,7 +186,7 @@ func TestStatusAndRefusal(t *testing.T) {
 			want, refused := refusals[test.status]
 			if !refused {
 				if refusal != nil {
-					t.Errorf("refused: %v", refusal)
+					t.Errorf("refusal %v, want none", refusal)
 				}
 				return
 			}

@@ -114,17 +114,17 @@ func TestErrorsIs(t *testing.T) {
 			}
 			for code := range kinds {
 				if got := budget.Is(test.err, code); got != (code == test.code) {
-					t.Errorf("is %q: %v", code, got)
+					t.Errorf("Is(%q) is %v", code, got)
 				}
 			}
 			for _, target := range test.is {
 				if !errors.Is(test.err, target) {
-					t.Errorf("is not %v", target)
+					t.Errorf("errors.Is does not find %v", target)
 				}
 			}
 			for _, target := range test.not {
 				if errors.Is(test.err, target) {
-					t.Errorf("is %v", target)
+					t.Errorf("errors.Is finds %v", target)
 				}
 			}
 		})
@@ -146,7 +146,7 @@ func TestErrorText(t *testing.T) {
 		"commit: unavailable: EOF": {Code: budget.Unavailable, Op: "commit", Err: io.EOF},
 	} {
 		if got := err.Error(); got != want {
-			t.Errorf("%q, want %q", got, want)
+			t.Errorf("text %q, want %q", got, want)
 		}
 	}
 }

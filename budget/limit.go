@@ -46,7 +46,8 @@ type WindowKind string
 
 // The kinds of windows.
 const (
-	// WindowCalendar is a second, minute, hour, day, week (from Monday), month or year of a zone.
+	// WindowCalendar is a second, minute, hour, day, week, month or year of a zone. An Anchor says
+	// when it begins.
 	WindowCalendar WindowKind = "calendar"
 	// WindowSliding is the last Length, in slots of Slot. A deduction counts for up to Length +
 	// Slot.

@@ -21,7 +21,7 @@ const (
 // Every is the length of a calendar period.
 type Every string
 
-// The calendar periods. A week begins on Monday (ISO 8601).
+// The calendar periods. A week begins on Monday (ISO 8601) unless its Anchor says otherwise.
 const (
 	Hour  Every = "hour"
 	Day   Every = "day"

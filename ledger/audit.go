@@ -75,7 +75,7 @@ type EpochFigures struct {
 }
 
 // EntryInStore is the What of a bucket in store mode whose entry is missing or not a number.
-// Nothing is deducted from such a bucket; the next call that finds it settles the bucket.
+// Nothing is deducted from such a bucket; the next call that finds it ends its epoch.
 const EntryInStore = "entry in the store"
 
 // Discrepancy is a figure that disagrees with its rows.

@@ -24,9 +24,9 @@ type Row struct {
 // Event is a deduction that carries a value: when it was counted, and what is kept of it.
 type Event struct{ AtMS, Kept int64 }
 
-// settleMS bounds the clock difference between two successive transactions. A window that began
-// more than settleMS after a change has no counts from before the change.
-const settleMS = int64(time.Minute / time.Millisecond)
+// skewMS bounds the clock difference between two successive transactions. A window that began
+// more than skewMS after a change has no counts from before the change.
+const skewMS = int64(time.Minute / time.Millisecond)
 
 // graceMS is how long a row is kept after it no longer counts, in case clocks step back.
 const graceMS = int64(time.Hour / time.Millisecond)
@@ -80,7 +80,7 @@ func (l *Limit) loads(beganMS, nowMS int64) bool {
 	if l.Window.Kind == budget.WindowFirstHit {
 		beganMS = nowMS - l.length // a window that began before is over
 	}
-	return beganMS < l.changedMS+settleMS
+	return beganMS < l.changedMS+skewMS
 }
 
 // Tally is the count of one value in one limit at one instant, under the lock of its row.
@@ -371,5 +371,5 @@ func (l *Limit) Keeps(countedMS, nowMS int64) (keeps, mayLoad bool) {
 	if end != math.MaxInt64 && end+graceMS < nowMS {
 		return false, false
 	}
-	return true, l.ChangedVersion > createdVersion && from < l.changedMS+settleMS
+	return true, l.ChangedVersion > createdVersion && from < l.changedMS+skewMS
 }

@@ -78,9 +78,9 @@ type Lanes interface {
 	// on, every epoch of an activation before next.Since is lost. made is false if the row has
 	// changed, and if that cannot be told: then another activation must follow.
 	Activate(ctx context.Context, was int64, next LaneRow, cause string) (made bool, err error)
-	// SettleLost ends at most MaxEpochs lost epochs of a lane. Their O goes to Q. It goes to the
+	// EndLost ends at most MaxEpochs lost epochs of a lane. Their O goes to Q. It goes to the
 	// total under on_loss: assume_unused, and for epochs that were only opening.
-	SettleLost(ctx context.Context, lane bucket.Lane) (LostEpochs, error)
+	EndLost(ctx context.Context, lane bucket.Lane) (LostEpochs, error)
 	// Record moves what stores counted between O, S and R. SQL's counters only grow.
 	Record(ctx context.Context, m bucket.Memory, sums []bucket.Sum) (Recorded, error)
 	// Live lists the live epochs of a lane whose bucket is above after, in the order of buckets, with
@@ -130,7 +130,7 @@ type Epochs interface {
 	// new epochs.
 	Closed(ctx context.Context, m bucket.Memory, closings []Closing, need int64) (begun []int64,
 		err error)
-	// Lost ends one epoch whose entry is missing, as SettleLost does.
+	// Lost ends one epoch whose entry is missing, as EndLost does.
 	Lost(ctx context.Context, m bucket.Memory, ref bucket.Ref, cause string) error
 	// Fence stops a bucket until an operator decides.
 	Fence(ctx context.Context, ref bucket.Ref, why string) error

@@ -222,17 +222,17 @@ func (s *Service) GiveUp(ctx context.Context, lanes []bucket.Lane) (
 		if l := s.laneOf(name); l != nil {
 			l.known.Store(nil)
 		}
-		if err := s.settleAll(ctx, name, &out); err != nil {
+		if err := s.endAllLost(ctx, name, &out); err != nil {
 			return out, err
 		}
 	}
 	return out, nil
 }
 
-// settleAll ends the lost epochs of a lane.
-func (s *Service) settleAll(ctx context.Context, name bucket.Lane, out *bucket.GivenUp) error {
+// endAllLost ends the lost epochs of a lane.
+func (s *Service) endAllLost(ctx context.Context, name bucket.Lane, out *bucket.GivenUp) error {
 	for more := true; more; {
-		done, err := s.ledger.Lanes.SettleLost(ctx, name)
+		done, err := s.ledger.Lanes.EndLost(ctx, name)
 		if err != nil {
 			return err
 		}

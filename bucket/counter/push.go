@@ -12,7 +12,7 @@ import (
 )
 
 // push finishes the unfinished steps of buckets: it opens epochs, delivers grants, closes epochs
-// and settles epochs whose memory was lost. Donors keep what is not needed; see Epochs.Closed.
+// and ends epochs whose memory was lost. Donors keep what is not needed; see Epochs.Closed.
 // Several nodes may push the same buckets, and a push may be repeated. It returns the first error,
 // after it has handled the other lanes.
 func (s *Service) push(ctx context.Context, buckets []int64, need int64) error {
@@ -68,7 +68,7 @@ func (s *Service) pushLane(ctx context.Context, name bucket.Lane, tasks []Task, 
 		}
 	}
 	if p.orphans {
-		if err := l.settleLost(ctx); err != nil {
+		if err := l.endLost(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -237,10 +237,10 @@ func (p *pushing) close(ctx context.Context, need int64) (begun []int64, err err
 	return begun, nil
 }
 
-// settleLost ends all epochs of the lane whose memory was given up.
-func (l *lane) settleLost(ctx context.Context) error {
+// endLost ends all epochs of the lane whose memory was given up.
+func (l *lane) endLost(ctx context.Context) error {
 	for {
-		done, err := l.s.ledger.Lanes.SettleLost(ctx, l.name)
+		done, err := l.s.ledger.Lanes.EndLost(ctx, l.name)
 		l.s.observer.Moved("lose", done.Quarantined+done.Returned)
 		if err != nil || !done.More {
 			return err

@@ -166,7 +166,7 @@ type SyncLoop struct {
 	lanes []bucket.Lane
 }
 
-// RunOnce syncs every lane, settles lost epochs and removes expired records. It returns the first
+// RunOnce syncs every lane, ends lost epochs and removes expired records. It returns the first
 // error, after it has handled the other lanes.
 func (y *SyncLoop) RunOnce(ctx context.Context) error {
 	const atOnce, sweepSteps = 8, 4
@@ -187,7 +187,7 @@ func (y *SyncLoop) RunOnce(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if err := l.settleLost(ctx); err != nil {
+			if err := l.endLost(ctx); err != nil {
 				return err
 			}
 			m, err := l.memory(ctx)

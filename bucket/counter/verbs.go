@@ -153,7 +153,7 @@ func (s *Service) Move(ctx context.Context, budgetID, bucketID int64, to bucket.
 	}
 	leave := m.leave
 	if row.givenUp() {
-		leave = source.settleLost
+		leave = source.endLost
 	}
 	if err := leave(ctx); err != nil {
 		return err
@@ -207,7 +207,7 @@ func (m *moving) leave(ctx context.Context) error {
 		return err
 	}
 	if m.ref.Activation < known.since {
-		return m.source.settleLost(ctx)
+		return m.source.endLost(ctx)
 	}
 	p := &pushing{l: m.source, m: known}
 	entries, err := m.source.store.Close(ctx, known.Memory, []bucket.Ref{m.ref}, true)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Header values that are the same in every answer. They must not be changed.
+// All answers share these header values, so they must not be changed.
 var (
 	noSniff    = []string{"nosniff"}
 	noStore    = []string{"no-store"}

@@ -21,20 +21,20 @@ func TestLimiter(t *testing.T) {
 		return n
 	}
 	if n := allowed("a", now); n != 3 {
-		t.Errorf("%d at once", n)
+		t.Errorf("%d requests were allowed at once, want the burst of 3", n)
 	}
 	if n := allowed("b", now); n != 3 {
-		t.Errorf("another caller: %d", n)
+		t.Errorf("another caller: %d requests were allowed, want 3", n)
 	}
 	wait, ok := l.Allow("a", now)
 	if ok || wait != 100*time.Millisecond {
-		t.Errorf("%v, %v", wait, ok)
+		t.Errorf("wait %v, allowed %v; want 100ms and false", wait, ok)
 	}
 	if _, ok := l.Allow("a", now.Add(wait)); !ok {
 		t.Error("refused after the wait that Allow returned: refusals must not use up the rate")
 	}
 	if n := allowed("a", now.Add(time.Second)); n != 3 {
-		t.Errorf("%d after a second, want the burst", n)
+		t.Errorf("%d requests were allowed after a second, want the burst of 3", n)
 	}
 }
 
@@ -42,7 +42,7 @@ func TestNoLimit(t *testing.T) {
 	l := NewLimiter(0, 5)
 	for range 1000 {
 		if _, ok := l.Allow("a", time.Time{}); !ok {
-			t.Fatal("refused")
+			t.Fatal("a request was refused")
 		}
 	}
 }
@@ -64,7 +64,7 @@ func TestManyCallers(t *testing.T) {
 	left := 0
 	l.callers.Load().Range(func(_, _ any) bool { left++; return true })
 	if left > 104 {
-		t.Errorf("%d buckets", left)
+		t.Errorf("%d token buckets are kept, want at most 104", left)
 	}
 	var passed, refused int
 	for range 10 {
@@ -75,7 +75,7 @@ func TestManyCallers(t *testing.T) {
 		}
 	}
 	if passed != 1 || refused != 9 {
-		t.Errorf("%d passed", passed)
+		t.Errorf("%d requests passed and %d were refused, want 1 and 9", passed, refused)
 	}
 }
 
@@ -123,14 +123,14 @@ func TestListen(t *testing.T) {
 	case <-time.After(50 * time.Millisecond):
 	}
 	first.Close()
-	first.Close() // gives back one place, not two
+	first.Close() // frees one slot, not two
 	<-accepted
 	select {
 	case <-accepted:
 		t.Fatal("a fourth connection is accepted after one was closed twice")
 	case <-time.After(50 * time.Millisecond):
 	}
-	l.Close() // while Accept waits for a place
+	l.Close() // while Accept waits for a slot
 	if err := <-ended; !errors.Is(err, net.ErrClosed) {
 		t.Error(err)
 	}
@@ -144,20 +144,20 @@ func TestHeaders(t *testing.T) {
 		for header, want := range map[string]string{"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store",
 			"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'"} {
 			if got := answer.Get(header); got != want {
-				t.Errorf("%s: %q", header, got)
+				t.Errorf("%s: %q, want %q", header, got, want)
 			}
 		}
 		if (answer.Get("Strict-Transport-Security") != "") != encrypted {
-			t.Errorf("encrypted %v: %v", encrypted, answer)
+			t.Errorf("encrypted %v: Strict-Transport-Security is wrong in %v", encrypted, answer)
 		}
 		if page.Get("X-Frame-Options") != "DENY" || page.Get("Referrer-Policy") != "no-referrer" ||
 			page.Get("Content-Security-Policy") == answer.Get("Content-Security-Policy") {
-			t.Error(page)
+			t.Errorf("headers of a page: %v", page)
 		}
 	}
 	h := http.Header{}
 	if n := testing.AllocsPerRun(100, func() { SecureAnswer(h, true) }); n != 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("SecureAnswer allocates %v times", n)
 	}
 }
 
@@ -166,7 +166,7 @@ func TestToLoopback(t *testing.T) {
 		"[::1]:8080": true, "[::1]": true, "evil.example:8080": false, "localhost.evil.example": false, "10.0.0.1:1": false,
 		"": false, "127.0.0.1.evil.example": false, "0.0.0.0:1": false} {
 		if ToLoopback(host) != want {
-			t.Errorf("%s: %v", host, !want)
+			t.Errorf("%s: %v, want %v", host, !want, want)
 		}
 	}
 }

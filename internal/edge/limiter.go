@@ -8,7 +8,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// maxCallers bounds the callers that a Limiter distinguishes.
+// maxCallers bounds the callers of which a Limiter keeps a token bucket.
 const maxCallers = 100_000
 
 // Limiter has a token bucket for each caller. It is safe for concurrent use. The limit applies per
@@ -21,8 +21,8 @@ type Limiter struct {
 	known     atomic.Int64
 }
 
-// NewLimiter allows every caller perSecond requests a second, with bursts of burst. perSecond 0
-// returns nil, which allows everything.
+// NewLimiter returns a limiter that allows every caller perSecond requests a second, with bursts of
+// burst. With perSecond 0 it returns nil, which allows everything.
 func NewLimiter(perSecond, burst int) *Limiter {
 	if perSecond <= 0 {
 		return nil
@@ -32,8 +32,8 @@ func NewLimiter(perSecond, burst int) *Limiter {
 	return l
 }
 
-// Allow takes one token from a caller's bucket. If the bucket is empty it returns the wait until
-// the next token.
+// Allow takes one token from a caller's bucket. If the bucket is empty, ok is false and wait is the
+// time until the next token.
 func (l *Limiter) Allow(caller string, now time.Time) (wait time.Duration, ok bool) {
 	if l == nil {
 		return 0, true
@@ -53,7 +53,8 @@ func (l *Limiter) bucket(caller string) *rate.Limiter {
 		return found.(*rate.Limiter)
 	}
 	if l.known.Add(1) > l.most {
-		// Reset all buckets to full: memory stays bounded, and nobody is refused for it.
+		// Forget all buckets, which fills them: memory stays bounded, and no caller is refused
+		// for it.
 		l.callers.Store(new(sync.Map))
 		l.known.Store(1)
 		callers = l.callers.Load()

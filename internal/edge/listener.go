@@ -5,58 +5,59 @@ import (
 	"sync"
 )
 
-// Listen limits the open connections of a listener to most; 0 means no limit. Further ones wait to
-// be accepted.
+// Listen limits the open connections of a listener to most; 0 means no limit. Further
+// connections wait until one is closed.
 func Listen(inner net.Listener, most int) net.Listener {
 	if most <= 0 {
 		return inner
 	}
-	return &bounded{Listener: inner, places: make(chan struct{}, most), closed: make(chan struct{})}
+	return &limitedListener{Listener: inner, slots: make(chan struct{}, most),
+		closed: make(chan struct{})}
 }
 
-type bounded struct {
+type limitedListener struct {
 	net.Listener
-	places chan struct{}
+	slots  chan struct{}
 	once   sync.Once
 	closed chan struct{}
 }
 
-// Accept waits for a place, then for a connection.
-func (b *bounded) Accept() (net.Conn, error) {
+// Accept waits for a free slot, then for a connection.
+func (l *limitedListener) Accept() (net.Conn, error) {
 	select {
-	case b.places <- struct{}{}:
-	case <-b.closed:
+	case l.slots <- struct{}{}:
+	case <-l.closed:
 		return nil, net.ErrClosed
 	}
-	conn, err := b.Listener.Accept()
+	conn, err := l.Listener.Accept()
 	if err != nil {
-		<-b.places
+		<-l.slots
 		return nil, err
 	}
-	return &placed{Conn: conn, leave: sync.OnceFunc(func() { <-b.places })}, nil
+	return &limitedConn{Conn: conn, release: sync.OnceFunc(func() { <-l.slots })}, nil
 }
 
-// Close ends Accept, even while that waits for a place.
-func (b *bounded) Close() error {
-	b.once.Do(func() { close(b.closed) })
-	return b.Listener.Close()
+// Close ends Accept, even while that waits for a slot.
+func (l *limitedListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return l.Listener.Close()
 }
 
-// placed frees its place when it is closed.
-type placed struct {
+// limitedConn releases its slot when it is closed.
+type limitedConn struct {
 	net.Conn
-	leave func()
+	release func()
 }
 
 // CloseWrite shuts down the writing side if the connection supports it.
-func (p *placed) CloseWrite() error {
-	if half, ok := p.Conn.(interface{ CloseWrite() error }); ok {
+func (c *limitedConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}
 	return nil
 }
 
-func (p *placed) Close() error {
-	defer p.leave()
-	return p.Conn.Close()
+func (c *limitedConn) Close() error {
+	defer c.release()
+	return c.Conn.Close()
 }

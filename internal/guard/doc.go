@@ -2,6 +2,6 @@
 // or a console session), applies the rate limit, and enforces which calls and budgets the principal
 // may reach. Package access makes the decisions.
 //
-// A request is admitted before its body is read, by its role. Its target is judged once the handler
-// knows it: the names in a body, or the name of a budget given by id.
+// The role is checked before the body is read. The target is checked once the handler knows it: the
+// names in a body, or the name of a budget given by id.
 package guard

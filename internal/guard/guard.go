@@ -48,21 +48,22 @@ type Guard struct {
 	Now      func() time.Time
 
 	crossOrigin http.CrossOriginProtection
-	// local caches the last Host that was found to be this machine. Most requests have the same
-	// one.
+	// local caches the last Host that named this machine. Most requests have the same one.
 	local atomic.Pointer[string]
 }
 
 // Caller is what a request reveals about its sender.
 type Caller struct {
-	// Authorization is the header of that name, "" if it occurs several times. Authorized reports
-	// that it occurs. It and Host may change after the call: what is kept of them is a copy.
+	// Authorization is the header of that name, or "" if it occurs several times. Authorized
+	// reports whether it occurs. Authorization and Host need to be valid only during the call:
+	// the guard copies what it keeps.
 	Authorization string
 	Authorized    bool
 	// Host is the header of that name.
 	Host string
-	// Foreign means that a page of another site has a browser send the request: it may not use what
-	// a browser sends by itself, or the way to this machine.
+	// Foreign means that a page of another site made a browser send the request. Only a key
+	// proves such a caller: a browser adds certificates and cookies on its own, and may run on
+	// this machine.
 	Foreign bool
 	// TLS is the state of the connection; nil without TLS.
 	TLS *tls.ConnectionState
@@ -113,7 +114,7 @@ func (g *Guard) Identify(c *Caller, call *access.Call) (*access.Principal, error
 		}
 		if c.Foreign {
 			return nil, budget.Refuse(budget.Forbidden, call.Op,
-				"without authentication a page of another site may change nothing")
+				"without authentication a page of another site cannot change anything")
 		}
 		return access.Anonymous, nil
 	}
@@ -124,7 +125,7 @@ func (g *Guard) Identify(c *Caller, call *access.Call) (*access.Principal, error
 	}
 	if wait, ok := g.Limiter.Allow(callerOf(p), now); !ok {
 		return nil, &budget.Error{Code: budget.RateLimited, Op: call.Op, RetryAfter: wait,
-			Message: "there are more requests with this key than it may make; nothing was done"}
+			Message: "the key makes more requests than it may; nothing was done"}
 	}
 	return p, nil
 }
@@ -137,7 +138,7 @@ func Permit(p *access.Principal, call *access.Call) error {
 	return nil
 }
 
-// isLocal is edge.ToLoopback with a cache of one answer.
+// isLocal returns what edge.ToLoopback does, with a cache of one host.
 func (g *Guard) isLocal(host string) bool {
 	if known := g.local.Load(); known != nil && *known == host {
 		return true
@@ -150,8 +151,8 @@ func (g *Guard) isLocal(host string) bool {
 	return true
 }
 
-// authenticate authenticates a request. A key takes precedence over a certificate, a certificate
-// over a session; if it is refused, the others are not tried. keyID is the id of a refused key, for
+// authenticate authenticates a request by a key, else by a certificate, else by a session. If one
+// that is present is refused, the others are not tried. keyID is the id of a refused key, for
 // the audit log.
 func (g *Guard) authenticate(c *Caller, now time.Time) (
 	p *access.Principal, keyID string, reason access.Reason) {
@@ -168,7 +169,7 @@ func (g *Guard) authenticate(c *Caller, now time.Time) (
 		}
 		return p, keyID, reason
 	}
-	if c.Foreign { // a browser sends certificates and cookies also for such a page
+	if c.Foreign { // the browser would add its certificate and cookies for any page
 		return nil, "", access.Missing
 	}
 	if certificate := tlsfiles.Verified(c.TLS); certificate != nil {
@@ -192,7 +193,8 @@ func (g *Guard) holderOf(certificate *x509.Certificate) (*access.Principal, acce
 	return nil, access.Unmapped
 }
 
-// refuse counts a refusal and returns it with advice.
+// refuse returns the error for a reason and counts the refusal. Stale keys are not counted, because
+// the caller is not at fault.
 func (g *Guard) refuse(c *Caller, call *access.Call, now time.Time, keyID string,
 	reason access.Reason) error {
 	if reason == access.Stale {
@@ -223,12 +225,13 @@ func Judge(p *access.Principal, call access.Call, t access.Target, notFound func
 func forbidden(p *access.Principal, call *access.Call, least access.Role) error {
 	switch {
 	case p == nil || !p.Role.Includes(least):
-		return budget.Refuse(budget.Forbidden, call.Op, "it needs the role %s", least)
+		return budget.Refuse(budget.Forbidden, call.Op, "the call needs the role %s", least)
 	case call.Over == access.Installation:
-		return budget.Refuse(budget.Forbidden, call.Op, "it needs a key for all tenants and budgets")
+		return budget.Refuse(budget.Forbidden, call.Op,
+			"the call needs a key for all tenants and budgets")
 	default:
 		return budget.Refuse(budget.Forbidden, call.Op,
-			"it is outside the tenant or the budgets of the key")
+			"the target is outside the tenant or the budgets of the key")
 	}
 }
 

@@ -139,7 +139,7 @@ func TestAuthorizationHeaders(t *testing.T) {
 		"two spaces": {[]string{"Bearer  " + key}, budget.Unauthenticated}, "two keys": {[]string{"Bearer " + key + "," + key}, budget.Unauthenticated},
 	} {
 		if _, err := g.admit(httptest.NewRecorder(), request(test.headers...), call); budget.CodeOf(err) != test.want {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v, want %q", name, err, test.want)
 		}
 	}
 }
@@ -156,7 +156,7 @@ func TestRefusalsAreCounted(t *testing.T) {
 		{AtMS: at.UnixMilli(), KeyID: g.ids["revoked"], Source: "10.0.0.7", Op: "create", Outcome: "revoked", Times: 2},
 	}
 	if diff := cmp.Diff(want, g.Refusals.Take()); diff != "" {
-		t.Error(diff)
+		t.Errorf("refusals (-want +got)\n%s", diff)
 	}
 }
 
@@ -168,7 +168,7 @@ func TestStaleKeys(t *testing.T) {
 	call, _ := access.CallOf("GET /v1/whoami")
 	_, err := g.admit(httptest.NewRecorder(), request("Bearer "+g.tokens["read"]), call)
 	if !budget.Is(err, budget.Unavailable) || len(g.Refusals.Take()) != 0 {
-		t.Error(err)
+		t.Errorf("%v, want unavailable and no refusal counted", err)
 	}
 }
 
@@ -189,7 +189,7 @@ func TestCertificates(t *testing.T) {
 	call, _ := access.CallOf("POST /v1/budgets/{budget}/deduct")
 	p, err := g.admit(httptest.NewRecorder(), certified("till", true), call)
 	if err != nil || p.Name != "till" {
-		t.Errorf("%+v, %v", p, err)
+		t.Errorf("%+v, %v; want the principal of the first match", p, err)
 	}
 	for name, r := range map[string]*http.Request{"without a principal": certified("stranger", true), "not verified": certified("till", false)} {
 		if _, err := g.admit(httptest.NewRecorder(), r, call); !budget.Is(err, budget.Unauthenticated) {
@@ -200,20 +200,20 @@ func TestCertificates(t *testing.T) {
 	both := certified("till", true)
 	both.Header.Set("Authorization", "Bearer "+g.tokens["revoked"])
 	if _, err := g.admit(httptest.NewRecorder(), both, call); !budget.Is(err, budget.Unauthenticated) {
-		t.Error(err)
+		t.Errorf("a revoked key beside a certificate: %v", err)
 	}
 }
 
-// person is a permanent session.
+// person is a Sessions in which every request is of one person.
 type person struct{}
 
 func (person) Authenticate(http.ResponseWriter, *http.Request) *access.Principal {
 	return &access.Principal{Name: "oidc:jane", Role: access.Admin}
 }
 
-// TestPagesOfOtherSites checks that a page of another site cannot use a person's session, a browser's
-// certificate, or a server without authentication on the same machine. It can use a key that it
-// knows.
+// TestPagesOfOtherSites checks that a page of another site cannot use a person's session, a
+// browser's certificate, or a server without authentication on the same machine. It can use a key
+// that it knows.
 func TestPagesOfOtherSites(t *testing.T) {
 	call, _ := access.CallOf("POST /v1/budgets")
 	match := tlsfiles.Match{Field: tlsfiles.DNS, Value: "jane"}
@@ -268,7 +268,7 @@ func TestRateLimit(t *testing.T) {
 	}
 	var limited *budget.Error
 	if err := ask("read"); !errors.As(err, &limited) || limited.Code != budget.RateLimited || limited.RetryAfter != time.Second {
-		t.Errorf("%v", err)
+		t.Errorf("%v, want rate_limited for a second", err)
 	}
 	if err := ask("admin"); err != nil {
 		t.Errorf("another key: %v", err)
@@ -279,7 +279,7 @@ func TestOpen(t *testing.T) {
 	g := &Guard{Open: true, Loopback: true}
 	call, _ := access.CallOf("POST /v1/budgets")
 	if p, err := g.admit(httptest.NewRecorder(), request(), call); err != nil || p != access.Anonymous {
-		t.Errorf("%+v, %v", p, err)
+		t.Errorf("%+v, %v; want access.Anonymous", p, err)
 	}
 	r := request()
 	r.Host = "evil.example:8080"
@@ -288,7 +288,7 @@ func TestOpen(t *testing.T) {
 	}
 	g.Loopback = false
 	if _, err := g.admit(httptest.NewRecorder(), r, call); err != nil {
-		t.Error(err)
+		t.Errorf("another host without Loopback: %v", err)
 	}
 }
 

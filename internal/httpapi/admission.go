@@ -75,7 +75,7 @@ func (d *data) admit(c *guard.Caller) *budget.Error {
 	if err == nil {
 		return nil
 	}
-	refused := wire.Settle(err, d.route.op, false)
+	refused := wire.ErrorOf(err, d.route.op, false)
 	if d.route.op == "deduct" {
 		d.api.observeDeduction(nil, nil, refused)
 	}

@@ -130,7 +130,7 @@ func (a *API) dryRuns(ctx context.Context, items []*wire.BatchItem, at []int, re
 			results[i] = foreseen.body
 			if err != nil {
 				results[i] = named(items[i].Budget, items[i].Request.RequestID,
-					wire.ProblemOf(wire.Settle(err, "deduct", false)))
+					wire.ProblemOf(wire.ErrorOf(err, "deduct", false)))
 			}
 		})
 	}
@@ -139,7 +139,7 @@ func (a *API) dryRuns(ctx context.Context, items []*wire.BatchItem, at []int, re
 
 // itemProblem logs the error of an item and returns its problem.
 func (a *API) itemProblem(ctx context.Context, item *wire.BatchItem, err error) *wire.Problem {
-	e := wire.Settle(err, "deduct", true)
+	e := wire.ErrorOf(err, "deduct", true)
 	a.logError(ctx, "deduct", e)
 	return named(item.Budget, item.Request.RequestID, wire.ProblemOf(e))
 }
@@ -163,7 +163,7 @@ func (a *API) dryRun(ctx context.Context, request bucket.DeductRequest) (answer,
 		err = got.Err
 	}
 	if err != nil {
-		return answer{}, wire.Settle(err, "deduct", false)
+		return answer{}, wire.ErrorOf(err, "deduct", false)
 	}
 	if got.Recorded != nil {
 		recorded := wire.AcceptedOf(got.Recorded)
@@ -201,7 +201,7 @@ func (a *API) checks(d *data) (answer, error) {
 			err = d.within("check", item.Request.Budget)
 		}
 		if err != nil {
-			results[i] = named(item.Budget, "", wire.ProblemOf(wire.Settle(err, "check", false)))
+			results[i] = named(item.Budget, "", wire.ProblemOf(wire.ErrorOf(err, "check", false)))
 			continue
 		}
 		requests, at = append(requests, item.Request), append(at, i)
@@ -219,7 +219,7 @@ func (a *API) checked(ctx context.Context, budgetName string, got *bucket.CheckA
 	if got.Err == nil {
 		return wire.ForeseenOf(got)
 	}
-	e := wire.Settle(got.Err, "check", false)
+	e := wire.ErrorOf(got.Err, "check", false)
 	a.logError(ctx, "check", e)
 	return named(budgetName, "", wire.ProblemOf(e))
 }

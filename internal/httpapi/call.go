@@ -61,7 +61,7 @@ func (c *call) serve() {
 	answer, err := c.answer()
 	var failed *budget.Error
 	if err != nil {
-		failed = wire.Settle(err, c.route.op, c.route.changes)
+		failed = wire.ErrorOf(err, c.route.op, c.route.changes)
 	}
 	if c.entry != nil {
 		c.appendEntry(failed)

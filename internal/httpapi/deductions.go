@@ -70,7 +70,7 @@ func (a *API) observeDeduction(request *bucket.DeductRequest, got *bucket.Deduct
 	if err == nil {
 		a.observer.Deduction("", got.Replayed)
 	} else {
-		refused = wire.Settle(err, "deduct", true)
+		refused = wire.ErrorOf(err, "deduct", true)
 		a.observer.Deduction(refused.Code, false)
 	}
 	if a.overseer != nil {

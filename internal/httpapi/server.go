@@ -152,7 +152,7 @@ func (d *data) serve(r *front.Request, out *front.Answer) {
 	}
 	answer, err := d.route.data(d)
 	if err != nil {
-		d.refuse(out, wire.Settle(err, d.route.op, d.route.changes))
+		d.refuse(out, wire.ErrorOf(err, d.route.op, d.route.changes))
 		return
 	}
 	if err := d.append(out, 200, "application/json", answer.body); err != nil {

@@ -136,7 +136,7 @@ func (c *call) stream(begin func(*call) (look, error)) {
 		news, err = c.once(look, last)
 	}
 	if err != nil {
-		c.fail(wire.Settle(err, c.route.op, false))
+		c.fail(wire.ErrorOf(err, c.route.op, false))
 		return
 	}
 	header := c.w.Header()

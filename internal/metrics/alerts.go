@@ -8,8 +8,8 @@ import (
 	"github.com/budgetd/budgetd/alert"
 )
 
-// alerts are the metrics of thresholds and of messages about them. It has the methods of
-// warn.Observer and webhook.Observer, as package daemon relies on.
+// alerts holds the metrics of thresholds and webhooks. It implements warn.Observer and
+// webhook.Observer; package daemon checks that.
 type alerts struct {
 	evaluated *prometheus.CounterVec
 	firing    *prometheus.GaugeVec
@@ -18,7 +18,7 @@ type alerts struct {
 	oldest    prometheus.Gauge
 }
 
-// newAlerts registers the metrics, with every value of their labels, so that rates begin at 0.
+// newAlerts registers the metrics with every value of their labels, so that rates begin at 0.
 func (m *Metrics) newAlerts() alerts {
 	a := alerts{
 		evaluated: m.counters("alert_thresholds_evaluated_total",

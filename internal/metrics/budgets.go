@@ -9,18 +9,18 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// otherBudgets is the label of all budgets that are not shown individually: no budget has that
+// otherBudgets labels the sum of all budgets without series of their own. No budget can have that
 // name.
 const otherBudgets = "(other)"
 
-// figures are those of the last pass over all budgets.
+// figures is the result of the last pass over all budgets.
 type figures struct {
 	largest []bucket.BudgetFigures
 	all     ledger.Figures
 }
 
-// budgets shows the figures of the last pass as a whole, so that those of a budget that is gone, or
-// no longer among the largest, disappear. It shows nothing before the first pass.
+// budgets collects the figures of the last pass as a whole. So the series of a budget that is
+// gone, or no longer among the largest, end. It collects nothing before the first pass.
 type budgets struct {
 	latest       atomic.Pointer[figures]
 	descriptions []*prometheus.Desc

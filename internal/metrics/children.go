@@ -6,15 +6,15 @@ import (
 	"sync/atomic"
 )
 
-// children caches the counters of frequent events, because looking them up by their labels costs
-// more than counting. Its keys are as bounded as the labels made of them. The zero value is ready.
-// It is safe for concurrent use.
+// children caches metrics by their labels, because looking a metric up costs more than counting.
+// It never forgets, so its keys must be bounded, as labels must be. The zero value is ready to
+// use. It is safe for concurrent use.
 type children[K comparable, V any] struct {
 	known atomic.Pointer[map[K]V]
 	mu    sync.Mutex
 }
 
-// of returns the result of the first call of find for the key.
+// of returns the value of a key. It calls find for a new key.
 func (c *children[K, V]) of(key K, find func() V) V {
 	if known := c.known.Load(); known != nil {
 		if v, ok := (*known)[key]; ok {

@@ -21,54 +21,54 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// Metrics is the one observer of a process. It is safe for concurrent use.
+// Metrics observes a process and exports what it counts. It is safe for concurrent use.
 type Metrics struct {
 	registry *prometheus.Registry
 
-	deductions   *prometheus.CounterVec
-	requests     *prometheus.HistogramVec
-	inFlight     prometheus.Gauge
-	laneCalls    *prometheus.HistogramVec
-	laneBatches  *prometheus.HistogramVec
-	commits      prometheus.Observer
-	commitRows   prometheus.Observer
-	skipped      prometheus.Counter
-	moved        *prometheus.CounterVec
-	failures     *prometheus.CounterVec
-	fenced       prometheus.Counter
-	known        prometheus.Gauge
-	gap          prometheus.Gauge
-	stranded     prometheus.Gauge
-	recyclable   prometheus.Gauge
-	holdsOpen    prometheus.Gauge
-	holdsExpired prometheus.Counter
-	atRisk       prometheus.Gauge
-	moves        *prometheus.CounterVec
-	unfinished   *prometheus.GaugeVec
-	lag          *prometheus.GaugeVec
-	scripts      *prometheus.GaugeVec
-	budgets      *budgets
+	deductions    *prometheus.CounterVec
+	requests      *prometheus.HistogramVec
+	inFlight      prometheus.Gauge
+	laneCalls     *prometheus.HistogramVec
+	laneBatches   *prometheus.HistogramVec
+	commits       prometheus.Observer
+	commitRows    prometheus.Observer
+	skipped       prometheus.Counter
+	moved         *prometheus.CounterVec
+	failures      *prometheus.CounterVec
+	fenced        prometheus.Counter
+	discrepancies prometheus.Gauge
+	gap           prometheus.Gauge
+	stranded      prometheus.Gauge
+	recyclable    prometheus.Gauge
+	holdsOpen     prometheus.Gauge
+	holdsExpired  prometheus.Counter
+	atRisk        prometheus.Gauge
+	moves         *prometheus.CounterVec
+	unfinished    *prometheus.GaugeVec
+	lag           *prometheus.GaugeVec
+	scripts       *prometheus.GaugeVec
+	budgets       *budgets
 	alerts
 
-	answered children[answered, prometheus.Observer]
-	became   children[became, prometheus.Counter]
-	lanes    children[bucket.Lane, laneObservers]
+	byRequest children[requestLabels, prometheus.Observer]
+	byOutcome children[outcomeLabels, prometheus.Counter]
+	byLane    children[bucket.Lane, laneObservers]
 }
 
-// The labels of requests, deductions and lane calls.
+// The keys of cached requests and deductions, and what is cached of a lane.
 type (
-	answered struct {
+	requestLabels struct {
 		pattern string
 		status  int
 	}
-	became struct {
+	outcomeLabels struct {
 		code     budget.Code
 		replayed bool
 	}
 	laneObservers struct{ calls, operations prometheus.Observer }
 )
 
-var _ bucket.Observer = (*Metrics)(nil) // and httpapi.Observer, as package daemon relies on
+var _ bucket.Observer = (*Metrics)(nil) // and httpapi.Observer; package daemon checks that
 
 const namespace = "budgetd"
 
@@ -106,7 +106,7 @@ func New(version string) *Metrics {
 	m.failures = m.counters("errors_total", "Calls of stores and of SQL that failed.", "where", "code")
 	m.fenced = m.counters("fenced_buckets_total",
 		"Buckets that were fenced because their figures disagree.").WithLabelValues()
-	m.known = m.gauge("audit_discrepancies",
+	m.discrepancies = m.gauge("audit_discrepancies",
 		"Figures that differ from the sum of their rows; must stay 0.", nil)
 	m.gap = m.gauge("conservation_gap_units",
 		"Minor units by which figures differ from the sum of their rows; must stay 0.", nil)
@@ -168,19 +168,19 @@ func (m *Metrics) histograms(name, help string, buckets []float64,
 	return h
 }
 
-// Registry is what Handler shows.
+// Registry returns the registry that Handler exports.
 func (m *Metrics) Registry() *prometheus.Registry { return m.registry }
 
-// Handler answers /metrics.
+// Handler returns the handler of /metrics.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry,
 		promhttp.HandlerOpts{Registry: m.registry, MaxRequestsInFlight: 4,
-			EnableOpenMetrics: true}) // which has exemplars
+			EnableOpenMetrics: true}) // exemplars need this format
 }
 
 // Request counts an answered HTTP request.
 func (m *Metrics) Request(pattern string, status int, took time.Duration, trace string) {
-	observe(m.answered.of(answered{pattern, status}, func() prometheus.Observer {
+	observe(m.byRequest.of(requestLabels{pattern, status}, func() prometheus.Observer {
 		method, route, found := strings.Cut(pattern, " ")
 		if !found {
 			method, route = "none", "none"
@@ -189,7 +189,7 @@ func (m *Metrics) Request(pattern string, status int, took time.Duration, trace 
 	}), took, trace)
 }
 
-// observe adds a time to a histogram, with its trace as an exemplar if it has one.
+// observe adds a duration to a histogram, with its trace, if any, as an exemplar.
 func observe(in prometheus.Observer, took time.Duration, trace string) {
 	if of, can := in.(prometheus.ExemplarObserver); can && trace != "" {
 		of.ObserveWithExemplar(took.Seconds(), prometheus.Labels{"trace_id": trace})
@@ -198,7 +198,7 @@ func observe(in prometheus.Observer, took time.Duration, trace string) {
 	in.Observe(took.Seconds())
 }
 
-// traceOf returns the trace of a call if it is recorded, else "".
+// traceOf returns the id of the trace of a call if it is sampled, else "".
 func traceOf(ctx context.Context) string {
 	if c := trace.SpanContextFromContext(ctx); c.IsSampled() {
 		return c.TraceID().String()
@@ -208,7 +208,7 @@ func traceOf(ctx context.Context) string {
 
 // Deduction counts a deduction by the kind of its code.
 func (m *Metrics) Deduction(code budget.Code, replayed bool) {
-	m.became.of(became{code, replayed}, func() prometheus.Counter {
+	m.byOutcome.of(outcomeLabels{code, replayed}, func() prometheus.Counter {
 		return m.deductions.WithLabelValues(outcomeOf(code, replayed), string(code))
 	}).Inc()
 }
@@ -240,7 +240,7 @@ func (m *Metrics) InFlight(requests int64) { m.inFlight.Set(float64(requests)) }
 // LaneCall records one call of a lane.
 func (m *Metrics) LaneCall(ctx context.Context, lane bucket.Lane, operations int,
 	took time.Duration) {
-	of := m.lanes.of(lane, func() laneObservers {
+	of := m.byLane.of(lane, func() laneObservers {
 		index := strconv.Itoa(lane.Index)
 		return laneObservers{m.laneCalls.WithLabelValues(lane.Instance, index),
 			m.laneBatches.WithLabelValues(lane.Instance, index)}
@@ -273,14 +273,13 @@ func (m *Metrics) Failed(where string, code budget.Code) {
 func (m *Metrics) Fenced() { m.fenced.Inc() }
 
 // Unfinished sets the amount of unfinished work of a kind.
-func (m *Metrics) Unfinished(kind string,
-	n int) {
+func (m *Metrics) Unfinished(kind string, n int) {
 	m.unfinished.WithLabelValues(kind).Set(float64(n))
 }
 
-// Books sets the number of known discrepancies, and by how many units they differ.
+// Books sets the number of known discrepancies and the units by which they differ in sum.
 func (m *Metrics) Books(discrepancies int, gap int64) {
-	m.known.Set(float64(discrepancies))
+	m.discrepancies.Set(float64(discrepancies))
 	m.gap.Set(float64(gap))
 }
 
@@ -289,8 +288,8 @@ func (m *Metrics) Budgets(largest []bucket.BudgetFigures, all ledger.Figures) {
 	m.budgets.latest.Store(&figures{largest, all})
 }
 
-// Stranded sets the units out of reach, those that a recycle would move, and those that a loss of
-// every store would quarantine.
+// Stranded sets the units that are out of reach, those that a recycle would move, and those that a
+// loss of every store would quarantine.
 func (m *Metrics) Stranded(unreachable, recyclable, atRisk int64) {
 	m.stranded.Set(float64(unreachable))
 	m.recyclable.Set(float64(recyclable))

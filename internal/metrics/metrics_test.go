@@ -84,7 +84,7 @@ var promised = map[string]string{
 	"outbox age": "webhook_outbox_age_seconds",
 }
 
-// bounds says what bounds the values of each label. No value comes from callers.
+// bounds names the bounded set that each label's values come from. No value comes from callers.
 var bounds = map[string]string{
 	"outcome": "accepted, replayed, and one per kind of error", "code": "the error codes", "method": "the routes",
 	"route": "the routes", "status": "HTTP", "store": "instances", "lane": "instances[].lanes", "where": "store, sql",
@@ -92,8 +92,8 @@ var bounds = map[string]string{
 	"version": "one", "go": "one",
 }
 
-// TestContract checks that every promised metric exists, and that each metric has bounded labels and
-// a line in the table of docs/OPERATIONS.md.
+// TestContract checks that every promised metric exists, and that each metric has bounded labels
+// and a line in the table of docs/OPERATIONS.md.
 func TestContract(t *testing.T) {
 	labels := known(t)
 	for what, name := range promised {
@@ -119,7 +119,8 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// promtool runs Prometheus's own tool on a text; a status other than 0 is an error.
+// promtool runs Prometheus's own tool with a text as its input, and fails the test if the tool
+// does.
 func promtool(t *testing.T, text string, args ...string) {
 	t.Helper()
 	command := exec.Command("promtool", args...)
@@ -200,11 +201,11 @@ func TestMetrics(t *testing.T) {
 		`budgetd_budget_in_transit_units{budget="(other)",tenant=""} 3`,
 	} {
 		if !strings.Contains(text, line) {
-			t.Errorf("no %s", line)
+			t.Errorf("the metrics lack %s", line)
 		}
 	}
 	if strings.Contains(text, "unheard of") {
-		t.Error("a kind that does not exist has a series")
+		t.Error("an unknown kind of alert has a series")
 	}
 	for _, line := range strings.Split(text, "\n") {
 		if line != "" && !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, "budgetd_") &&

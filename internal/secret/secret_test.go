@@ -17,8 +17,8 @@ import (
 
 const marker = "marker-4711"
 
-// TestMarkerIsNowhere formats, logs and encodes secrets that hold a marker, and checks that no output
-// shows it.
+// TestMarkerIsNowhere formats, logs and encodes secrets that hold a marker, and checks that no
+// output shows it.
 func TestMarkerIsNowhere(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "secret")
 	write(t, file, marker+"\n")
@@ -81,7 +81,7 @@ func TestEmpty(t *testing.T) {
 		}
 	}
 	if New("a").Empty() || !New("a").Equal(New("a")) || New("a").Equal(New("b")) || New("a").Equal(New("ab")) {
-		t.Error("Equal is wrong")
+		t.Error("Empty or Equal does not tell secrets apart")
 	}
 }
 
@@ -92,8 +92,8 @@ func write(t *testing.T, name, text string) {
 	}
 }
 
-// TestFileIsReadAgain checks that the file is read each time, and that the last secret is used while
-// it cannot be read.
+// TestFileIsReadAgain checks that the file is read each time, and that the last secret is used
+// while it cannot be read.
 func TestFileIsReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	file, next := filepath.Join(dir, "secret"), filepath.Join(dir, "next")
@@ -120,12 +120,12 @@ func TestFileIsReadAgain(t *testing.T) {
 		step.do()
 		text, err := source.Read()
 		if text.Reveal() != step.want || (err != nil) != step.failed {
-			t.Errorf("%q, %v; want %q", text.Reveal(), err, step.want)
+			t.Errorf("%q, %v; want %q, an error: %v", text.Reveal(), err, step.want, step.failed)
 		}
 	}
 	for _, name := range []string{filepath.Join(dir, "none"), dir} {
 		if _, err := File(name); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v, want an error that names the file", name, err)
 		}
 	}
 }

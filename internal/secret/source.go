@@ -37,9 +37,9 @@ func File(name string) (*Source, error) {
 // Name returns the file, or "" for a value.
 func (s *Source) Name() string { return s.file }
 
-// Read returns the present secret, without trailing white space. It reads the file each time. If
-// that fails, it returns the last secret together with the error: the caller may use it, because a
-// file can be missing while it is replaced.
+// Read reads the file and returns the secret without trailing white space. If that fails, it
+// returns the last secret together with the error. The caller may use that secret, because a file
+// can be missing while it is replaced.
 func (s *Source) Read() (Text, error) {
 	if s.file == "" {
 		return s.last, nil
@@ -53,9 +53,10 @@ func (s *Source) Read() (Text, error) {
 	return text, nil
 }
 
-// Now is Read for callers that cannot handle an error: the other side rejects a wrong secret.
+// Now returns what Read does, without the error. It is for callers that present the secret to a
+// server, which rejects a wrong one.
 func (s *Source) Now() Text {
-	text, _ := s.Read() //nolint:errcheck // see above
+	text, _ := s.Read() //nolint:errcheck // the last secret is used
 	return text
 }
 

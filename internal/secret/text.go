@@ -13,7 +13,7 @@ const Hidden = "(secret)"
 type Text struct {
 	// value returns the secret. It is a function because package fmt and debuggers print unexported
 	// fields without calling a method, but only the address of a function. A struct with a function
-	// does not support ==, so no comparison depends on the secret in its time.
+	// does not support ==, so callers cannot compare secrets in a time that depends on them.
 	value func() string
 }
 
@@ -36,12 +36,12 @@ func (t Text) Reveal() string {
 // Empty reports whether the secret is empty.
 func (t Text) Empty() bool { return t.value == nil }
 
-// Equal compares in a time that depends on the lengths only.
+// Equal reports whether both secrets are the same, in a time that depends only on their lengths.
 func (t Text) Equal(other Text) bool {
 	return subtle.ConstantTimeCompare([]byte(t.Reveal()), []byte(other.Reveal())) == 1
 }
 
-// shown distinguishes an empty secret from one that is set.
+// shown returns "" for an empty secret and Hidden for any other.
 func (t Text) shown() string {
 	if t.Empty() {
 		return ""
@@ -58,7 +58,7 @@ func (t Text) GoString() string { return t.shown() }
 // Format writes what String returns, whatever the verb.
 func (t Text) Format(s fmt.State, _ rune) { fmt.Fprint(s, t.shown()) }
 
-// MarshalText writes what String returns: for JSON, XML and keys of maps.
+// MarshalText writes what String returns. It serves XML and keys of maps.
 func (t Text) MarshalText() ([]byte, error) { return []byte(t.shown()), nil }
 
 // MarshalJSON writes what String returns, as a JSON string.

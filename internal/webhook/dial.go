@@ -34,8 +34,8 @@ func isPublic(ip netip.Addr) bool {
 // plainKey is the context key of a request without TLS.
 type plainKey struct{}
 
-// permit checks an address just before the connection, after its name was resolved. So a name that
-// later resolves elsewhere is checked again.
+// permit checks the address to which a name was resolved, just before connecting to it. So every
+// attempt checks where the name leads at that time.
 func permit(ctx context.Context, address string, allow []netip.Prefix) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -49,8 +49,8 @@ func permit(ctx context.Context, address string, allow []netip.Prefix) error {
 	case !isPublic(ip):
 		return fmt.Errorf("%s is not a public address: webhooks.allow can allow it", ip)
 	case plain:
-		return fmt.Errorf("%s would be sent to unencrypted: use https, or allow it in webhooks.allow",
-			ip)
+		return fmt.Errorf("a message to %s would be unencrypted: "+
+			"use https, or allow it in webhooks.allow", ip)
 	}
 	return nil
 }

@@ -18,21 +18,21 @@ import (
 	"github.com/budgetd/budgetd/alert"
 )
 
-// Outbox holds messages that wait to be sent. It is safe for concurrent use. Its methods return
-// Unavailable, those that write also OutcomeUnknown.
+// Outbox holds messages that wait to be sent. It is safe for concurrent use. Its methods may return
+// Unavailable, and those that write also OutcomeUnknown.
 type Outbox interface {
 	// Due lists deliveries whose attempt is due, longest overdue first.
 	Due(ctx context.Context, most int) ([]alert.Due, error)
-	// Claim reserves a delivery for one attempt: no other node gets it for the time of lease. ok is
-	// false if another node has it.
+	// Claim reserves a delivery for one attempt: no other node gets it until lease has passed. ok
+	// is false if another node has it.
 	Claim(ctx context.Context, due alert.Due, lease time.Duration) (d alert.Delivery,
 		e alert.Endpoint, ok bool, err error)
 	// Finish records an attempt and its consequence, and returns the state of the delivery and the
 	// endpoint after that. The state is "" if one of them was deleted meanwhile.
 	Finish(ctx context.Context, d alert.Delivery, a alert.Attempt, jitter float64) (
 		alert.DeliveryState, alert.Endpoint, error)
-	// Waiting counts the pending deliveries, up to most, and returns when the oldest message of these
-	// was written; zero means that none is pending.
+	// Waiting counts the pending deliveries, up to most, and returns when the oldest message of
+	// these was written; zero means that none is pending.
 	Waiting(ctx context.Context, most int) (n int, oldest time.Time, err error)
 }
 
@@ -47,12 +47,14 @@ type Observer interface {
 	WebhooksWaiting(n int, oldest time.Duration)
 }
 
-// Bounds of a run. RunEvery is the interval between runs. A run considers at most 256 deliveries
-// and sends 16 of them concurrently, 2 per endpoint, so that a slow endpoint leaves room for
-// others.
+// Bounds of a run. RunEvery is the interval between runs. A run considers at most maxDue
+// deliveries and sends maxConcurrent of them concurrently, maxPerEndpoint to one endpoint, so
+// that a slow endpoint leaves room for others.
 const (
-	RunEvery           = time.Second
-	most, atOnce, each = 256, 16, 2
+	RunEvery       = time.Second
+	maxDue         = 256
+	maxConcurrent  = 16
+	maxPerEndpoint = 2
 )
 
 // Bounds of the record of an attempt.
@@ -94,11 +96,11 @@ type Sender struct {
 // New returns a sender. It does not connect to anything.
 func New(c Config) *Sender { return &Sender{Config: c, client: newClient(c.Allow, c.Timeout)} }
 
-// RunOnce makes a bounded number of due attempts and waits for them. Error: Unavailable; the next
-// run sends the rest. A message whose attempt was interrupted is sent again after its lease, with
-// the same webhook-id.
+// RunOnce makes a bounded number of due attempts and waits for them. It returns Unavailable if
+// the outbox does; the next run sends the rest. A message whose attempt was interrupted is sent
+// again after its lease, with the same webhook-id.
 func (s *Sender) RunOnce(ctx context.Context) error {
-	due, err := s.Outbox.Due(ctx, most)
+	due, err := s.Outbox.Due(ctx, maxDue)
 	if err != nil {
 		return err
 	}
@@ -106,7 +108,7 @@ func (s *Sender) RunOnce(ctx context.Context) error {
 	taken := map[string]int{}
 	started := 0
 	for _, one := range due {
-		if taken[one.Endpoint] >= each || started == atOnce {
+		if taken[one.Endpoint] >= maxPerEndpoint || started == maxConcurrent {
 			continue
 		}
 		d, e, ok, err := s.Outbox.Claim(ctx, one, s.Timeout+4*recordTime)
@@ -125,7 +127,8 @@ func (s *Sender) RunOnce(ctx context.Context) error {
 	return nil
 }
 
-// CountOnce reports to the observer what waits in the outbox. Error: Unavailable.
+// CountOnce reports to the observer how many deliveries wait in the outbox, and since when. It
+// returns Unavailable if the outbox does.
 func (s *Sender) CountOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, recordTime)
 	defer cancel()

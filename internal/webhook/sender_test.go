@@ -180,7 +180,7 @@ func TestReceiverFails(t *testing.T) {
 			status, err := send(t, senderOf(t, loopback, test.timeout, secretOf("a")), r.url)
 			if status != test.status || (err == nil) != (test.err == "") ||
 				err != nil && !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(test.err)) {
-				t.Errorf("%d, %v", status, err)
+				t.Errorf("status %d, error %v; want %d, %q", status, err, test.status, test.err)
 			}
 			if err != nil && (strings.Contains(err.Error(), "whsec") || strings.Contains(err.Error(), "hooks")) {
 				t.Errorf("the error shows the secret or the path: %v", err)
@@ -228,8 +228,9 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestDialIsJudged checks that the address is judged to which a name resolves when it is dialled.
-func TestDialIsJudged(t *testing.T) {
+// TestDialIsChecked checks that Send checks the address to which a name resolves when it is
+// dialled.
+func TestDialIsChecked(t *testing.T) {
 	r := listen(t, func(http.ResponseWriter, *http.Request) {})
 	byName := strings.Replace(r.url, "127.0.0.1", "localhost", 1)
 	for _, url := range []string{r.url, byName, strings.Replace(byName, "http:", "https:", 1)} {
@@ -249,8 +250,8 @@ func TestDialIsJudged(t *testing.T) {
 // proxied counts the requests to the environment's proxy.
 var proxied atomic.Int32
 
-// TestMain sets a proxy in the environment, which no test may use, before the first request, because
-// net/http reads the environment only once.
+// TestMain sets a proxy in the environment, which no test may use, before the first request,
+// because net/http reads the environment only once.
 func TestMain(m *testing.M) {
 	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { proxied.Add(1) }))
 	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"} {
@@ -264,7 +265,7 @@ func TestMain(m *testing.M) {
 // TestNoProxy checks that a request goes to its address and not to the environment's proxy.
 func TestNoProxy(t *testing.T) {
 	_, err := send(t, senderOf(t, loopback, time.Minute, secretOf("a")), "http://192.0.9.1:1/")
-	if err == nil || !strings.Contains(err.Error(), "192.0.9.1 would be sent to unencrypted") || proxied.Load() > 0 {
+	if err == nil || !strings.Contains(err.Error(), "192.0.9.1 would be unencrypted") || proxied.Load() > 0 {
 		t.Errorf("%v, the proxy got %d requests", err, proxied.Load())
 	}
 }
@@ -284,7 +285,7 @@ func TestSecrets(t *testing.T) {
 		write(t, filepath.Join(dir, "shop"), text)
 		err := s.Check("shop")
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v", text, err)
+			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 		if err != nil && strings.Contains(err.Error(), "YWFh") {
 			t.Errorf("a secret is shown: %v", err)

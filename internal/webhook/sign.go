@@ -16,8 +16,8 @@ import (
 	"github.com/budgetd/budgetd/internal/secret"
 )
 
-// The least and most bytes of a secret's key in the standard.
-const leastKey, mostKey = 24, 64
+// The bounds of a secret's key in Standard Webhooks, in bytes.
+const minKeyBytes, maxKeyBytes = 24, 64
 
 // secretPrefix begins a secret in its usual form. Base64 follows.
 const secretPrefix = "whsec_"
@@ -45,9 +45,9 @@ func (s Secrets) keys(name string) (keys []secret.Text, err error) {
 			continue
 		}
 		key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(text, secretPrefix))
-		if err != nil || len(key) < leastKey || len(key) > mostKey {
+		if err != nil || len(key) < minKeyBytes || len(key) > maxKeyBytes {
 			return nil, fmt.Errorf("%s: secret %d is not %s and %d to %d bytes in base64", source.Name(),
-				len(keys)+1, secretPrefix, leastKey, mostKey)
+				len(keys)+1, secretPrefix, minKeyBytes, maxKeyBytes)
 		}
 		keys = append(keys, secret.New(string(key)))
 	}

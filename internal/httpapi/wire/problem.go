@@ -12,7 +12,7 @@ import (
 	"github.com/budgetd/budgetd/internal/contract"
 )
 
-// The errors of a context, for Settle.
+// ErrorOf recognises the errors of a context.
 var errTimeout, errGone = context.DeadlineExceeded, context.Canceled
 
 // statuses is the only table from codes to HTTP statuses and titles.
@@ -137,9 +137,10 @@ var unavailable = map[budget.Reason]string{
 // defaultRetryAfter is the advice with "unavailable" if nothing better is known.
 const defaultRetryAfter = time.Second
 
-// Settle returns an error with a code. An error without one becomes outcome_unknown for a call that
-// changes something, because it may have happened. A read that ran out of time becomes unavailable.
-func Settle(err error, op string, changes bool) *budget.Error {
+// ErrorOf returns err as an error with a code. Without a code it becomes outcome_unknown for a
+// call that changes something, because that may have happened. It becomes unavailable for a read
+// that ran out of time or whose caller is gone, and internal for any other read.
+func ErrorOf(err error, op string, changes bool) *budget.Error {
 	e, ok := err.(*budget.Error) //nolint:errorlint // the usual case, without the cost of errors.As
 	if ok || errors.As(err, &e) {
 		return e

@@ -40,12 +40,12 @@ type lostRow struct {
 	Budget int64 `db:"budget_id"`
 }
 
-// SettleLost ends epochs of memories that were given up. See counter.Lanes. It takes one
+// EndLost ends epochs of memories that were given up. See counter.Lanes. It takes one
 // transaction per budget. Keeps I1, I2.
-func (p *Part) SettleLost(ctx context.Context, lane bucket.Lane) (
+func (p *Part) EndLost(ctx context.Context, lane bucket.Lane) (
 	out counter.LostEpochs, err error) {
 	var found []lostRow
-	err = p.db.Read(ctx, "settle lost epochs", func(r *engine.Reader) error {
+	err = p.db.Read(ctx, "end lost epochs", func(r *engine.Reader) error {
 		found = nil
 		return r.List(&found, selectLost, []byte(lane.Instance), lane.Index, counter.MaxEpochs)
 	})
@@ -59,10 +59,10 @@ func (p *Part) SettleLost(ctx context.Context, lane bucket.Lane) (
 			n++
 		}
 		var one counter.LostEpochs
-		err := p.db.Write(ctx, "settle lost epochs", func(t *engine.Tx) error {
+		err := p.db.Write(ctx, "end lost epochs", func(t *engine.Tx) error {
 			one = counter.LostEpochs{}
 			l := loss{t: t, node: p.Node, lane: lane, out: &one}
-			return l.settle(found[0].Budget, found[:n], func(e *rows.Epoch) (string, error) {
+			return l.endAll(found[0].Budget, found[:n], func(e *rows.Epoch) (string, error) {
 				row, err := readLane(&t.Reader, lane, shared)
 				if err != nil || e.Activation >= row.Since {
 					return "", err
@@ -96,7 +96,7 @@ func (p *Part) Lost(ctx context.Context, m bucket.Memory, ref bucket.Ref, cause 
 	}
 	return p.db.Write(ctx, "lose an epoch", func(t *engine.Tx) error {
 		l := loss{t: t, node: p.Node, lane: m.Lane, out: &counter.LostEpochs{}}
-		return l.settle(budgetID, []lostRow{{ref.Bucket, ref.Epoch, budgetID}},
+		return l.endAll(budgetID, []lostRow{{ref.Bucket, ref.Epoch, budgetID}},
 			func(e *rows.Epoch) (string, error) {
 				since, err := current(t, m)
 				if err != nil || e.Activation < since {
@@ -116,11 +116,11 @@ type loss struct {
 	node string
 }
 
-// settle ends the epochs that are live and on the lane and for which judge returns a cause.
-func (l *loss) settle(budgetID int64, found []lostRow,
+// endAll ends the epochs that are live and on the lane and for which judge returns a cause.
+func (l *loss) endAll(budgetID int64, found []lostRow,
 	judge func(*rows.Epoch) (cause string, err error)) error {
 	t := l.t
-	b, err := rows.LockBudget(t, "settle lost epochs", budgetID)
+	b, err := rows.LockBudget(t, "end lost epochs", budgetID)
 	if err != nil || b.Durability != string(budget.Store) {
 		return err
 	}

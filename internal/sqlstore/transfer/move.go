@@ -68,7 +68,7 @@ func (p *Part) moveStep(ctx context.Context, budgetID int64, list []transfer.Pla
 		if err := changeLanes(t, b, movers, to); err != nil {
 			return err
 		}
-		levels, err = settleIn(t, b, movers)
+		levels, err = beginIdle(t, b, movers)
 		return err
 	})
 	if err != nil {
@@ -99,9 +99,9 @@ func changeLanes(t *engine.Tx, b *rows.Budget, movers []*rows.Bucket,
 	return moves.ListChanged(t, b.ID, len(movers))
 }
 
-// settleIn returns the levels of buckets that have moved. A bucket in the list without an epoch
-// begins the next one, which it could not on a drained lane.
-func settleIn(t *engine.Tx, b *rows.Budget, movers []*rows.Bucket) ([]bucket.Level, error) {
+// beginIdle begins the next epochs of moved buckets that are in the list without a live epoch: on a
+// drained lane they could not begin. It returns the levels of all moved buckets.
+func beginIdle(t *engine.Tx, b *rows.Budget, movers []*rows.Bucket) ([]bucket.Level, error) {
 	if b.IsOver == 0 && !b.PeriodNow().OverAt(t.Now) {
 		var ended []*rows.Bucket
 		for _, row := range movers {
