@@ -25,6 +25,7 @@ var worded = []struct{ phrase, instead string }{
 	{`\bthe machine's when nil\b`, "nil means the system clock"},
 	{`\b(is|are) for the log\b`, "is logged"},
 	{`(//|--) (false|true): `, "say what the result means in a sentence"},
+	{`// (Test|Benchmark|Fuzz|Example)\w*: `, "a sentence that begins with the name: TestX checks that"},
 	{`\b(no|without a) certain outcome\b`, "with an unknown outcome"},
 	{`\bbe had\b`, "be deducted, be sold"},
 	{`\bas (it|they) likes?\b`, "at any time, without a bound"},
