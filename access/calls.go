@@ -53,6 +53,7 @@ var calls = []Call{
 	{"GET", one, "view", Read, Budget, 0, ""},
 	{"GET", one + "/deductions", "deduction", Read, Budget, 0, ""},
 	{"GET", one + "/usage", "usage", Read, Budget, 0, ""},
+	{"GET", one + "/limits/{name}/nearest", "nearest", Read, Budget, 0, ""},
 	{"GET", one + "/holds", "holds", Read, Budget, 0, ""},
 	{"GET", one + "/buckets", "buckets", Read, Budget, 0, ""},
 	{"GET", one + "/recycles", "recycles", Read, Budget, 0, ""},

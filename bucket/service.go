@@ -39,6 +39,7 @@ type (
 	Reader interface {
 		Feed(ctx context.Context, request FeedRequest) (FeedPage, error)
 		Usage(ctx context.Context, request UsageRequest) (Usage, error)
+		Nearest(ctx context.Context, request NearestRequest) (Nearest, error)
 	}
 	// Manager creates, shows and changes budgets.
 	Manager interface {
@@ -143,10 +144,11 @@ func (s *Service) needsRows(ctx context.Context, ref BudgetRef, call, instead st
 }
 
 const (
-	insteadOfHold  = "deduct at once and roll back what is not needed"
-	insteadOfFeed  = "read the figures of the budget, or its series"
-	insteadOfUsage = "ask a check for the limits of the value"
-	insteadOfSize  = "create a budget with that many buckets: ids belong to buckets in store mode"
+	insteadOfHold    = "deduct at once and roll back what is not needed"
+	insteadOfFeed    = "read the figures of the budget, or its series"
+	insteadOfUsage   = "ask a check for the limits of the value"
+	insteadOfNearest = "ask a check for one value, with `budgetctl check` or POST /v1/checks"
+	insteadOfSize    = "create a budget with that many buckets: ids belong to buckets in store mode"
 )
 
 // Deduct sends a deduction to the mode of its budget.
@@ -360,6 +362,14 @@ func (s *Service) Usage(ctx context.Context, r UsageRequest) (Usage, error) {
 		return Usage{}, err
 	}
 	return s.Rows.Usage(ctx, r)
+}
+
+// Nearest lists the values that are nearest their maximum of a limit. It works in ledger mode only.
+func (s *Service) Nearest(ctx context.Context, r NearestRequest) (Nearest, error) {
+	if err := s.needsRows(ctx, r.Budget, "nearest", insteadOfNearest); err != nil {
+		return Nearest{}, err
+	}
+	return s.Rows.Nearest(ctx, r)
 }
 
 // Change changes a definition. The number of buckets can be changed in ledger mode only.

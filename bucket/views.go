@@ -55,6 +55,28 @@ type Usage struct {
 	Calls, Amount, RolledBack int64
 }
 
+// MaxNearest is the most values that Nearest returns.
+const MaxNearest = 1000
+
+// NearestRequest asks for the values that are nearest their maximum of a limit.
+type NearestRequest struct {
+	Budget BudgetRef
+	// Limit is the name of a limit of the budget.
+	Limit string
+	// Most is the most values to return, 1 … MaxNearest.
+	Most int
+}
+
+// Nearest lists the values that have used the largest shares of their maximums.
+type Nearest struct {
+	// Values are sorted by share, the largest first. They leave out exempt values and those without
+	// usage in the present window.
+	Values []budget.LimitState
+	// Read is how many values were read. Complete reports whether no other value has usage.
+	Read     int
+	Complete bool
+}
+
 // CheckRequest asks whether a deduct would be accepted now. The caller has validated the texts
 // (budget.CheckKey) and the amounts.
 type CheckRequest struct {

@@ -1,6 +1,8 @@
 package client
 
 import (
+	"context"
+	"strconv"
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
@@ -45,6 +47,29 @@ type Override struct {
 	// Max is the bound; Exempt removes it.
 	Max    *int64 `json:"max,omitzero"`
 	Exempt bool   `json:"exempt,omitzero"`
+}
+
+// Nearest lists the values that have used the largest shares of their maximums of a limit.
+type Nearest struct {
+	// Values leave out exempt values and those without usage. The largest share is first.
+	Values []LimitState `json:"values"`
+	// Read is how many values were read, at most 10,000. Complete says that no other value can have
+	// usage. It is false while the window contains a change of what the limit counts: values without
+	// a deduction since then are missing.
+	Read     int  `json:"read"`
+	Complete bool `json:"complete"`
+}
+
+// Nearest returns the values that are nearest their maximum of a limit in the present window, at
+// most the given number, or 20 for 0. Errors: budget_not_found, invalid, ledger_mode_only.
+func (c *Client) Nearest(ctx context.Context, name, limit string, most int) (*Nearest, error) {
+	what := c.get("nearest", name, "limits", limit, "nearest")
+	if most != 0 {
+		what.query.Set("limit", strconv.Itoa(most))
+	}
+	var answer Nearest
+	_, err := c.do(ctx, what, &answer)
+	return result(&answer, err)
 }
 
 // LimitState is the usage of a limit by one value, in calls or minor units.

@@ -65,6 +65,14 @@ func TestLimitRequests(t *testing.T) {
 			_, err := c.Usage(ctx, "b", client.UsageRequest{Dimensions: map[string]string{"from": "a b"}, From: at})
 			return err
 		}, seen{"GET", "/v1/budgets/b/usage?dimension.from=a+b&from=2026-05-01T00%3A00%3A00%2B01%3A00&tenant=games", "", "", ""}},
+		{"nearest", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Nearest(ctx, "b", "per user", 5)
+			return err
+		}, seen{"GET", "/v1/budgets/b/limits/per%20user/nearest?limit=5&tenant=games", "", "", ""}},
+		{"nearest, usual number", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Nearest(ctx, "b", "per-user", 0)
+			return err
+		}, seen{"GET", "/v1/budgets/b/limits/per-user/nearest?tenant=games", "", "", ""}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

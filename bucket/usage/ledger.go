@@ -1,5 +1,5 @@
-// Package usage predicts the answer of a deduct, and sums the deductions of dimension values, in
-// ledger mode. It changes nothing.
+// Package usage predicts the answer of a deduct, sums the deductions of dimension values, and lists
+// the values nearest a limit's maximum, in ledger mode. It changes nothing.
 package usage
 
 import (
@@ -45,6 +45,11 @@ type Limits interface {
 	// (inclusive) to another (exclusive). A zero instant is no bound.
 	Usage(ctx context.Context, budgetID int64, dimensions map[string]string, from, to time.Time) (
 		bucket.Usage, error)
+	// Nearest reads the counters of up to most values of a limit's dimension, in the order of their
+	// keys, and returns those that have used the largest shares, at most keep. Counts that are only in
+	// the ledger make the answer incomplete.
+	Nearest(ctx context.Context, budgetID int64, l *limit.Limit, most, keep int) (
+		bucket.Nearest, error)
 }
 
 // Rollover ends periods of budgets that are over.

@@ -7,6 +7,7 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/limit"
 )
 
 // defaultDeadline bounds one call.
@@ -167,6 +168,36 @@ func (s *Service) Usage(ctx context.Context, r bucket.UsageRequest) (bucket.Usag
 			"budget %s is in store mode, which has no rows of deductions", b.Name)
 	}
 	got, err := s.Limits.Usage(ctx, b.ID, r.Dimensions, r.From, r.To)
+	return got, s.failed(err)
+}
+
+// nearestReads is how many values one call of Nearest reads at most.
+const nearestReads = 10_000
+
+// Nearest lists the values that have used the largest shares of their maximums of a limit, in the
+// present window. It reads the counters of at most 10,000 values. Errors: BudgetNotFound; Invalid
+// without such a limit; LedgerModeOnly; Unavailable.
+func (s *Service) Nearest(ctx context.Context, r bucket.NearestRequest) (bucket.Nearest, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.Deadline)
+	defer cancel()
+	b, err := s.Budgets.Find(ctx, r.Budget)
+	if err != nil {
+		return bucket.Nearest{}, err
+	}
+	if b.InStoreMode() {
+		return bucket.Nearest{}, budget.Refuse(budget.LedgerModeOnly, "nearest",
+			"budget %s is in store mode, whose counts are in the stores", b.Name)
+	}
+	var l *limit.Limit
+	if set := b.LimitSet(); set != nil {
+		l = set.Limit(r.Limit)
+	}
+	if l == nil {
+		return bucket.Nearest{}, &budget.Error{Code: budget.Invalid, Op: "nearest",
+			Message: "the budget has no such limit", Fields: []budget.FieldError{{
+				Field: "name", Message: "must be the name of a limit of the budget"}}}
+	}
+	got, err := s.Limits.Nearest(ctx, b.ID, l, nearestReads, r.Most)
 	return got, s.failed(err)
 }
 

@@ -114,6 +114,9 @@ func TestLimits(t *testing.T) {
 		{"usage", "usage capped --dimension user=u1 --from 2026-05-01T00:00:00Z --to 2026-06-01T00:00:00+02:00",
 			`{"dimensions":{"user":"u1"},"from":"2026-05-01T00:00:00Z","to":"2026-05-31T22:00:00Z","calls":4,"amount":1009,"rolled_back":2}`,
 			`GET /v1/budgets/capped/usage?dimension.user=u1&from=2026-05-01T00%3A00%3A00Z&to=2026-06-01T00%3A00%3A00%2B02%3A00 `},
+		{"nearest", "nearest capped per-user --limit 2", `{"values":[{"name":"per-user","dimension":"user","value":"u1",` +
+			`"used":4,"max":5,"reset_at":"2026-05-02T00:00:00Z"},{"name":"per-user","dimension":"user","value":"vip","used":1000,` +
+			`"max":5000}],"read":10000,"complete":false}`, `GET /v1/budgets/capped/limits/per-user/nearest?limit=2 `},
 	} {
 		for _, format := range formats[:3] { // names have a test of their own
 			t.Run(c.name+"/"+format, func(t *testing.T) {

@@ -331,3 +331,23 @@ func TestKeyboard(t *testing.T) {
 	page.sees("There is no budget yet.")
 	page.until("the focus is in the view", `document.activeElement.id === 'main'`)
 }
+
+// The values nearest the maximum of a limit are read when somebody asks for them.
+func TestNearest(t *testing.T) {
+	s, _ := shop(t)
+	for n, user := range []string{"u-1", "u-2", "u-2"} {
+		s.must("POST", "/v1/budgets/vouchers/deduct", fmt.Sprintf(
+			`{"request_id":"near-%d","amount":1,"dimensions":{"user":%q}}`, n, user))
+	}
+	page := open(t, s.url+"/#/budgets/default/vouchers")
+	page.sees("per-user")
+	if strings.Contains(page.text(), "values were read") {
+		t.Error("the values are read although nobody asked for them")
+	}
+	page.clicks("button", "Values nearest the maximum of per-user")
+	page.sees("2 values were read: all that have counts.")
+	got := page.rows("Nearest the maximum of per-user")
+	if len(got) != 2 || got[0][0] != "u-2" || got[0][1] != "2" || got[0][2] != "3" || got[1][0] != "u-1" {
+		t.Errorf("values: %q", got)
+	}
+}

@@ -164,6 +164,7 @@ var provocations = []provocation{
 	{budget.LedgerModeOnly, "POST", "/v1/budgets/flash/deduct", `{"request_id":"h","amount":1,"key":"k","hold_ttl":"1h"}`, nil},
 	{budget.LedgerModeOnly, "GET", "/v1/budgets/flash/ledger", "", nil},
 	{budget.LedgerModeOnly, "GET", "/v1/budgets/flash/usage?user=u", "", nil},
+	{budget.LedgerModeOnly, "GET", "/v1/budgets/flash/limits/per-user/nearest", "", nil},
 	{budget.TooManyKeys, "POST", "/v1/keys", `{"principal":"two","role":"read"}`, nil},
 	{budget.KeyNotLive, "POST", "/v1/keys/REVOKED/rotate", "", nil},
 }

@@ -37,7 +37,7 @@ var scenario = []string{
 	"findDeduction.held", "extend.hold", "extend.group", "confirm.part", "confirm.group",
 	`POST /v1/budgets/spring-sale/deduct {"request_id":"cart-3","amount":1,"hold_ttl":"15m","group":"basket-10"}`,
 	"listHolds.open", "rollback.part", "rollback.whole", "rollback.group", "rollback.store", "cancel.void",
-	"deductBatch.two", "check.ads", "usage.user", "readLedger.first",
+	"deductBatch.two", "check.ads", "usage.user", "nearestValues.limited", "readLedger.first",
 	"readLedger.tail", "readLedger.since", "listRefusals.sale", "series.now", "audit.ok",
 	"listBuckets.two", "takeOffline.empty", "takeOnline.empty", "applyBucket.empty",
 	"unfence.empty", "recycle.empty",

@@ -234,6 +234,7 @@ type reader struct {
 // usages reads what was counted for values of dimensions.
 type usages interface {
 	Usage(ctx context.Context, request bucket.UsageRequest) (bucket.Usage, error)
+	Nearest(ctx context.Context, request bucket.NearestRequest) (bucket.Nearest, error)
 }
 
 const (

@@ -31,6 +31,9 @@ func TestUnaskable(t *testing.T) {
 		{"GET", "/v1/budgets/sale/usage?user=u1;ad=a1", "", "malformed:  "},
 		{"GET", "/v1/budgets/sale/usage?" + manyDimensions(17), "", "invalid: "},
 		{"GET", "/v1/budgets/SALE/usage?user=u1", "", "budget_not_found:"},
+		{"GET", "/v1/budgets/sale/limits/per-user/nearest?limit=0", "", "invalid: limit"},
+		{"GET", "/v1/budgets/sale/limits/per-user/nearest?limit=1001", "", "invalid: limit"},
+		{"GET", "/v1/budgets/SALE/limits/per-user/nearest", "", "budget_not_found:"},
 	} {
 		_, text := ask(t, server, c.method, c.path, c.body)
 		if got := faultsIn(t, text); got != c.want {

@@ -291,6 +291,10 @@ func (f *fake) Usage(_ context.Context, r bucket.UsageRequest) (bucket.Usage, er
 	return bucket.Usage{Calls: 4, Amount: 9, RolledBack: 2}, f.note("usage %+v", r)
 }
 
+func (f *fake) Nearest(_ context.Context, r bucket.NearestRequest) (bucket.Nearest, error) {
+	return bucket.Nearest{Values: someStates[:1], Read: 7, Complete: true}, f.note("nearest %+v", r)
+}
+
 func (f *fake) Rollback(_ context.Context, r bucket.RollbackRequest) (bucket.DeductionView, error) {
 	return aDeduction, f.note("rollback %+v", r)
 }

@@ -236,9 +236,12 @@ func pointOf(p *series.Point) seriesPoint {
 		Quarantined: p.Quarantined, Forfeited: p.Forfeited}
 }
 
-// Usages is the part of the service that sums what values of dimensions took.
+// Usages is the part of the service that says what values of dimensions took.
 type Usages interface {
+	// Usage sums what was counted for values.
 	Usage(ctx context.Context, request bucket.UsageRequest) (bucket.Usage, error)
+	// Nearest lists the values that are nearest their maximum of a limit.
+	Nearest(ctx context.Context, request bucket.NearestRequest) (bucket.Nearest, error)
 }
 
 // dimensionPrefix precedes a dimension in a query that has the name of another parameter:
@@ -270,6 +273,31 @@ func (a *API) usage(c *call) (answer, error) {
 		Dimensions: jsontext.Value(ledger.Dimensions(dimensions)), From: wire.InUTC(request.From),
 		To:    wire.InUTC(request.To),
 		Calls: got.Calls, Amount: got.Amount, RolledBack: got.RolledBack}}, err
+}
+
+// usualNearest is how many values a list of the nearest has unless the caller asks for another
+// number.
+const usualNearest = 20
+
+func (a *API) nearest(c *call) (answer, error) {
+	query := c.query("tenant", "limit")
+	ref, err := c.budget(query)
+	if err != nil {
+		return answer{}, err
+	}
+	request := bucket.NearestRequest{Budget: ref, Limit: c.r.PathValue("name"), Most: usualNearest}
+	if query.Has("limit") {
+		n, ok := budget.ParseAmount(query.Get("limit"))
+		if !ok || n > bucket.MaxNearest {
+			c.faults.Invalid("limit", "must be 1 to %d", bucket.MaxNearest)
+		}
+		request.Most = int(n)
+	}
+	if err := c.nothing(); err != nil {
+		return answer{}, err
+	}
+	got, err := a.service.Nearest(c.ctx, request)
+	return answer{body: wire.NearestOf(&got)}, err
 }
 
 // dimensions reads a query in which every parameter is a dimension, except the given ones.

@@ -52,6 +52,7 @@ func (a *API) routes() []route {
 		{pattern: "POST " + one + "/cancel", changes: true, data: a.cancel},
 		{pattern: "GET " + one + "/deductions", handle: a.deduction},
 		{pattern: "GET " + one + "/usage", handle: a.usage},
+		{pattern: "GET " + one + "/limits/{name}/nearest", handle: a.nearest},
 		{pattern: "GET " + one + "/holds", handle: a.openHolds},
 		{pattern: "POST /v1/checks", data: a.checks, maxBody: large},
 		{pattern: "POST /v1/deductions:batch", changes: true, data: a.batch, maxBody: large},

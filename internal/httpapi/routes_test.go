@@ -65,6 +65,8 @@ func TestGoldenAnswers(t *testing.T) {
 			{"budget":"7","amount":6,"counts":{"per-user":2}},{"budget":"sale","amount":0,"limit":1},{"budget":"SALE","amount":1}]}`, ""},
 		{"usage", "GET", ours + "/usage?user=u1&ad=a%201&from=2026-01-31T08:00:00%2B08:00&to=2026-01-31T09:00:00.5Z&tenant=acme", "", ""},
 		{"usage-named", "GET", ours + "/usage?dimension.tenant=u1&dimension.user=u1", "", ""},
+		{"nearest", "GET", ours + "/limits/per-user/nearest?limit=5&tenant=acme", "", ""},
+		{"nearest-usual", "GET", ours + "/limits/per-user/nearest", "", ""},
 		{"list", "GET", "/v1/budgets", "", ""},
 		{"list-page", "GET", "/v1/budgets?status=paused&type=promo&page_size=1&page_token=MTo3&tenant=acme", "", ""},
 		{"list-all-tenants", "GET", "/v1/budgets?tenant=*", "", ""},

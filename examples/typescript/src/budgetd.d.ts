@@ -243,6 +243,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/budgets/{budget}/limits/{name}/nearest": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Lists the values that are nearest their maximum of a limit.
+         * @description These have used the largest share of their maximum, own or general, in the present window. Exempt values and those without usage are left out. It reads the counts of at most 10,000 values, in their order; `complete` says whether others may have usage. A limit that the budget does not have is `invalid`.
+         */
+        get: operations["nearestValues"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/budgets/{budget}/ledger": {
         parameters: {
             query?: never;
@@ -1650,6 +1670,14 @@ export interface components {
             /** @description What of that was given back. */
             rolled_back: components["schemas"]["Units"];
         };
+        Nearest: {
+            /** @description The largest share first. Combined values of more than 512 bytes in all are shown as their hash, `#` and 64 digits. */
+            values: components["schemas"]["LimitState"][];
+            /** @description How many values were read. */
+            read: components["schemas"]["Number"];
+            /** @description Whether no other value can have usage. It is false if there are more than 10,000 values, and while the window contains the last change of what the limit counts: values without a deduction since then are missing. */
+            complete: boolean;
+        };
         FeedPage: {
             entries: components["schemas"]["FeedEntry"][];
             /** @description Goes on after the last entry, as `after`. */
@@ -2206,6 +2234,13 @@ export interface components {
          * @example spring-sale:bucket-1
          */
         Bucket: components["schemas"]["Key256"];
+        /**
+         * @description The name of a limit of the budget.
+         * @example per-day
+         */
+        LimitName: string;
+        /** @description The most values. */
+        MostValues: number;
         /** @description The name of an instance. */
         Instance: string;
         /**
@@ -2786,6 +2821,42 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Usage"];
+                };
+            };
+            404: components["responses"]["Problem"];
+            409: components["responses"]["Problem"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    nearestValues: {
+        parameters: {
+            query?: {
+                /** @description The tenant; left out: the one of the key, else `default`. */
+                tenant?: components["parameters"]["Tenant"];
+                /** @description The most values. */
+                limit?: components["parameters"]["MostValues"];
+            };
+            header?: never;
+            path: {
+                /** @description The name or the id of a budget. */
+                budget: components["parameters"]["Budget"];
+                /**
+                 * @description The name of a limit of the budget.
+                 * @example per-day
+                 */
+                name: components["parameters"]["LimitName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The values, the largest share first. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Nearest"];
                 };
             };
             404: components["responses"]["Problem"];

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/httpapi/strictjson"
 	"github.com/budgetd/budgetd/limit"
@@ -234,4 +235,16 @@ func statesOf(states []budget.LimitState) []limitState {
 		}
 	}
 	return out
+}
+
+// Nearest is the JSON form of the values that are nearest their maximum of a limit.
+type Nearest struct {
+	Values   []limitState `json:"values"`
+	Read     int          `json:"read"`
+	Complete bool         `json:"complete"`
+}
+
+// NearestOf returns the JSON form.
+func NearestOf(n *bucket.Nearest) Nearest {
+	return Nearest{Values: statesOf(n.Values), Read: n.Read, Complete: n.Complete}
 }

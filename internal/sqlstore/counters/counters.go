@@ -120,6 +120,31 @@ func Update(t *engine.Tx, locked []*Row) error {
 	return t.ChangeRows(updateCounters, ofKey, ofVersion, changes)
 }
 
+const selectValues = `SELECT c.value, c.counts FROM limit_counter c /*by PRIMARY*/
+	WHERE c.budget_id = ? AND c.dimension = ? AND c.value > ? ORDER BY c.value LIMIT ?`
+
+// ReadAfter reads up to most rows of a dimension whose values follow that of a key, in their order,
+// without locks. The rows have no Version.
+func ReadAfter(r *engine.Reader, key Key, most int) ([]Row, error) {
+	var found []struct {
+		Value  string `db:"value"`
+		Counts string `db:"counts"`
+	}
+	if err := r.List(&found, selectValues, append(key.values(), most)...); err != nil {
+		return nil, err
+	}
+	out := make([]Row, len(found))
+	for i, f := range found {
+		counts, err := limit.ReadCounters(f.Counts)
+		if err != nil {
+			return nil, engine.Defect("counter of budget %d, %q %q: %w", key.Budget, key.Dimension,
+				f.Value, err)
+		}
+		out[i] = Row{Key: Key{key.Budget, key.Dimension, f.Value}, Counts: counts}
+	}
+	return out, nil
+}
+
 const selectLimits = `SELECT l.definition, l.changed_version, l.changed_ms
 	FROM budget_limit l /*by PRIMARY*/ WHERE l.budget_id = ? ORDER BY l.ordinal`
 

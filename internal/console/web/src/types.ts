@@ -165,6 +165,12 @@ export interface LimitState {
   reset_at?: string
 }
 
+export interface NearestValues {
+  values: LimitState[]
+  read: number
+  complete: boolean
+}
+
 export interface Point {
   at: string
   total: number

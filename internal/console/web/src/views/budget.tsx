@@ -12,7 +12,7 @@ import { href } from '../route'
 import { Quarantined } from './quarantine'
 import { Alerting } from './thresholds'
 import { left, type Audit, type Bucket, type Budget, type Entry, type Hold, type Limit,
-  type Recycle, type Series } from '../types'
+  type NearestValues, type Recycle, type Series } from '../types'
 
 const mostEntries = 200
 
@@ -347,7 +347,8 @@ function Limits({ b, took }: { b: Budget; took: Took }) {
           </tbody>
         </table>
       </div>
-      <Nearest b={b} />
+      {b.durability === 'ledger' && b.limits.map((l) => <Nearest key={l.name} b={b} l={l} />)}
+      <Asked b={b} />
     </Card>
   )
 }
@@ -373,8 +374,47 @@ function limitChange(b: Budget, l: Limit, took: Took): Change {
   }
 }
 
+/** The values nearest the maximum of a limit. They are read when somebody asks for them. */
+function Nearest({ b, l }: { b: Budget; l: Limit }) {
+  const [asked, ask] = useState(false)
+  const path = budgetPath(b.name, b.tenant, `/limits/${encodeURIComponent(l.name)}/nearest`)
+  const { data, error, loading, reload } = useCall<NearestValues>(asked ? path : '')
+  return (
+    <div style={{ marginTop: '10px' }}>
+      <button onClick={() => { if (asked) reload(); ask(true) }}>
+        Values nearest the maximum of {l.name}</button>
+      {loading && <p class="loading" role="status">Loading …</p>}
+      {error && <Failure error={error} />}
+      {data && <>
+        {data.values.length > 0 && (
+          <div class="scroll">
+            <table class="cards">
+              <caption class="unseen">Nearest the maximum of {l.name}</caption>
+              <thead><tr><th>{l.dimension}</th><th class="num">Used</th><th class="num">Max</th>
+                <th>Resets</th></tr></thead>
+              <tbody>
+                {data.values.map((v) => (
+                  <tr key={v.value}>
+                    <th scope="row">{v.value}</th>
+                    <td class="num" data-label="Used">{units(v.used)}</td>
+                    <td class="num" data-label="Max">{units(v.max)}</td>
+                    <td data-label="Resets">{v.reset_at ? instant(v.reset_at) : 'never'}</td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </div>
+        )}
+        <p class="quiet">{data.values.length === 0 && 'No value has used anything in this window. '}
+          {units(data.read)} values were read{data.complete ? ': all that have counts.'
+            : '. Others may have used more.'}</p>
+      </>}
+    </div>
+  )
+}
+
 /** What a value has used of the limits. */
-function Nearest({ b }: { b: Budget }) {
+function Asked({ b }: { b: Budget }) {
   const [value, set] = useState('')
   const dimension = b.limits[0].dimension.split('+')[0]
   return (
