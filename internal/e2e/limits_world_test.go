@@ -123,13 +123,10 @@ type modeOf struct {
 }
 
 // readerOf reads the usage of limits. It has no feed.
-type readerOf struct {
-	bucket.Reader
-	*usage.Service
-}
+type readerOf struct{ *usage.Service }
 
-func (r readerOf) Usage(ctx context.Context, request bucket.UsageRequest) (bucket.Usage, error) {
-	return r.Service.Usage(ctx, request)
+func (readerOf) Feed(context.Context, bucket.FeedRequest) (bucket.FeedPage, error) {
+	panic("not used")
 }
 
 // auditorOf is the audit and the series of a world.
@@ -172,7 +169,7 @@ func serveLimits(t *testing.T, clock *movedClock, db *engine.DB, stores stores) 
 	used := usage.New(usage.Config{Budgets: budgets, Lookup: flights, Limits: usagerows.New(db),
 		Rollover: mover, Now: db.Now, Observer: observer, Deadline: patience})
 	service := &bucket.Service{Budgets: budgets, Ledger: modeOf{rows, used, holds}, Holds: holds,
-		Rows: readerOf{nil, used}, Mover: mover,
+		Rows: readerOf{used}, Mover: mover,
 		Manager: &manage.Service{Ledger: defined, Budgets: budgets, Periods: mover, Filter: stores,
 			Places: places, Moved: observer.Moved, Clock: bucket.SystemClock{}, Timeout: patience,
 			Takes: func(bucket.Lane) bool { return true }, Nonce: func() string { return t.Name()[:8] }},
