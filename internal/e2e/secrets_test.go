@@ -142,6 +142,9 @@ tracing: {endpoint: "http://127.0.0.1:1"}
 // that a crashing process prints.
 func (w *secureWorld) shown(t *testing.T, nodes []*node, root string, keys map[string]string) {
 	admin := w.client(nodes[0], root)
+	_, err := w.client(nodes[0], root, client.WithTenant("shop")).Patch(t.Context(), "busy", client.PatchRequest{Limits: []client.Limit{
+		{Name: "ever", Dimension: "user", Optional: true, Window: client.Window{Kind: budget.WindowLifetime}, Max: 1}}})
+	must(t, err)
 	hook, err := admin.CreateWebhook(t.Context(), client.WebhookRequest{URL: "https://127.0.0.1:1/", Secret: "shop", Tenant: "shop"})
 	must(t, err)
 	_, err = admin.TestWebhook(t.Context(), hook.ID)
@@ -200,7 +203,7 @@ func (w *secureWorld) shown(t *testing.T, nodes []*node, root string, keys map[s
 
 // paths returns the path of every GET, with names of objects that exist.
 func (w *secureWorld) paths(hook string) (all []string) {
-	fill := strings.NewReplacer("{budget}", "busy", "{id}", hook, "{code}", "invalid", "{file}", "page.js", "{$}", "")
+	fill := strings.NewReplacer("{budget}", "busy", "{name}", "ever", "{id}", hook, "{code}", "invalid", "{file}", "page.js", "{$}", "")
 	more := map[string]string{"deduction": "&request_id=0-0", "usage": "&user=u1"}
 	for _, call := range access.Calls() {
 		if call.Method != "GET" {
