@@ -29,8 +29,8 @@ func inMemory() storetest.Subject {
 	}
 }
 
-// TestDifferentialOfItself checks that two stores in memory agree: Differential reports no
-// difference where there is none.
+// TestDifferentialOfItself checks that Differential finds no difference between two stores in
+// memory.
 func TestDifferentialOfItself(t *testing.T) {
 	storetest.Differential(t, inMemory(), inMemory())
 }
