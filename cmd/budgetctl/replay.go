@@ -20,8 +20,10 @@ import (
 const maxConcurrency = 1024
 
 const replayHelp = `Replays a log of web requests against a budget. It makes one deduction per line,
-keyed by the line's client, and rolls back every Nth accepted one. FILE is tab-separated; its header
-names the columns "client" and "bytes".
+keyed by the line's client, and rolls back every Nth accepted one. FILE is tab-separated. Its header
+names the columns: "client", "bytes" for --amount bytes, and those of --dimension. A line without a
+value in such a column has no such dimension. Limits count at the time of the replay, whatever times
+the log has.
 
 The request id of a line consists of --id-prefix and the number of the line, so replaying the file
 again deducts nothing twice. Deductions of an earlier replay count as replayed and are not rolled
@@ -40,11 +42,14 @@ func (a *app) replayCommand() *cobra.Command {
 		Short: "Replay a log of web requests against a budget",
 		Long:  replayHelp,
 		Example: `  budgetctl replay examples/web-requests.tsv web-demo
-  budgetctl replay examples/web-requests.tsv traffic --amount bytes --batch 100 --concurrency 4`,
+  budgetctl replay examples/web-requests.tsv traffic --amount bytes --batch 100 --concurrency 4
+  budgetctl replay examples/web-requests.tsv calls --dimension user=client`,
 		Args: arguments,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&unit, "amount", "one", "units per line: one, or its bytes (0 bytes: skipped)")
+	flags.StringToStringVar(&plan.Dimensions, "dimension", nil,
+		"column that has whom a line is for, name=column; repeatable")
 	flags.IntVar(&plan.RollbackEvery, "rollback-every", 20,
 		"roll back every Nth accepted deduction; 0: none")
 	flags.IntVar(&plan.Concurrency, "concurrency", 16, "concurrent calls")
@@ -53,7 +58,8 @@ func (a *app) replayCommand() *cobra.Command {
 	choose(cmd, "amount", "one", "bytes")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		plan.Budget, plan.Bytes, plan.Timeout = args[1], unit == "bytes", a.timeout
-		err := firstOf(chosen(cmd, "amount"), reference(args[1]), checkPlan(plan))
+		err := firstOf(chosen(cmd, "amount"), reference(args[1]),
+			checkDimensions(plan.Dimensions), checkPlan(plan))
 		if err != nil {
 			return err
 		}
@@ -93,7 +99,7 @@ func (a *app) replay(ctx context.Context, path string, plan replay.Plan) error {
 		return usagef("FILE: %v", err)
 	}
 	defer file.Close()
-	total, err := replay.Count(file, plan.Bytes)
+	total, err := replay.Count(file, plan)
 	if err != nil {
 		return fmt.Errorf("%s: %w; nothing was sent", path, err)
 	}

@@ -135,6 +135,30 @@ func TestReplaySendsWhatTheLogSays(t *testing.T) {
 	}
 }
 
+// TestReplayOfDimensions replays a log against a limit of a real server, one by one and in batches:
+// ann has three lines and may have two, and lines without a user are not limited.
+func TestReplayOfDimensions(t *testing.T) {
+	log := written(t, "client\taccount\n"+"10.0.0.1\tann\n"+"10.0.0.2\tbob\n"+"10.0.0.1\tann\n"+"10.0.0.3\t\n"+
+		"10.0.0.2\tann\n"+"10.0.0.3\t\n"+"10.0.0.3\t\n")
+	server := serveReal(t)
+	for name, flags := range map[string]string{"single": "--concurrency 1", "batches": "--batch 3 --concurrency 1"} {
+		must1(t, server, "create "+name+" --unlimited --limit name=per-user,dimension=user,window=lifetime,max=2,optional=true")
+		r := must1(t, server, "replay "+log+" "+name+" -o json --rollback-every 0 --dimension user=account "+flags)
+		var got report
+		if err := json.Unmarshal([]byte(r.stdout), &got); err != nil {
+			t.Fatal(err)
+		}
+		want := report{Complete: true, Deductions: 7, Accepted: 6, AcceptedUnits: 6,
+			Refused: map[string]int{"limit_exceeded": 1}, Unexpected: map[string]int{}}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: report (-want +got):\n%s", name, diff)
+		}
+		for user, used := range map[string]string{"ann": "2", "bob": "1"} {
+			checkContains(t, must1(t, server, "usage "+name+" --dimension user="+user+" -o json").stdout, `"amount": `+used)
+		}
+	}
+}
+
 func TestReplayOutput(t *testing.T) {
 	// Times differ from run to run, and with them the width of the table's column.
 	times := regexp.MustCompile(`((?:duration|rate|latency)[^0-9]+(?:p\d\d)?[^0-9]+)[0-9.,]+`)
@@ -249,13 +273,18 @@ func TestReplayChecksBeforeItSends(t *testing.T) {
 	}{
 		{"no file", "replay none.tsv b", exitUsage, "open none.tsv"},
 		{"empty file", "replay " + written(t, "") + " b", exitError, "line 1: the file is empty"},
-		{"no header", "replay " + written(t, "1\t2\t3\t4\n") + " b", exitError, "line 1: the header must name"},
+		{"no header", "replay " + written(t, "1\t2\t3\t4\n") + " b", exitError, `line 1: the header must name the column "client"`},
+		{"no bytes", "replay " + written(t, "client\na\n") + " b --amount bytes", exitError, `line 1: the header must name the column "bytes"`},
+		{"no such column", "replay " + good + " b --dimension user=account", exitError, `line 1: the header must name the column "account"`},
 		{"a column is missing", "replay " + written(t, "client\tbytes\na\t1\na\n") + " b", exitError, "line 3: 1 columns, the header has 2"},
 		{"no client", "replay " + written(t, "client\tbytes\n\t1\n") + " b", exitError, "line 2: client is missing"},
+		{"a long dimension", "replay " + written(t, "client\tuser\na\t"+strings.Repeat("u", 257)+"\n") + " b --dimension user=user",
+			exitError, "line 2: user is 257 bytes long"},
 		{"bytes not a number", "replay " + written(t, "client\tbytes\na\t1e3\n") + " b --amount bytes", exitError, `line 2: bytes "1e3"`},
 		{"a line without end", "replay " + written(t, "client\tbytes\na\t"+strings.Repeat("1", 1<<20)) + " b", exitError, "line 2: bufio.Scanner: token too long"},
 		{"budget", "replay " + good + " B", exitUsage, `budget "B"`},
 		{"amount", "replay " + good + " b --amount two", exitUsage, `--amount "two"`},
+		{"dimension", "replay " + good + " b --dimension user=", exitUsage, "--dimension user="},
 		{"rollback-every", "replay " + good + " b --rollback-every -1", exitUsage, "--rollback-every -1"},
 		{"no concurrency", "replay " + good + " b --concurrency 0", exitUsage, "--concurrency 0: must be 1 to 1024"},
 		{"concurrency", "replay " + good + " b --concurrency 1025", exitUsage, "--concurrency 1025"},

@@ -92,12 +92,13 @@ func TestFirstCommands(t *testing.T) {
 }
 
 // TestMigration runs the commands of docs/MIGRATE.md for each of its three budgets: it is made, used
-// with a log of requests unless it has limits, compared with the old counter, and switched on.
+// with a log of requests, compared with the old counter, and switched on. A limit refuses some of
+// the log.
 func TestMigration(t *testing.T) {
 	requests := filepath.Join(t.TempDir(), "requests.tsv")
-	must(t, os.WriteFile(requests, []byte("client\tbytes\nann\t1\nbob\t2\n"), 0o600))
+	must(t, os.WriteFile(requests, []byte("client\taccount\na\tann\nb\tbob\na\tann\nb\tann\na\tann\n"), 0o600))
 	replaced := strings.NewReplacer("FILE", requests, "NAME", "moved", "LEFT", "500", "TOTAL", "3650",
-		"PER_DAY", "10", "max=N", "max=3")
+		"PER_DAY", "10", "COLUMN", "account", "max=N", "max=3")
 	commands := regexp.MustCompile("`(budgetctl [^`]+)`")
 	var creates, others []string
 	page := between(t, "docs/MIGRATE.md", "# ", "\n[CONCEPTS")
@@ -109,17 +110,19 @@ func TestMigration(t *testing.T) {
 			others = append(others, command)
 		}
 	}
-	if len(creates) != 3 || len(others) != 6 || !strings.HasPrefix(others[0], "budgetctl replay ") {
+	if len(creates) != 3 || len(others) != 7 || !strings.HasPrefix(others[0], "budgetctl replay ") ||
+		others[1] != others[0]+" --dimension user=account" {
 		t.Fatalf("docs/MIGRATE.md makes %q and then runs %q", creates, others)
 	}
 	for _, create := range creates {
-		steps := others
+		replay, accepted := others[0], "5"
 		if strings.Contains(create, "--limit") {
-			steps = others[1:]
+			replay, accepted = others[1], "4"
 		}
-		out := start(t, t.TempDir()).shell(t, inOrder+create+"\n"+strings.Join(steps, "\n")+
-			"\necho all of them")
-		if !strings.Contains(out, "ok             yes") || !strings.HasSuffix(out, "\nall of them\n") {
+		out := start(t, t.TempDir()).shell(t, inOrder+create+"\n"+replay+"\n"+
+			strings.Join(others[2:], "\n")+"\necho all of them")
+		if !regexp.MustCompile(`(?m)^accepted +`+accepted+`$`).MatchString(out) ||
+			!strings.Contains(out, "ok             yes") || !strings.HasSuffix(out, "\nall of them\n") {
 			t.Errorf("after %s:\n%s", create, out)
 		}
 	}

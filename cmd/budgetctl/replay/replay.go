@@ -21,6 +21,9 @@ type Plan struct {
 	Budget string
 	// Bytes deducts a line's bytes and skips lines with 0. Without it each line is one unit.
 	Bytes bool
+	// Dimensions has the column of each dimension's value, by the dimension's name. A line whose
+	// column is empty is deducted without that dimension.
+	Dimensions map[string]string
 	// IDPrefix begins the request ids: the one of line 7 is "<prefix>-7".
 	IDPrefix string
 	// RollbackEvery rolls back every n-th accepted deduction; 0 means none. Deductions of an
@@ -113,7 +116,7 @@ func (r *run) feed(ctx context.Context, log io.Reader) (skipped int, complete bo
 			return true
 		}
 	}
-	for e, err := range entries(log, r.plan.Bytes) {
+	for e, err := range entries(log, r.plan) {
 		switch {
 		case err != nil:
 			return skipped, false, err
@@ -149,7 +152,8 @@ func (r *run) deduct(batch []entry) []client.BatchResult {
 	items := make([]client.BatchItem, len(batch))
 	for i, e := range batch {
 		items[i] = client.BatchItem{Budget: r.plan.Budget, DeductRequest: client.DeductRequest{
-			RequestID: r.requestID(e), Amount: e.amount, Key: e.client}}
+			RequestID: r.requestID(e), Amount: e.amount, Key: e.client,
+			Dimensions: e.dimensions}}
 	}
 	if r.plan.Batch == 1 {
 		answer, err := r.service.Deduct(ctx, r.plan.Budget, items[0].DeductRequest)
