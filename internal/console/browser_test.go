@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -224,11 +226,19 @@ func prefers(scheme string) action {
 // phone is a narrow screen.
 func phone() action { return chromedp.EmulateViewport(375, 740) }
 
-// picture takes a picture of the whole page for docs/console, in both colour schemes, if pictures
-// are asked for.
+// pictures is where the pictures are that the documents show.
+const pictures = "../../docs/console"
+
+// picture takes a picture of the whole page, in both colour schemes, if pictures are asked for.
+// Otherwise it checks that docs/console has them.
 func (p *tab) picture(name string) {
 	p.t.Helper()
 	if *screenshots == "" {
+		for _, scheme := range []string{"dark", "light"} {
+			if _, err := os.Stat(filepath.Join(pictures, name+"-"+scheme+".png")); err != nil {
+				p.t.Errorf("a picture is missing, see docs/console/README.md: %v", err)
+			}
+		}
 		return
 	}
 	for _, scheme := range []string{"dark", "light"} {
@@ -245,6 +255,50 @@ func (p *tab) picture(name string) {
 		}
 		if err != nil {
 			p.t.Fatal(err)
+		}
+	}
+}
+
+// taken matches a call that takes a picture. A name may go on with the value of a variable.
+var taken = regexp.MustCompile(`\.picture\("([a-z-]+)"( \+ )?`)
+
+// TestPictures checks that a test takes each picture in docs/console, and that the page there shows
+// it in one of its colour schemes. The test that takes it runs without pictures, too.
+func TestPictures(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(pictures, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests, err := filepath.Glob("*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names, beginnings []string
+	for _, test := range tests {
+		text, err := os.ReadFile(test)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range taken.FindAllStringSubmatch(string(text), -1) {
+			if m[2] == "" {
+				names = append(names, m[1])
+			} else {
+				beginnings = append(beginnings, m[1])
+			}
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(pictures, "*-light.png"))
+	if err != nil || len(files) < 10 {
+		t.Fatalf("%d pictures in %s: %v", len(files), pictures, err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), "-light.png")
+		begins := func(beginning string) bool { return strings.HasPrefix(name, beginning) }
+		if !slices.Contains(names, name) && !slices.ContainsFunc(beginnings, begins) {
+			t.Errorf("no test takes the picture %s", name)
+		}
+		if !strings.Contains(string(page), "("+name+"-") {
+			t.Errorf("docs/console/README.md does not show the picture %s", name)
 		}
 	}
 }
