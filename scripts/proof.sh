@@ -111,19 +111,17 @@ kills() {
 # versions runs nodes of this version beside those of BUDGETD_OTHER, a commit; by default the first one
 # with the same tables.
 versions() {
-	local dir other status=0 durability
+	local other status=0 durability
 	other=${BUDGETD_OTHER:-$(git log -1 --format=%H -S"$(grep '^const schemaFormat' \
 		internal/sqlstore/engine/migrate.go)" -- internal/sqlstore/engine/migrate.go)}
-	dir=$(mktemp -d)
 	echo "versions: this one beside $(git log -1 --format='%h, %s' "$other")"
-	git clone --quiet --shared . "$dir/source" && git -C "$dir/source" checkout --quiet --detach "$other"
-	CGO_ENABLED=0 go -C "$dir/source" build -o "$dir/budgetd" ./cmd/budgetd
+	git clone --quiet --shared . "$work/source" && git -C "$work/source" checkout --quiet --detach "$other"
+	CGO_ENABLED=0 go -C "$work/source" build -o "$work/budgetd" ./cmd/budgetd
 	for durability in ledger store; do
-		go test -timeout 0 ./internal/chaos -run '^(TestChaos|TestKills)$' -v -chaos.other "$dir/budgetd" \
+		go test -timeout 0 ./internal/chaos -run '^(TestChaos|TestKills)$' -v -chaos.other "$work/budgetd" \
 			-chaos.duration "$(pick 1m 1h)" -chaos.kills "$(pick 20 500)" -chaos.nodes 3 \
 			-chaos.durability "$durability" || status=1
 	done
-	rm -rf -- "$dir"
 	return "$status"
 }
 
@@ -148,13 +146,9 @@ vulns() { go tool -modfile=tools/go.mod govulncheck ./...; }
 
 # beside runs a command with one MariaDB and one Redis, which all its tests share.
 beside() {
-	local dir status=0
-	dir=$(mktemp -d)
-	go build -o "$dir/lend" ./internal/testservers/lend
-	mkdir "$dir/servers"
-	"$dir/lend" "$dir/servers" "$@" || status=$?
-	rm -rf -- "$dir"
-	return "$status"
+	go build -o "$work/lend" ./internal/testservers/lend
+	mkdir "$work/servers"
+	"$work/lend" "$work/servers" "$@"
 }
 
 list() { grep . <<<"$proofs"; }
@@ -190,10 +184,16 @@ table=
 for name in "${names[@]}"; do
 	printf '\n== %s\n' "$name"
 	begin=$SECONDS result=passed
-	# A separate shell, because errexit is off within "if" and "||".
+	# A separate shell, because errexit is off within "if" and "||". It removes the files of its proof,
+	# also after an interruption: the traps wait until the command that uses them has ended.
 	set +e
 	(
 		set -e
+		work=$(mktemp -d "${TMPDIR:-/tmp}/budgetd-work.XXXXXX")
+		trap 'rm -rf -- "$work"' EXIT
+		trap 'exit 129' HUP
+		trap 'exit 130' INT
+		trap 'exit 143' TERM
 		"${name//-/_}"
 	) </dev/null 2>&1 | tee "$logs/$name.log"
 	[ "${PIPESTATUS[0]}" = 0 ] || result=FAILED
