@@ -100,7 +100,6 @@ type Query struct {
 // View is an alert for display. ToldBy is the number of the alert whose message lists this one, or
 // its own number if it had a message.
 type View struct {
-	Budget       int64
 	Tenant, Name string
 	State
 	ToldBy int64

@@ -263,7 +263,7 @@ func TestExtendedAfterTheEnd(t *testing.T) {
 
 func TestReturn(t *testing.T) {
 	open, over := budget.Period{Number: 7}, budget.Period{Number: 7, Over: true}
-	const total, next, forfeit = allocation.ToTotal, allocation.ToNext, allocation.Forfeit
+	const total, next, forfeit = budget.ToTotal, allocation.ToNext, allocation.Forfeit
 	for _, tc := range []struct {
 		name         string
 		unused, late allocation.Where

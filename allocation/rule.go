@@ -15,16 +15,14 @@ type (
 	Window = budget.Window
 	Every  = budget.Every
 	Where  = budget.Where
-	// RuleKind says how the periods of a daily budget are defined.
-	RuleKind = budget.RuleKind
 )
 
 // The constants of rules, from package budget.
 const (
 	Free, Calendar, Windows = budget.Free, budget.Calendar, budget.Windows
 	Hour, Day, Week, Month  = budget.Hour, budget.Day, budget.Week, budget.Month
-	SpreadOut, ToTotal      = budget.Spread, budget.ToTotal
-	ToNext, Forfeit         = budget.Next, budget.Forfeit
+	SpreadOut, ToNext       = budget.Spread, budget.Next
+	Forfeit                 = budget.Forfeit
 )
 
 // MaxWindows bounds the segments of a day: one every quarter of an hour.

@@ -186,7 +186,7 @@ func TestAYear(t *testing.T) {
 			known[rule.Every] = periods
 		}
 		for _, unused := range []allocation.Where{allocation.SpreadOut, allocation.ToNext, allocation.Forfeit} {
-			for _, late := range []allocation.Where{allocation.ToTotal, allocation.ToNext, allocation.Forfeit} {
+			for _, late := range []allocation.Where{budget.ToTotal, allocation.ToNext, allocation.Forfeit} {
 				rule := rule
 				if rule.Kind != allocation.Free {
 					rule.Unused = unused

@@ -73,9 +73,9 @@ type Inspected interface {
 // Quarantine is what an epoch held, beyond what the ledger has, when its store lost its memory. How
 // much of it was sold is not known.
 type Quarantine struct {
-	Bucket int64
-	Key    string
-	Epoch  int64
+	// Key is the bucket's.
+	Key   string
+	Epoch int64
 	// Quantity went into quarantine, and Released has left it, in minor units.
 	Quantity, Released int64
 	Cause              string

@@ -9,17 +9,12 @@ import (
 // HoldEnd is the ledger row of a hold that was confirmed or expired. A hold that was rolled back
 // has a Rollback instead.
 type HoldEnd struct {
-	Budget    int64
 	RequestID string
 	// Kind is FeedConfirm or FeedExpire.
 	Kind FeedKind
 	// Amount was confirmed or has expired. Returned was given back: the rest of a partial confirm,
 	// or all that expired. Both in minor units.
 	Amount, Returned int64
-	// Entry is its number among the feed entries of the deduction's bucket.
-	Entry int64
-	// At is SQL's time of the commit.
-	At time.Time
 }
 
 // GroupState is the state of a group of holds.
@@ -70,7 +65,7 @@ func DecideConfirm(
 	if amount == 0 {
 		amount = left
 	}
-	return HoldEnd{Budget: d.Budget, RequestID: d.RequestID, Kind: FeedConfirm, Amount: amount,
+	return HoldEnd{RequestID: d.RequestID, Kind: FeedConfirm, Amount: amount,
 		Returned: left - amount}, false, nil
 }
 
@@ -117,7 +112,7 @@ func DueHold(d Deduction, now time.Time) bool {
 // Expire returns the end of a due hold: all that is left of it is given back.
 func Expire(d Deduction) HoldEnd {
 	left := d.Amount - d.RolledBack
-	return HoldEnd{Budget: d.Budget, RequestID: d.RequestID, Kind: FeedExpire, Amount: left,
+	return HoldEnd{RequestID: d.RequestID, Kind: FeedExpire, Amount: left,
 		Returned: left}
 }
 
@@ -165,7 +160,7 @@ func (m *Members) Confirm(now time.Time) (use []HoldEnd, replay bool, err error)
 			m.Group)
 	}
 	for _, d := range held {
-		use = append(use, HoldEnd{Budget: d.Budget, RequestID: d.RequestID, Kind: FeedConfirm,
+		use = append(use, HoldEnd{RequestID: d.RequestID, Kind: FeedConfirm,
 			Amount: d.Amount - d.RolledBack})
 	}
 	return use, false, nil
@@ -196,9 +191,8 @@ func (m *Members) Rollback() (back []Rollback, replay bool, err error) {
 	}
 	for _, d := range m.Deductions {
 		if left := d.Amount - d.RolledBack; left > 0 {
-			back = append(back, Rollback{Budget: d.Budget, RequestID: d.RequestID,
-				RollbackID: GroupRollbackID,
-				Amount:     left, Whole: true})
+			back = append(back, Rollback{RequestID: d.RequestID, RollbackID: GroupRollbackID,
+				Amount: left, Whole: true})
 		}
 	}
 	return back, false, nil

@@ -1,23 +1,14 @@
 package ledger
 
-import (
-	"time"
-
-	"github.com/budgetd/budgetd/budget"
-)
+import "github.com/budgetd/budgetd/budget"
 
 // Rollback is a ledger row: units of a deduction were given back.
 type Rollback struct {
-	Budget     int64
 	RequestID  string
 	RollbackID string
 	Amount     int64
 	// Whole means that the caller asked for all that was left.
 	Whole bool
-	// Entry is its number among the feed entries of the deduction's bucket.
-	Entry int64
-	// At is SQL's time of the commit.
-	At time.Time
 }
 
 // DecideRollback returns how many minor units a rollback gives back. d is the locked deduction,

@@ -30,8 +30,9 @@ func BenchmarkJudge(b *testing.B) {
 			tally := limit.NewTally(touch.Limit, touch.Key, now.UnixMilli())
 			tallies[i] = &tally
 		}
-		if _, refusal := limit.Judge(touches, tallies); len(touches) != 2 || refusal != nil {
+		if refusal := limit.Exceeded(touches, tallies); len(touches) != 2 || refusal != nil {
 			b.Fatal(touches, refusal)
 		}
+		limit.Count(touches, tallies)
 	}
 }

@@ -232,8 +232,3 @@ func (c *Counters) ExpiresMS() int64 {
 	}
 	return latest
 }
-
-// Keep drops the counts of all limits but those that known reports.
-func (c *Counters) Keep(known func(name string) bool) {
-	c.List = slices.DeleteFunc(c.List, func(e Counter) bool { return !known(e.Limit) })
-}

@@ -7,16 +7,6 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Judge counts a deduction if it fits all of its limits, and returns the resulting usage of each.
-// tallies has one element per touch. If any limit would be exceeded, Judge returns all that would
-// be (see Exceeded) and counts nothing (I6).
-func Judge(touches []Touch, tallies []*Tally) (states, refused []budget.LimitState) {
-	if refused = Exceeded(touches, tallies); refused != nil {
-		return nil, refused
-	}
-	return Count(touches, tallies), nil
-}
-
 // State returns the usage of a touch's limit.
 func (t *Touch) State(tally *Tally) budget.LimitState {
 	used, reset := tally.Used()

@@ -25,11 +25,11 @@ type Set struct {
 // Limit is a compiled limit.
 type Limit struct {
 	budget.Limit
-	dimensions         []string
-	zone               *time.Location
-	length, slot       int64 // ms
-	changedMS, ordinal int64
-	bounds             map[string]budget.Override // by key
+	dimensions   []string
+	zone         *time.Location
+	length, slot int64 // ms
+	changedMS    int64
+	bounds       map[string]budget.Override // by key
 	// calendar caches the latest calendar window: most calls ask for the present one.
 	calendar atomic.Pointer[calendarWindow]
 }
@@ -45,10 +45,9 @@ func Compile(limits *budget.Limits) (*Set, error) {
 		return set, nil
 	}
 	set.Version = limits.Version
-	for i, l := range limits.List {
+	for _, l := range limits.List {
 		c := &Limit{Limit: l, dimensions: strings.Split(l.Dimension, "+"), zone: time.UTC,
-			ordinal: int64(i),
-			length:  l.Window.Length.Milliseconds(), slot: l.Window.Slot.Milliseconds()}
+			length: l.Window.Length.Milliseconds(), slot: l.Window.Slot.Milliseconds()}
 		if faults := checkLimit("", l); len(faults) > 0 {
 			return nil, fmt.Errorf("limit %q: %s %s", l.Name, faults[0].Field, faults[0].Message)
 		}

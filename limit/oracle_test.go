@@ -188,8 +188,11 @@ func carriesValues(l *limit.Limit, d *deduction, values []string) bool {
 
 func (w *table) write(t *limit.Tally) {
 	w.rows[rowKey{t.Limit.Name, t.Key, t.WindowMS}] = t.Row
-	for _, slot := range t.Slots() {
-		w.rows[rowKey{t.Limit.Name, t.Key, slot}] = t.SlotRow(slot)
+	for slot, row := range t.Loaded {
+		w.rows[rowKey{t.Limit.Name, t.Key, slot}] = row
+	}
+	if t.Limit.Sliding() && t.Slot.Version != 0 {
+		w.rows[rowKey{t.Limit.Name, t.Key, t.SlotMS}] = t.Slot
 	}
 }
 
@@ -202,10 +205,10 @@ func (w *table) deduct(d *deduction) (states []budget.LimitState, refused string
 	for i, touch := range touches {
 		tallies[i] = w.tally(touch, d.atMS)
 	}
-	states, refusal := limit.Judge(touches, tallies)
-	if refusal != nil {
+	if refusal := limit.Exceeded(touches, tallies); refusal != nil {
 		return nil, refusal[0].Limit
 	}
+	states = limit.Count(touches, tallies)
 	for _, tally := range tallies {
 		w.write(tally)
 	}

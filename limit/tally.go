@@ -302,42 +302,12 @@ func (t *Tally) count(n int64) {
 	t.Row.ExpiresMS = t.expires()
 }
 
-// Mark is the part of a tally that Judge changes.
-type Mark struct{ row, slot Row }
-
-// Mark returns the counts that Reset restores.
-func (t *Tally) Mark() Mark { return Mark{t.Row, t.Slot} }
-
-// Reset restores the counts of a mark: it undoes what Judge has counted since.
-func (t *Tally) Reset(to Mark) { t.Row, t.Slot = to.row, to.slot }
-
 // Plus adds and saturates at math.MaxInt64.
 func Plus(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64
 	}
 	return a + b
-}
-
-// Slots lists the slots to write with the tally, in order.
-func (t *Tally) Slots() []int64 {
-	var out []int64
-	for slot := range t.Loaded {
-		out = append(out, slot)
-	}
-	if t.Limit.Sliding() && t.Slot.Version != 0 {
-		out = append(out, t.SlotMS)
-	}
-	slices.Sort(out)
-	return out
-}
-
-// SlotRow returns the row of one of the Slots.
-func (t *Tally) SlotRow(slot int64) Row {
-	if slot == t.SlotMS {
-		return t.Slot
-	}
-	return t.Loaded[slot]
 }
 
 // GivenBack returns the row after the count of a deduction was lowered by less. For a sliding limit

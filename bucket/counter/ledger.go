@@ -205,9 +205,8 @@ type Moves interface {
 type Turned struct {
 	// Closing are buckets whose epochs must be closed first.
 	Closing []int64
-	// Begun are buckets with new epochs. Done reports that a period ended.
+	// Begun are buckets with new epochs.
 	Begun []int64
-	Done  bool
 }
 
 // Periods ends periods of budgets in store mode. Errors are those of Supply.

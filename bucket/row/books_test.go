@@ -147,8 +147,8 @@ func (b *books) judge(op *bucket.Operation) bucket.Outcome {
 	case e.Outstanding < op.Request.Amount:
 		return bucket.Outcome{Verdict: bucket.Short, Remaining: e.Outstanding}
 	}
-	states, refused := limit.Judge(op.Touches, b.tally(op))
-	if refused != nil {
+	tallies := b.tally(op)
+	if refused := limit.Exceeded(op.Touches, tallies); refused != nil {
 		return bucket.Outcome{Verdict: bucket.Limited, Refused: refused}
 	}
 	e.Outstanding -= op.Request.Amount
@@ -156,7 +156,8 @@ func (b *books) judge(op *bucket.Operation) bucket.Outcome {
 	d := ledger.Deduction{Budget: a.ID, RequestID: op.Request.ID, Amount: op.Request.Amount, State: ledger.StateUsed,
 		Fingerprint: op.Request.Fingerprint, Nonce: op.Request.Nonce, Bucket: op.Bucket, Epoch: e.Number, CountedAt: b.now()}
 	b.rows[id] = d
-	return bucket.Outcome{Verdict: bucket.Accepted, Deduction: d, Remaining: e.Outstanding, Limits: states}
+	return bucket.Outcome{Verdict: bucket.Accepted, Deduction: d, Remaining: e.Outstanding,
+		Limits: limit.Count(op.Touches, tallies)}
 }
 
 func (b *books) tally(op *bucket.Operation) (out []*limit.Tally) {

@@ -60,7 +60,7 @@ var aBucket = bucket.BucketView{Bucket: bucket.Bucket{ID: 70, Ordinal: 0, Key: "
 }, Remaining: 500}
 
 func (f *fake) Quarantines(_ context.Context, ref bucket.BudgetRef) ([]bucket.Quarantine, error) {
-	return []bucket.Quarantine{{Bucket: 70, Key: "sale:bucket-0", Epoch: 3, Quantity: 900, Released: 850,
+	return []bucket.Quarantine{{Key: "sale:bucket-0", Epoch: 3, Quantity: 900, Released: 850,
 		Cause: "accepted up to log position 7, the log ended at 5", At: at}}, f.note("quarantines %+v", ref)
 }
 

@@ -168,9 +168,6 @@ func (m *Metrics) histograms(name, help string, buckets []float64,
 	return h
 }
 
-// Registry returns the registry that Handler exports.
-func (m *Metrics) Registry() *prometheus.Registry { return m.registry }
-
 // Handler returns the handler of /metrics.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry,

@@ -12,4 +12,4 @@ func SlotOf(lane bucket.Lane) int { return driver.SlotOf(lane) }
 func PageOf(bucketID int64) int { return pageOf(bucketID) }
 
 // Text returns the text of a script.
-func Text(name string) string { return script(name).Text() }
+func Text(name string) string { return source(name) }

@@ -31,8 +31,11 @@ var (
 	copyAdd     = script("shared", "copy_add")
 )
 
-// script joins texts of the folder lua.
-func script(names ...string) *driver.Script {
+// script returns the script that source joins.
+func script(names ...string) *driver.Script { return driver.NewScript(source(names...)) }
+
+// source joins texts of the folder lua.
+func source(names ...string) string {
 	text := ""
 	for _, name := range names {
 		part, err := sources.ReadFile("lua/" + name + ".lua")
@@ -41,5 +44,5 @@ func script(names ...string) *driver.Script {
 		}
 		text += string(part)
 	}
-	return driver.NewScript(text)
+	return text
 }

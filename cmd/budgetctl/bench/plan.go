@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/client"
 	"github.com/budgetd/budgetd/cmd/budgetctl/bench/load"
 )
@@ -100,9 +99,6 @@ func (p *Plan) appendID(to []byte, i item) []byte {
 func appendUser(to []byte, user int) []byte {
 	return strconv.AppendInt(append(to, 'u'), int64(user), 10)
 }
-
-// MaxPrefixBytes leaves room in a request id for the numbers of a caller and a deduction.
-const MaxPrefixBytes = budget.MaxRequestIDBytes - 22
 
 // NewIDPrefix returns a prefix that no other run has.
 func NewIDPrefix() string { return "b" + rand.Text()[:12] }

@@ -21,9 +21,6 @@ func NewScript(text string) *Script {
 	return &Script{text: text, sha: hex.EncodeToString(sum[:])}
 }
 
-// Text returns the script's text.
-func (s *Script) Text() string { return s.text }
-
 // Call is one run of a script.
 type Call struct {
 	// Op names the step in errors.

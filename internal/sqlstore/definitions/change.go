@@ -214,7 +214,7 @@ func (c *changing) write(limits bool) error {
 	row.Sharding, row.AdjustCnt = after.ShardingQuantity, after.AdjustCnt
 	row.StartMS, row.EndMS = engine.ToMS(after.StartAt), engine.EndMS(after.EndAt)
 	row.TypeRule = rows.WriteRule(after.Rule)
-	row.Unused, row.LateRefund = rows.UnusedColumn(after), string(after.LateRefund)
+	row.LateRefund = string(after.LateRefund)
 	row.Version = after.Version
 	if limits {
 		row.LimitsVersion = after.Limits.Version

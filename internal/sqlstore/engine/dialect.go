@@ -46,8 +46,6 @@ type dialect struct {
 	// tuples writes (a, b) IN ((…), (…)), which finds its rows by ranges of the index, like OR, and
 	// is parsed faster.
 	tuples bool
-	// returning lets an INSERT return the rows that it inserted or kept.
-	returning bool
 	// groups allows several lists in one statement, such as the ids of several budgets.
 	groups bool
 	// constants caches constant texts in the engine's syntax.

@@ -169,7 +169,7 @@ func (db *DB) prepareServer(ctx context.Context, parsed *mysql.Config) error {
 		)
 	}
 	isMariaDB := strings.Contains(strings.ToLower(version), mariaDB)
-	db.dialect.returning, db.dialect.valuesList = isMariaDB, isMariaDB // from 10.5 and 10.3
+	db.dialect.valuesList = isMariaDB // from 10.3
 	unlock, err := lockMigration(ctx, raw, parsed.DBName)
 	if err != nil {
 		return err

@@ -106,7 +106,6 @@ func (p *Part) Turn(ctx context.Context, budgetID int64) (out counter.Turned, er
 		if err := turn(t, b); err != nil {
 			return err
 		}
-		out.Done = true
 		if b.IsOver == 1 {
 			_, err := t.Exec(listOffline, engine.ToMS(t.Now), b.ID)
 			return err

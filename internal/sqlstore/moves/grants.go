@@ -87,7 +87,6 @@ func Give(t *engine.Tx, b *rows.Budget, kind Kind, portions ...Portion) ([]bucke
 	for _, p := range portions {
 		p.Row.Outstanding += p.Units
 		p.Row.OutQuantity += counted(b, p.Units)
-		p.Row.LastGrant = p.Units
 		p.Row.OutCnt += applications
 		p.Row.CollectCnt += collects
 		p.Row.NextGrant++

@@ -67,7 +67,7 @@ func (p *Part) Quarantined(ctx context.Context, budgetID int64, limit int) (
 		}
 		out = make([]bucket.Quarantine, len(found))
 		for i, f := range found {
-			out[i] = bucket.Quarantine{Bucket: f.Bucket, Key: f.Key, Epoch: f.Epoch,
+			out[i] = bucket.Quarantine{Key: f.Key, Epoch: f.Epoch,
 				Quantity: f.Quantity, Released: f.Released, Cause: f.Cause, At: engine.FromMS(f.Created)}
 		}
 		return nil

@@ -97,14 +97,12 @@ func (s *execution) readBacks(keys [][]any) error {
 		for _, b := range read {
 			d := s.known[bucket.ID{Budget: b.Budget, RequestID: b.RequestID}]
 			if b.Kind == string(ledger.FeedRollback) {
-				d.rollbacks[b.RollbackID] = &ledger.Rollback{Budget: b.Budget, RequestID: b.RequestID,
-					RollbackID: b.RollbackID, Amount: b.Amount, Whole: b.IsWhole == 1,
-					At: engine.FromMS(b.CreatedAt)}
+				d.rollbacks[b.RollbackID] = &ledger.Rollback{RequestID: b.RequestID,
+					RollbackID: b.RollbackID, Amount: b.Amount, Whole: b.IsWhole == 1}
 				continue
 			}
-			d.end = &ledger.HoldEnd{Budget: b.Budget, RequestID: b.RequestID,
-				Kind: ledger.FeedKind(b.Kind), Amount: b.Amount, Returned: b.Amount,
-				At: engine.FromMS(b.CreatedAt)}
+			d.end = &ledger.HoldEnd{RequestID: b.RequestID,
+				Kind: ledger.FeedKind(b.Kind), Amount: b.Amount, Returned: b.Amount}
 			if d.end.Kind == ledger.FeedConfirm {
 				d.end.Amount = d.Confirmed
 			}

@@ -229,7 +229,7 @@ func (s *execution) rollBack(d *deduction, id string, amount int64) (replayed bo
 
 // giveBack records a rollback.
 func (s *execution) giveBack(d *deduction, r ledger.Rollback) {
-	r.Budget, r.RequestID = d.Budget, d.RequestID
+	r.RequestID = d.RequestID
 	s.backs = append(s.backs, back{of: d, kind: ledger.FeedRollback, rollbackID: r.RollbackID,
 		amount: r.Amount, isWhole: r.Whole, held: d.State == ledger.StateHeld})
 	s.change(d, ledger.AfterRollback(d.Deduction, r.Amount))

@@ -22,7 +22,7 @@ import (
 const BudgetColumns = `id, tenant, name, gl_code, unit, durability, type, total_quantity,
 	undistributed_quantity, quarantined_quantity, forfeited_quantity, pending_shrink_quantity,
 	sharding_quantity, bucket_quantity, adjust_cnt, is_paused, is_archived, start_ms, end_ms,
-	created_as, version, list_version, created_at, updated_at, type_rule, timezone, unused,
+	created_as, version, list_version, created_at, updated_at, type_rule, timezone,
 	late_refund, on_loss, unfunded_quantity,
 	period, period_start_ms, period_end_ms, is_over, roll_over_ms, unlimited, routing_dimension,
 		limits_version`
@@ -55,7 +55,6 @@ type Budget struct {
 	UpdatedAt     int64  `db:"updated_at"`
 	TypeRule      []byte `db:"type_rule"`
 	Timezone      string `db:"timezone"`
-	Unused        string `db:"unused"`
 	LateRefund    string `db:"late_refund"`
 	OnLoss        string `db:"on_loss"`
 	Unfunded      int64  `db:"unfunded_quantity"`
@@ -235,7 +234,7 @@ func At(ref bucket.Ref) Position { return Position{ref.Bucket, ref.Epoch} }
 const BucketColumns = EpochColumns + `, b.instance, b.lane, b.ordinal,
 	b.sharding_bucket_key AS bucket_key,
 	b.out_quantity, b.out_cnt, b.collect_cnt, b.status AS list_status, b.offline_by,
-		b.sharding_quantity AS last_grant, b.copied_epoch, b.updated_at`
+		b.copied_epoch, b.updated_at`
 
 // Bucket is a bucket with its newest epoch.
 type Bucket struct {
@@ -249,7 +248,6 @@ type Bucket struct {
 	CollectCnt  int    `db:"collect_cnt"`
 	ListStatus  string `db:"list_status"`
 	OfflineBy   string `db:"offline_by"`
-	LastGrant   int64  `db:"last_grant"`
 	CopiedEpoch int64  `db:"copied_epoch"`
 	UpdatedAt   int64  `db:"updated_at"`
 }

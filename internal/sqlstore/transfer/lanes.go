@@ -20,8 +20,6 @@ const (
 		/*in order*/ JOIN sharding_budget_management_bucket b ON b.budget_id = u.id
 		/*in order*/ JOIN bucket_epoch e /*by PRIMARY*/ ON e.bucket_id = b.id AND e.epoch = b.epoch
 		WHERE u.durability = 'store' AND u.unlimited = 0 GROUP BY b.instance, b.lane`
-	selectDraining = `SELECT instance, lane, activation, is_draining FROM lane
-		WHERE is_draining = 1 ORDER BY instance, lane`
 	countOnLanes = `SELECT instance, lane, COUNT(*) AS buckets
 		FROM sharding_budget_management_bucket /*by sharding_budget_management_bucket_lane*/
 		GROUP BY instance, lane`
