@@ -75,6 +75,17 @@ func (b *Budget) RouteKey(r *DeductRequest) string {
 	return cmp.Or(r.Key, r.Dimensions[b.RoutingDimension], r.RequestID)
 }
 
+// Routed returns the key by which a request is routed in the budget's mode, and the bucket to which
+// it is routed now, or nil. The budget must come from Budgets.
+func (b *Budget) Routed(r *DeductRequest) (key string, to *Bucket) {
+	if b.InStoreMode() {
+		key = b.HomeKey(r.Dimensions, r.Key, r.RequestID)
+		return key, b.Home(key)
+	}
+	key = b.RouteKey(r)
+	return key, b.Route(key)
+}
+
 // HasLimits reports whether deductions count against limits.
 func (b *Budget) HasLimits() bool { return b.Limits != nil && len(b.Limits.List) > 0 }
 

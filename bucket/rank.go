@@ -93,6 +93,8 @@ type Refusal struct {
 	At      time.Time
 	Request DeductRequest
 	Err     *budget.Error
-	// Bucket is where the request's key is routed now, or nil if unknown.
-	Bucket *Bucket
+	// RoutingKey is the key by which the request is routed now, or "" if the budget is unknown.
+	// Bucket is the bucket to which it is routed, or nil if unknown.
+	RoutingKey string
+	Bucket     *Bucket
 }

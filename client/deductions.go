@@ -190,14 +190,17 @@ func (c *Client) Cancel(ctx context.Context, name string, request CancelRequest)
 	return result(&answer, err)
 }
 
-// Deduction returns the record of a request id of a budget in ledger mode. Errors:
-// deduction_not_found, which is not final while an attempt may be running.
+// Deduction returns the record of a request id. A budget in store mode finds only deductions that
+// were routed by their id; see KeyedDeduction. Errors: deduction_not_found, which is not final
+// while an attempt may be running; in store mode also invalid, if the budget has a routing
+// dimension, and outcome_unknown, if the record may have been forgotten.
 func (c *Client) Deduction(ctx context.Context, name, requestID string) (*Deduction, error) {
 	return c.KeyedDeduction(ctx, name, requestID, "")
 }
 
 // KeyedDeduction is Deduction with the deduction's routing key, which names it together with the id
-// in store mode: the key of its request, or the value of the budget's routing dimension.
+// in store mode: the value of the budget's routing dimension, else the key of its request. Ledger
+// mode needs no key and ignores it.
 func (c *Client) KeyedDeduction(ctx context.Context, name, requestID, key string) (*Deduction,
 	error) {
 	what := c.get("deduction", name, "deductions")

@@ -30,11 +30,13 @@ type Refusal struct {
 	Key        string            `json:"key,omitzero"`
 	Dimensions map[string]string `json:"dimensions,omitempty"`
 	Hold       bool              `json:"hold,omitzero"`
-	// Bucket is the bucket to which the request's key is routed. Instance and Lane are its place.
-	Bucket   string `json:"bucket,omitzero"`
-	Instance string `json:"instance,omitzero"`
-	Lane     int    `json:"lane"`
-	Problem  Why    `json:"problem"`
+	// RoutingKey is the key by which the request is routed now; KeyedDeduction takes it. Bucket is
+	// the bucket to which it is routed. Instance and Lane are the place of the bucket.
+	RoutingKey string `json:"routing_key,omitzero"`
+	Bucket     string `json:"bucket,omitzero"`
+	Instance   string `json:"instance,omitzero"`
+	Lane       int    `json:"lane"`
+	Problem    Why    `json:"problem"`
 }
 
 // Why is the answer to a refused deduction.
@@ -53,7 +55,7 @@ type Why struct {
 }
 
 // Refusals returns the recent refusals that this server remembers, newest first. Each node
-// remembers its own. Errors: forbidden.
+// remembers its own last 4,096 and forgets them when it stops. Errors: forbidden.
 func (c *Client) Refusals(ctx context.Context, q RefusalQuery) ([]Refusal, error) {
 	query := c.inTenant()
 	set(query, "request_id", q.RequestID)

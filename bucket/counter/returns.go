@@ -303,8 +303,8 @@ func returned(bk *bucket.Bucket, r bucket.RollbackRequest, got returnResult) (
 		if r.Receipt != "" {
 			return bucket.DeductionView{}, tooOld(op, r.RequestID)
 		}
-		return refuse(budget.DeductionNotFound, "bucket %s has no record of request %q", bk.Key,
-			r.RequestID)
+		return refuse(budget.DeductionNotFound, "bucket %s has no record of request %q; a record lasts "+
+			"for the record window, and only the key of its request finds it", bk.Key, r.RequestID)
 	case bucket.Unclear:
 		return bucket.DeductionView{}, tooOld(op, r.RequestID)
 	case bucket.TooMuch:
@@ -340,6 +340,6 @@ func view(bk *bucket.Bucket, r bucket.RollbackRequest, got returnResult) bucket.
 // tooOld is the answer if the record was lost or forgotten.
 func tooOld(op, id string) error {
 	return budget.Refuse(budget.OutcomeUnknown, op,
-		"request %q is older than the record window, or its "+
-			"record was lost with the memory of its store", id)
+		"there is no record of request %q; it may be older than the record window, or "+
+			"have been lost with the memory of its store", id)
 }

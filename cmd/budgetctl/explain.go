@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,61 +17,83 @@ import (
 const explainHelp = `Says why a deduction was refused. It finds refusals by request id or by a value
 of a dimension, such as a user. It shows the bucket of the key, the limits with their usage and
 reset, what the budget had, and what to do. With --budget it also shows the record of the id,
-because a later attempt may have been accepted.
+because a later attempt may have been accepted. A budget in store mode finds that record only by the
+request's key: the key of the refusal, or --key if no refusal is remembered.
 
-A node remembers its own last 4,096 refusals. If it does not know the id, ask the other nodes.`
+A node remembers its own last 4,096 refusals until it stops. If it does not know the id, ask the
+other nodes. For an older refusal there is only the answer that the caller got.`
 
 // reasons is the answer of explain: the refusals of a request and the record of it.
 type reasons struct {
 	Refusals []client.Refusal `json:"refusals"`
-	// Recorded is nil if it was not requested or nothing is recorded.
+	// Recorded is nil if it was not requested, is not known or nothing is recorded.
 	Recorded *client.Deduction `json:"recorded,omitzero"`
-	asked    string
-	looked   bool // whether the record was requested
+	// Lookup says why Recorded is nil, or "" if it was not requested.
+	Lookup string `json:"lookup,omitzero"`
+	asked  string
 }
 
 func (a *app) explainCommand() *cobra.Command {
-	var name string
+	var name, key string
 	cmd := &cobra.Command{
 		Use:   "explain ID",
 		Short: "Say why a deduction was refused",
 		Long:  explainHelp,
 		Example: `  budgetctl explain order-4711
-  budgetctl explain order-4711 --budget spring-sale`,
+  budgetctl explain order-4711 --budget spring-sale
+  budgetctl explain order-4711 --budget flash-sale --key user-17`,
 		Args: arguments,
 	}
 	cmd.Flags().StringVar(&name, "budget", "",
 		"search only this budget, and show its record of the id")
+	cmd.Flags().StringVar(&key, "key", "",
+		"key of the record in store mode (default: that of the latest refusal)")
 	must(cmd.RegisterFlagCompletionFunc("budget", a.completeBudgets))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := optionalText("budget", name); err != nil {
+		if err := firstOf(optionalText("budget", name), optionalText("key", key)); err != nil {
 			return err
 		}
+		if key != "" && name == "" {
+			return usagef("--key needs --budget, whose record it finds")
+		}
 		return call(a, cmd, func(ctx context.Context, c *client.Client) (*reasons, error) {
-			return whyRefused(ctx, c, args[0], name)
+			return whyRefused(ctx, c, args[0], name, key)
 		}, (*reasons).text)
 	}
 	return cmd
 }
 
-// whyRefused finds refusals by request id, otherwise by value, and reads the record of the id.
-func whyRefused(ctx context.Context, c *client.Client, id, name string) (*reasons, error) {
-	out := &reasons{asked: id, looked: name != ""}
+// whyRefused finds refusals by request id, otherwise by value, and reads the record of the id
+// unless it is a value. What was found is returned even if the record cannot be read.
+func whyRefused(ctx context.Context, c *client.Client, id, name, key string) (*reasons, error) {
+	out := &reasons{asked: id}
 	var err error
-	for _, q := range []client.RefusalQuery{{RequestID: id, Budget: name},
-		{Value: id, Budget: name}} {
-		if out.Refusals, err = c.Refusals(ctx, q); err != nil || len(out.Refusals) > 0 {
-			break
-		}
+	if out.Refusals, err = c.Refusals(ctx,
+		client.RefusalQuery{RequestID: id, Budget: name}); err != nil {
+		return nil, err
 	}
-	if err != nil || name == "" {
+	if len(out.Refusals) > 0 {
+		key = cmp.Or(key, out.Refusals[0].RoutingKey)
+	} else if out.Refusals, err = c.Refusals(ctx,
+		client.RefusalQuery{Value: id, Budget: name}); err != nil || len(out.Refusals) > 0 {
 		return out, err
 	}
-	out.Recorded, err = c.Deduction(ctx, name, id)
-	if client.CodeOf(err) == budget.DeductionNotFound {
-		err = nil
+	if name == "" {
+		return out, nil
 	}
-	return out, err
+	out.Recorded, err = c.KeyedDeduction(ctx, name, id, key)
+	if err == nil {
+		return out, nil
+	}
+	if client.CodeOf(err) != budget.DeductionNotFound && len(out.Refusals) == 0 {
+		return nil, err
+	}
+	out.Lookup = withoutOp(err)
+	var p *client.Problem
+	if errors.As(err, &p) {
+		out.Lookup = headline(p)
+	}
+	return out, nil
 }
 
 func (r *reasons) text() string {
@@ -78,8 +102,8 @@ func (r *reasons) text() string {
 	case r.Recorded != nil:
 		parts = append(parts, fmt.Sprintf("Recorded: %s is %s: %s.", printable(r.asked),
 			printable(r.Recorded.State), grouped(r.Recorded.Amount)))
-	case r.looked:
-		parts = append(parts, "Recorded: nothing; no attempt of "+printable(r.asked)+" was accepted.")
+	case r.Lookup != "":
+		parts = append(parts, "Recorded: not found: "+printable(r.Lookup)+".")
 	}
 	if len(r.Refusals) == 0 {
 		parts = append(parts, "This node remembers no such refusal; another node may have answered.")
@@ -97,7 +121,7 @@ func refusalText(r *client.Refusal) string {
 	}
 	path := "not known"
 	if r.Bucket != "" {
-		path = fmt.Sprintf("%s on %s/%d", r.Bucket, r.Instance, r.Lane)
+		path = fmt.Sprintf("%s on %s/%d, by key %s", r.Bucket, r.Instance, r.Lane, r.RoutingKey)
 	}
 	fields := []field{{"refused", r.At}, {"code", r.Problem.Code},
 		{"request", r.RequestID}, {"budget", r.Tenant + "/" + r.Budget}, {"asked for", what},

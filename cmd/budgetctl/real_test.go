@@ -44,10 +44,20 @@ var listens = regexp.MustCompile(`msg=listening addr=(\S+)`)
 // serveReal runs a budgetd with everything embedded, and returns its URL.
 func serveReal(t *testing.T) string {
 	t.Helper()
+	return serveWith(t, "")
+}
+
+// serveWith runs a budgetd with the text of a configuration file, and returns its URL.
+func serveWith(t *testing.T, config string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	log, status := new(outlet), make(chan int, 1)
 	go func() {
-		status <- daemon.Run(ctx, nil, []string{"BUDGETD_LISTEN=127.0.0.1:0",
+		status <- daemon.Run(ctx, []string{"--config", file}, []string{"BUDGETD_LISTEN=127.0.0.1:0",
 			"BUDGETD_DATABASE_DSN=" + filepath.Join(t.TempDir(), "budgetd.db")}, io.Discard, log)
 	}()
 	t.Cleanup(func() { cancel(); <-status })
@@ -136,22 +146,6 @@ func TestApplyAndExport(t *testing.T) {
 	write(strings.Replace(changed, "name: spring,", "nome: spring,", 1))
 	checkFailure(t, command(t, server, "apply -f "+file), exitUsage, "nome")
 	checkFailure(t, command(t, server, "apply -f "+file+" spring"), exitUsage, "-f")
-}
-
-// TestExplain asks why deductions were refused: a used-up limit, a used-up budget, one that was accepted later.
-func TestExplain(t *testing.T) {
-	server := serveReal(t)
-	must1(t, server, "create sale --type promo --total 100 --limit name=per-user,dimension=user,window=day,max=1")
-	must1(t, server, "deduct sale 1 --request-id o1 --dimension user=u7")
-	checkFailure(t, command(t, server, "deduct sale 1 --request-id o2 --dimension user=u7"), exitRefused, "limit_exceeded")
-	checkFailure(t, command(t, server, "deduct sale 200 --request-id o3 --dimension user=u8"), exitRefused, "budget_exhausted")
-	checkContains(t, must1(t, server, "explain o2").stdout, "limit_exceeded", "default/sale", "user=u7", "per-user", "bucket-",
-		"try again at")
-	checkContains(t, must1(t, server, "explain u8").stdout, "o3", "budget_exhausted", "the budget had  99", "append to the budget")
-	must1(t, server, "deduct sale 2 --request-id o3x --dimension user=u9")
-	checkContains(t, must1(t, server, "explain o3x --budget sale").stdout, "o3x is used: 2", "no such refusal")
-	checkContains(t, must1(t, server, "explain o3 --budget sale -o json").stdout, `"code": "budget_exhausted"`)
-	checkContains(t, must1(t, server, "explain o4 --budget sale").stdout, "no attempt of o4 was accepted")
 }
 
 // TestNames checks that completion offers the names of budgets, and that -o name prints only names.

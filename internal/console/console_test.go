@@ -271,6 +271,9 @@ func TestWhyRefused(t *testing.T) {
 	if said := page.complaints(); said != "" {
 		t.Errorf("the browser complains:\n%s", said)
 	}
+	page.types("In the budget", "vouchers")
+	page.clicks("button", "Look")
+	page.sees("Nothing now: request \"nobody\" is not in the ledger of budget vouchers.")
 }
 
 // gap is how far the bars of the list of budgets are from their shares, at most; 0 without a list.

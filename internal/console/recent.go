@@ -201,7 +201,7 @@ func (o *Overseer) Outcomes(most int) []bucket.Second {
 }
 
 // Refused returns the refusals for which fits returns true, newest first, with the budgets' names
-// and the buckets to which they are routed now.
+// and the keys and buckets by which they are routed now.
 func (o *Overseer) Refused(ctx context.Context, fits func(*bucket.Refusal) bool, most int) (
 	out []bucket.Refusal) {
 	for i := range o.recent.shelves {
@@ -220,7 +220,7 @@ func (o *Overseer) Refused(ctx context.Context, fits func(*bucket.Refusal) bool,
 		r := &out[i].Request
 		if b, err := o.Find(ctx, r.Budget); err == nil {
 			r.Budget = bucket.BudgetRef{Tenant: b.Tenant, Name: b.Name, ID: b.ID}
-			out[i].Bucket = b.Route(b.RouteKey(r))
+			out[i].RoutingKey, out[i].Bucket = b.Routed(r)
 		}
 	}
 	return out

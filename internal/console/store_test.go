@@ -91,3 +91,34 @@ func TestQuarantine(t *testing.T) {
 		t.Errorf("the browser complains:\n%s", said)
 	}
 }
+
+// TestWhyRefusedInStoreMode checks that the page shows the key and the bucket by which store mode
+// routes a refused request, and finds the record of its id by that key or by a key that was typed.
+func TestWhyRefusedInStoreMode(t *testing.T) {
+	s := serve(t, fmt.Sprintf("instances: [{name: redis-a, driver: redis, addrs: [%q]}]\n",
+		testservers.Redis(t).Addr()))
+	s.must("POST", "/v1/budgets", `{"name":"tickets","unit":"count","type":"promo","total_quantity":1000,
+		"bucket_quantity":16,"durability":"store","routing_dimension":"user"}`)
+	deduct := func(id string, amount int, user, key string) (int, map[string]any) {
+		return s.ask("POST", "/v1/budgets/tickets/deduct", fmt.Sprintf(
+			`{"request_id":%q,"amount":%d,"key":%q,"dimensions":{"city":"rome","user":%q}}`, id, amount, key, user))
+	}
+	if status, _ := deduct("order-1", 2000, "u-1", "k-1"); status != 409 {
+		t.Fatalf("the first attempt: %d", status)
+	}
+	page := open(t, s.url+"/#/refusals")
+	page.types("Request id", "order-1")
+	page.types("In the budget", "tickets")
+	page.clicks("button", "Look")
+	page.sees("there is no record of request \"order-1\"", "budget_exhausted")
+	_, done := deduct("order-1", 2, "u-1", "k-1")
+	deduct("order-2", 3, "u-2", "k-2")
+	page.do(chromedp.Reload())
+	page.sees("order-1 is used: 2.", fmt.Sprintf("key u-1 → %v → redis-a/0", done["bucket"]))
+	page.types("Request id", "order-2")
+	page.clicks("button", "Look")
+	page.sees("must be the deduction's value of user")
+	page.types("Key of the record", "u-2")
+	page.clicks("button", "Look")
+	page.sees("order-2 is used: 3.", "This node remembers no such refusal.")
+}

@@ -151,11 +151,13 @@ type refusalView struct {
 	Dimensions map[string]string `json:"dimensions,omitempty"`
 	Hold       bool              `json:"hold,omitzero"`
 	Reference  string            `json:"reference,omitzero"`
-	// Bucket is the bucket to which the request's key is routed now, Instance its instance.
-	Bucket   string        `json:"bucket,omitzero"`
-	Instance string        `json:"instance,omitzero"`
-	Lane     int           `json:"lane"`
-	Problem  *wire.Problem `json:"problem"`
+	// RoutingKey is the key by which the request is routed now, Bucket the bucket to which it is,
+	// and Instance the instance of that bucket.
+	RoutingKey string        `json:"routing_key,omitzero"`
+	Bucket     string        `json:"bucket,omitzero"`
+	Instance   string        `json:"instance,omitzero"`
+	Lane       int           `json:"lane"`
+	Problem    *wire.Problem `json:"problem"`
 }
 
 type refusalList struct {
@@ -218,7 +220,8 @@ func refusalOf(r *bucket.Refusal) refusalView {
 	q := &r.Request
 	out := refusalView{At: r.At.UTC(), Tenant: q.Budget.Tenant, Budget: q.Budget.Name,
 		RequestID: q.RequestID, Amount: q.Amount, Key: q.Key, Dimensions: q.Dimensions,
-		Hold: q.HoldTTL != 0, Reference: q.Reference, Problem: wire.ProblemOf(r.Err)}
+		Hold: q.HoldTTL != 0, Reference: q.Reference, RoutingKey: r.RoutingKey,
+		Problem: wire.ProblemOf(r.Err)}
 	if r.Bucket != nil {
 		out.Bucket, out.Instance, out.Lane = r.Bucket.Key, r.Bucket.Lane.Instance, r.Bucket.Lane.Index
 	}

@@ -173,7 +173,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows what is recorded of a request id. */
+        /**
+         * Shows what is recorded of a request id.
+         * @description Ledger mode finds a deduction by its id. Store mode finds it within the record window, by its id and its `key` or `receipt`. The key is the value of the budget's routing dimension, else the `key` of the request. It may be left out if the request had neither; a budget with a routing dimension answers `invalid` without it. Store mode answers `outcome_unknown` if the record may have been forgotten or lost.
+         */
         get: operations["findDeduction"];
         put?: never;
         post?: never;
@@ -1416,7 +1419,9 @@ export interface components {
             dimensions?: components["schemas"]["Dimensions"];
             hold?: boolean;
             reference?: string;
-            /** @description Where the request's key is routed to now. */
+            /** @description The key by which the request is routed now. In ledger mode it is `key`, else the value of the budget's `routing_dimension`, else the request id. In store mode the value comes before `key`. It is the `key` of `GET /v1/budgets/{budget}/deductions`. */
+            routing_key?: string;
+            /** @description The bucket to which the request is routed now. */
             bucket?: string;
             instance?: string;
             lane: components["schemas"]["Number"];
@@ -2728,7 +2733,6 @@ export interface operations {
                 };
             };
             404: components["responses"]["Problem"];
-            409: components["responses"]["Problem"];
             default: components["responses"]["Problem"];
         };
     };

@@ -143,6 +143,7 @@ export interface Refusal {
   dimensions?: Record<string, string>
   hold?: boolean
   reference?: string
+  routing_key?: string
   bucket?: string
   instance?: string
   lane: number

@@ -11,9 +11,11 @@ import type { LimitState, Refusal } from '../types'
 export function Refusals() {
   const query = route.value.query
   const get = (name: string) => query.get(name) ?? ''
-  const [fields, set] = useState({ request_id: get('request_id'), value: get('value'), budget: get('budget') })
+  const [fields, set] = useState({ request_id: get('request_id'), value: get('value'), budget: get('budget'),
+    key: get('key') })
   const list = useCall<{ refusals: Refusal[] }>(`v1/refusals${queryOf({ request_id: get('request_id'),
     value: get('value'), budget: get('budget'), tenant: get('tenant'), limit: 50 })}`, 5000)
+  const known = list.data?.refusals.find((r) => r.request_id === get('request_id'))
   const asked = get('request_id') || get('value') || get('budget')
   const field = (name: keyof typeof fields, label: string, hint: string) => (
     <label class="wide">{label}
@@ -31,15 +33,16 @@ export function Refusals() {
         {field('request_id', 'Request id', 'order-4711')}
         {field('value', 'Or a value', 'a user, a device, a phone')}
         {field('budget', 'In the budget', 'any')}
+        {field('key', 'Key of the record', 'in store mode')}
         <button class="main">Look</button>
       </form>
-      {get('request_id') && get('budget') && <Recorded id={get('request_id')} budget={get('budget')}
-        tenant={get('tenant') || 'default'} />}
+      {get('request_id') && get('budget') && !list.loading && <Recorded id={get('request_id')}
+        budget={get('budget')} tenant={get('tenant') || 'default'} keyed={get('key') || known?.routing_key} />}
       <Shown of={list} empty={(l) => l.refusals.length === 0} none={
         <>
           <p>{asked ? 'This node remembers no such refusal.' : 'This node refused nothing lately.'}</p>
-          {asked && <p class="small">A node remembers its last 4,096 refusals, and another node may have
-            answered. With a budget given, the lookup above says what is recorded of the id.</p>}
+          {asked && <p class="small">A node remembers its last 4,096 refusals until it stops, and another node
+            may have answered. With a budget given, the lookup above says what is recorded of the id.</p>}
         </>
       }>
         {({ refusals }) => (
@@ -53,15 +56,16 @@ export function Refusals() {
   )
 }
 
-/** What is recorded of an id: a later attempt may have been accepted. */
-function Recorded({ id, budget, tenant }: { id: string; budget: string; tenant: string }) {
+/** What is recorded of an id: a later attempt may have been accepted. Store mode finds it by its key. */
+function Recorded({ id, budget, tenant, keyed }:
+  { id: string; budget: string; tenant: string; keyed: string | undefined }) {
   const found = useCall<{ state: string; amount: number; bucket?: string }>(
-    budgetPath(budget, tenant, '/deductions', { request_id: id }))
+    budgetPath(budget, tenant, '/deductions', { request_id: id, key: keyed }))
   return (
     <Card title="What is recorded of the id">
       {found.data ? <p><code>{id}</code> is <b>{found.data.state}</b>: {units(found.data.amount)}.</p>
-        : found.error ? <p>{found.error.problem.code === 'deduction_not_found'
-          ? `Nothing: no attempt of ${id} was ever accepted.` : found.error.message}</p>
+        : found.error ? <p>{found.error.problem.code === 'deduction_not_found' && 'Nothing now: '}
+          {found.error.message}.</p>
           : <p class="loading">Loading …</p>}
     </Card>
   )
@@ -74,7 +78,7 @@ function One({ r }: { r: Refusal }) {
     ['Request', <><code>{r.request_id}</code> asked for {units(r.amount)}{r.hold ? ' (a hold)' : ''}</>],
     ['Refused', <>{ago(r.at)} <span class="quiet">({instant(r.at)})</span></>],
     ['Budget', <a href={budgetHref(r.tenant, r.budget)}>{r.tenant}/{r.budget}</a>],
-    ['Path', r.bucket ? <>key <code>{r.key || Object.values(r.dimensions ?? {})[0] || r.request_id}</code>
+    ['Path', r.bucket ? <>key <code>{r.routing_key}</code>
       {' '}→ <code>{r.bucket}</code> → {r.instance}/{r.lane}</> : 'not known'],
   ]
   if (r.dimensions) {
