@@ -17,6 +17,8 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/goreleaser/fileglob"
+	"gopkg.in/yaml.v3"
 )
 
 // made makes a release for linux/amd64 in a folder and returns the folder.
@@ -57,6 +59,55 @@ func TestRelease(t *testing.T) {
 		}
 	})
 	t.Run("image", func(t *testing.T) { testImage(t, out) })
+	t.Run("upload", func(t *testing.T) { testUpload(t, out) })
+}
+
+// testUpload checks that goreleaser, which this test does not run, uploads exactly the files of a
+// release: `make dist` is what it runs before, and its patterns find each file in dist and no other.
+func testUpload(t *testing.T, out string) {
+	var config struct {
+		Dist   string
+		Before struct{ Hooks []string }
+		Builds []struct{ Skip bool }
+		// Release has the patterns of the files to upload, relative to the repository.
+		Release struct {
+			ExtraFiles []struct{ Glob string } `yaml:"extra_files"`
+		}
+	}
+	if err := yaml.Unmarshal([]byte(read(t, "../../.goreleaser.yaml")), &config); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(config.Before.Hooks, []string{"make dist"}) || config.Dist == "dist" ||
+		len(config.Builds) != 1 || !config.Builds[0].Skip {
+		t.Errorf("goreleaser runs %q, builds %v and has its own files in %q", config.Before.Hooks, config.Builds, config.Dist)
+	}
+	if text := read(t, "../../Makefile"); !strings.Contains(text, " -repository ../.. -out ../../dist\n") {
+		t.Error("make dist does not write into dist")
+	}
+	repository := t.TempDir()
+	if err := os.Symlink(out, filepath.Join(repository, "dist")); err != nil {
+		t.Fatal(err)
+	}
+	var uploaded []string
+	for _, file := range config.Release.ExtraFiles {
+		found, err := fileglob.Glob(file.Glob, fileglob.WithFs(os.DirFS(repository)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		uploaded = append(uploaded, found...)
+	}
+	files, err := os.ReadDir(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var made []string
+	for _, f := range files {
+		made = append(made, "dist/"+f.Name())
+	}
+	slices.Sort(uploaded)
+	if len(made) < 6 || !slices.Equal(uploaded, made) {
+		t.Errorf("goreleaser uploads %q, and there are %q", uploaded, made)
+	}
 }
 
 func testArchive(t *testing.T, out string) {
@@ -75,6 +126,10 @@ func testPackage(t *testing.T, out string) {
 	run(t, dir, "dpkg-deb", "-x", one(t, out, "*.deb"), dir)
 	config := filepath.Join(dir, "etc/budgetd/budgetd.yaml")
 	run(t, dir, filepath.Join(dir, "usr/bin/budgetd"), "--config", config, "--check-config")
+	// The pages are where README.md says, and the unit names one.
+	for _, page := range []string{"README.md", "docs/OPERATIONS.md", "docs/errors/limit_exceeded.md"} {
+		read(t, filepath.Join(dir, "usr/share/doc/budgetd", page))
+	}
 	unit := filepath.Join(dir, "usr/lib/systemd/system/budgetd.service")
 	run(t, dir, "systemd-analyze", "security", "--offline=true", "--threshold=20", unit)
 	here := strings.Replace(read(t, unit), "ExecStart=", "ExecStart="+dir, 1)
