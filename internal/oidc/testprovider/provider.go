@@ -10,6 +10,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
@@ -25,17 +26,20 @@ type Provider struct {
 	ClientID, ClientSecret string
 
 	mu sync.Mutex
-	// claims are those of the next visitor; refuse is the error that the next one gets.
+	// claims are those of every visitor. If refuse is set, visitors get this error instead.
 	claims map[string]any
 	refuse string
-	// tamper changes the claims that the provider adds.
+	// tamper changes all claims of a token before it is signed. It may be nil.
 	tamper func(claims map[string]any)
 	codes  map[string]grant
 	key    *rsa.PrivateKey
-	forger *rsa.PrivateKey
+	forger *rsa.PrivateKey // signs in place of key, unless it is nil
 }
 
-// grant is an issued code.
+// keyID is the name of the provider's only key. A forger signs under it, too.
+const keyID = "1"
+
+// grant is what an issued code stands for: the authorization request, and the person of that time.
 type grant struct {
 	challenge, nonce, redirect string
 	claims                     map[string]any
@@ -59,28 +63,28 @@ func New(t testing.TB) *Provider {
 	return p
 }
 
-// Person makes every visitor this person.
+// Person makes every visitor this person, and ends the effect of Refuse, Tamper and Forge.
 func (p *Provider) Person(claims map[string]any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.claims, p.refuse, p.tamper, p.forger = claims, "", nil, nil
 }
 
-// Refuse sends every visitor back with an error.
+// Refuse sends every visitor back with an error, until Person is called.
 func (p *Provider) Refuse(code string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.refuse = code
 }
 
-// Tamper changes the claims of subsequent tokens.
+// Tamper changes the claims of subsequent tokens, until Person is called.
 func (p *Provider) Tamper(change func(claims map[string]any)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.tamper = change
 }
 
-// Forge signs subsequent tokens with a key that is not the provider's.
+// Forge signs subsequent tokens with a key that is not the provider's, until Person is called.
 func (p *Provider) Forge(t testing.TB) {
 	t.Helper()
 	p.mu.Lock()
@@ -98,10 +102,9 @@ func (p *Provider) discover(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (p *Provider) keys(w http.ResponseWriter, _ *http.Request) {
-	write(w,
-		map[string]any{"keys": []any{map[string]any{"kty": "RSA", "use": "sig", "alg": "RS256",
-			"kid": "1",
-			"n":   encode(p.key.N.Bytes()), "e": encode(big.NewInt(int64(p.key.E)).Bytes())}}})
+	write(w, map[string]any{"keys": []any{map[string]any{"kty": "RSA", "use": "sig", "alg": "RS256",
+		"kid": keyID, "n": encode(p.key.N.Bytes()),
+		"e": encode(big.NewInt(int64(p.key.E)).Bytes())}}})
 }
 
 // authorize logs the person in and sends the browser back with a code.
@@ -140,15 +143,14 @@ func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 		r.FormValue("redirect_uri") != g.redirect {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusBadRequest)
+		// It tells a secret, as a careless provider may: the login must not pass it on.
 		write(w, map[string]any{"error": "invalid_grant",
-			"error_description": r.FormValue("code_verifier")})
+			"error_description": "code_verifier " + r.FormValue("code_verifier")})
 		return
 	}
 	claims := map[string]any{"iss": p.URL, "aud": p.ClientID, "nonce": g.nonce,
 		"iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix()}
-	for name, value := range g.claims {
-		claims[name] = value
-	}
+	maps.Copy(claims, g.claims)
 	if p.tamper != nil {
 		p.tamper(claims)
 	}
@@ -156,9 +158,9 @@ func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 	write(w, map[string]any{"access_token": "a", "token_type": "Bearer", "id_token": p.sign(claims)})
 }
 
-// sign returns a signed token. A forging provider signs with a foreign key.
+// sign returns a signed token.
 func (p *Provider) sign(claims map[string]any) string {
-	head, _ := json.Marshal(map[string]string{"alg": "RS256", "kid": "1", "typ": "JWT"})
+	head, _ := json.Marshal(map[string]string{"alg": "RS256", "kid": keyID, "typ": "JWT"})
 	body, _ := json.Marshal(claims)
 	text := encode(head) + "." + encode(body)
 	sum := sha256.Sum256([]byte(text))
