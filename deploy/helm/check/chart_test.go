@@ -149,7 +149,8 @@ func checkConfig(t *testing.T, config string) {
 
 // TestChartValues checks that values have their effect, and that invalid ones are refused by name.
 func TestChartValues(t *testing.T) {
-	files, err := render(t, "tlsSecretName: cert\nserviceMonitor: {enabled: true}\nnetworkPolicy: "+
+	files, err := render(t, "tlsSecretName: cert\nserviceMonitor: {enabled: true, tlsConfig: {ca: {secret: "+
+		"{name: ours, key: ca.crt}}}}\nnetworkPolicy: "+
 		"{enabled: false}\nresources: {limits: {memory: 2Gi}}\nconfig: {stop: {notice: 25s}}\n")
 	if err != nil {
 		t.Fatal(err)
@@ -161,6 +162,12 @@ func TestChartValues(t *testing.T) {
 		c.ReadinessProbe.HTTPGet.Scheme != "HTTPS" || all["NetworkPolicy"] != nil ||
 		!strings.Contains(config, "cert_file: /etc/budgetd/tls/tls.crt") || all["ServiceMonitor"] == nil {
 		t.Errorf("the values have no effect:\n%v", files)
+	}
+	// Without the token the metrics answer 401.
+	for _, want := range []string{"credentials: {name: budgetd-metrics, key: token}", "serverName: budgetd", "key: ca.crt"} {
+		if !strings.Contains(files["servicemonitor.yaml"], want) {
+			t.Errorf("no %q in:\n%s", want, files["servicemonitor.yaml"])
+		}
 	}
 	for values, want := range map[string]string{
 		"replica: 3":                           "replica",
