@@ -37,9 +37,10 @@ type Memory struct {
 	Lane Lane
 	// Activation must equal the marker's.
 	Activation int64
-	// Identity is `<run id> <replication id> <role>` (and the node's id on a Cluster) as the
-	// activation verified it. Only connections with this identity are used, and scripts compare the
-	// replication id.
+	// Identity is what Memories.Identity returned when the activation verified it. It is opaque,
+	// never empty, and changes with the server behind the lane, its memory and its role. Redis:
+	// `<run id> <replication id> <role>`, and the node's id on a Cluster. A store must use only
+	// connections to a server with this identity.
 	Identity string
 }
 

@@ -60,14 +60,29 @@ func drawLimit(random *rand.Rand, name string) budget.Limit {
 		l.Window = budget.LimitWindow{Kind: budget.WindowLifetime}
 		l.Max *= 5
 	default:
-		every := []budget.Every{budget.Second, budget.Minute, budget.Hour, budget.Day, budget.Week, budget.Month, budget.Year}
-		l.Window = budget.LimitWindow{Kind: budget.WindowCalendar, Every: every[random.IntN(len(every))],
-			Timezone: zoneNames[random.IntN(len(zoneNames))]}
+		l.Window = drawCalendar(random)
 	}
 	if random.IntN(4) == 0 && l.Dimension == "user" {
 		l.Overrides = []budget.Override{{Value: "u0", Max: random.Int64N(5)}, {Value: "u1", Exempt: true}}
 	}
 	return l
+}
+
+// drawCalendar returns a calendar window. Half of the windows that may have an anchor have one.
+func drawCalendar(random *rand.Rand) budget.LimitWindow {
+	every := []budget.Every{budget.Second, budget.Minute, budget.Hour, budget.Day, budget.Week, budget.Month, budget.Year}
+	w := budget.LimitWindow{Kind: budget.WindowCalendar, Every: every[random.IntN(len(every))],
+		Timezone: zoneNames[random.IntN(len(zoneNames))]}
+	if clock := w.Every == budget.Second || w.Every == budget.Minute || w.Every == budget.Hour; clock || random.IntN(2) == 0 {
+		return w
+	}
+	switch w.Anchor.Hour = random.IntN(24); w.Every {
+	case budget.Week:
+		w.Anchor.Weekday = []budget.Weekday{"", "monday", "wednesday", "saturday", "sunday"}[random.IntN(5)]
+	case budget.Month:
+		w.Anchor.Day = []int{0, 1, 8, 28, 30, 31}[random.IntN(6)]
+	}
+	return w
 }
 
 // steady replaces first_hit windows in worlds in which the clock steps back.

@@ -1,7 +1,7 @@
 package limit_test
 
 import (
-	"fmt"
+	"cmp"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -24,7 +24,8 @@ type deduction struct {
 }
 
 // naive computes each count from the list of all deductions, without the package under test. Two
-// instants are in the same calendar window if their local times have the same text.
+// instants are in the same calendar window if their local times, or the days on which their windows
+// began, have the same text.
 type naive struct{ ledger []*deduction }
 
 // carries reports whether a deduction counts in the limit for the same values as dimensions.
@@ -73,16 +74,31 @@ func sameWindow(w budget.LimitWindow, a, b int64) bool {
 			return t.Format("2006-01-02 15:04 -0700")
 		case budget.Hour:
 			return t.Format("2006-01-02 15 -0700")
-		case budget.Day:
-			return t.Format("2006-01-02")
-		case budget.Week:
-			return fmt.Sprint(t.ISOWeek())
-		case budget.Month:
-			return t.Format("2006-01")
 		}
-		return t.Format("2006")
+		day := time.Date(t.Year(), t.Month(), t.Day(), 0, 0, 0, 0, time.UTC)
+		if t.Hour() < w.Anchor.Hour {
+			day = day.AddDate(0, 0, -1)
+		}
+		for !begins(w, day) {
+			day = day.AddDate(0, 0, -1)
+		}
+		return day.Format(time.DateOnly)
 	}
 	return text(a) == text(b)
+}
+
+// begins reports whether a calendar window of days, weeks, months or years begins on a day.
+func begins(w budget.LimitWindow, day time.Time) bool {
+	switch w.Every {
+	case budget.Week:
+		return strings.EqualFold(day.Weekday().String(), string(cmp.Or(w.Anchor.Weekday, "monday")))
+	case budget.Month:
+		last := day.AddDate(0, 0, 1).Day() == 1
+		return day.Day() == max(w.Anchor.Day, 1) || last && day.Day() < w.Anchor.Day
+	case budget.Year:
+		return day.YearDay() == 1
+	}
+	return true
 }
 
 func (n *naive) used(l budget.Limit, dimensions map[string]string, now int64) (sum int64) {
@@ -242,6 +258,32 @@ func (w *table) expire(now int64) {
 	maps.DeleteFunc(w.rows, func(_ rowKey, row limit.Row) bool {
 		return row.ExpiresMS > 0 && row.ExpiresMS < now-time.Hour.Milliseconds()
 	})
+}
+
+// TestCalendarAgainstNaive compares which pairs of instants are in one calendar window, for every
+// length, anchor and zone.
+func TestCalendarAgainstNaive(t *testing.T) {
+	random, same := rand.New(rand.NewPCG(2, 0)), 0 //nolint:gosec // reproducible
+	const pairs = 40_000
+	for range pairs {
+		l := budget.Limit{Name: "l", Dimension: "user", Max: 1, Measure: budget.MeasureCount, Window: drawCalendar(random)}
+		set, err := limit.Compile(limit.Begin([]budget.Limit{l}, starts[0]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := starts[random.IntN(len(starts))].UnixMilli() + random.Int64N(35*86_400_000)
+		b := a + steps[random.IntN(len(steps))]*random.Int64N(9)
+		want := sameWindow(l.Window, a, b)
+		if want {
+			same++
+		}
+		if compiled := set.Limit("l"); (compiled.WindowAt(a) == compiled.WindowAt(b)) != want {
+			t.Fatalf("%v and %v in one window: want %v\n%+v", time.UnixMilli(a).UTC(), time.UnixMilli(b).UTC(), want, l.Window)
+		}
+	}
+	if same < pairs/4 || same > pairs*3/4 {
+		t.Errorf("%d of %d pairs are in one window", same, pairs)
+	}
 }
 
 // TestAgainstNaive compares the package with sums over the list of all deductions, for every kind

@@ -39,7 +39,7 @@ type counters interface {
 // server is the server behind a store.
 type server interface {
 	bucket.Inspected
-	// Scripts counts the scripts that a lane's server keeps.
+	// Scripts counts the scripts that a lane's server keeps: 0 if the store has none.
 	Scripts(ctx context.Context, lane bucket.Lane) (int, error)
 	Disconnect() error
 }
@@ -87,7 +87,7 @@ func open(ctx context.Context, c config.Config, log *slog.Logger) (*ground, erro
 	if err != nil {
 		return g, fmt.Errorf("database: %w", err)
 	}
-	return g, g.checkStore(ctx, redisLanes(g), inStore, c.Strict, log)
+	return g, g.checkStore(ctx, storeLanes(g), inStore, c.Strict, log)
 }
 
 // The pauses between attempts to reach the database.

@@ -52,7 +52,7 @@ func serve(ctx context.Context, c config.Config, file string, log *slog.Logger,
 	}
 	service.work = append(service.work, gate.work...)
 	service.work = append(service.work, loop{"scripts", scriptsEvery,
-		filters(ground.stores).countScripts(redisLanes(ground), observer)})
+		filters(ground.stores).countScripts(storeLanes(ground), observer)})
 	service.start(ctx, log)
 	defer stopService(ctx, service, c.Stop, log)
 	defer ground.keepClock(ctx, c.Background.Clock, log)()

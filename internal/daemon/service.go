@@ -150,7 +150,7 @@ func (m *maker) transferService() *transfer.Service {
 		Stocks: m.parts.transfer, Periods: m.parts.transfer, Recycles: m.parts.transfer,
 		Lanes: m.parts.transfer, Counters: m.parts.transfer},
 		Budgets: m.budgets, Pages: m.definitions, Filter: m.filters, Health: m.filters,
-		Lanes: m.ground.lanes, Places: m.places, Stores: m.stores, StoreLanes: redisLanes(m.ground),
+		Lanes: m.ground.lanes, Places: m.places, Stores: m.stores, StoreLanes: storeLanes(m.ground),
 		Now: m.db.Now, Moved: m.observer.Moved, Log: m.log})
 }
 
@@ -276,14 +276,14 @@ func (m *maker) loops(audits *audit.Service, figures *sample.Service,
 	for _, one := range audits.Loops(set, passes...) {
 		all = append(all, loop{one.Name, one.Every, one.RunOnce})
 	}
-	for _, one := range m.stores.Loops(redisLanes(m.ground)) {
+	for _, one := range m.stores.Loops(storeLanes(m.ground)) {
 		all = append(all, loop{one.Name, one.Every, one.RunOnce})
 	}
 	return all
 }
 
-// redisLanes returns the lanes that can hold budgets in store mode.
-func redisLanes(g *ground) (out []bucket.Lane) {
+// storeLanes returns the lanes of the instances that have a store.
+func storeLanes(g *ground) (out []bucket.Lane) {
 	for _, lane := range g.lanes {
 		if g.stores[lane.Instance] != nil {
 			out = append(out, lane)

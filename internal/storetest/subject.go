@@ -32,13 +32,26 @@ type Subject struct {
 	LoseEntry func(bucketID int64)
 }
 
+// check is a test of the suite.
+type check struct {
+	name string
+	run  func(*kit)
+}
+
+// RunFilter runs the part of the suite that ledger mode needs. Of the store it calls Set and Take
+// only. It calls create for the store of each test.
+func RunFilter(t *testing.T, create func(t *testing.T) Subject) {
+	for _, c := range []check{
+		{"FilterSet", filterSet}, {"FilterTake", filterTake}, {"FilterFar", filterFar},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.run(&kit{T: t, Subject: create(t)}) })
+	}
+}
+
 // Run runs the suite. It calls create for the store of each test.
 func Run(t *testing.T, create func(t *testing.T) Subject) {
-	for _, test := range []struct {
-		name string
-		run  func(*kit)
-	}{
-		{"FilterSet", filterSet}, {"FilterTake", filterTake}, {"FilterFar", filterFar},
+	RunFilter(t, create)
+	for _, c := range []check{
 		{"Marker", markerRules}, {"OtherMemory", otherMemory},
 		{"OpenGrantClose", openGrantClose}, {"LateOpen", lateOpen}, {"LostEntry", lostEntry},
 		{"Grants", grantNumbers},
@@ -54,11 +67,10 @@ func Run(t *testing.T, create func(t *testing.T) Subject) {
 		{"Changes", changesAndAcknowledge}, {"Copy", copyReplaces},
 		{"CopyRules", copyRules},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			subject := create(t)
-			k := &kit{T: t, Subject: subject}
+		t.Run(c.name, func(t *testing.T) {
+			k := &kit{T: t, Subject: create(t)}
 			k.m = k.adopt(0, 1, 1)
-			test.run(k)
+			c.run(k)
 		})
 	}
 }

@@ -1240,7 +1240,7 @@ export interface components {
             /** @enum {string} */
             every?: "second" | "minute" | "hour" | "day" | "week" | "month" | "year";
             anchor?: components["schemas"]["Anchor"];
-            /** @description An IANA time zone; left out: UTC. */
+            /** @description An IANA time zone; left out: the budget's, which is UTC by default. */
             timezone?: string;
             length?: components["schemas"]["Duration"];
             slot?: components["schemas"]["Duration"];
