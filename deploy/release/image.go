@@ -3,6 +3,7 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -22,35 +23,57 @@ import (
 	"github.com/moby/buildkit/frontend/dockerfile/parser"
 )
 
-// image creates an image from all builds for Linux by the last stage of deploy/Dockerfile, and
-// writes it as a tar of an OCI layout. `docker load`, `podman load` and `skopeo copy oci-archive:`
-// read it.
-func (r *release) image(work string) error {
+// image creates the image of a build for Linux by the last stage of deploy/Dockerfile, and writes
+// it as a tar. The tar is an OCI layout. It also has the manifest.json of `docker save`, because a
+// Docker that does not keep images in containerd loads nothing else. Each architecture has a file
+// of its own, because podman and skopeo load no file with several images.
+func (r *release) image(b build, work string) error {
+	if !b.isLinux() {
+		return nil
+	}
 	stage, err := lastStage(filepath.Join(r.root, "deploy/Dockerfile"))
 	if err != nil {
 		return err
 	}
-	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
-	for _, b := range r.builds {
-		if !b.isLinux() {
-			continue
-		}
-		image, err := r.imageOf(b, stage)
-		if err != nil {
-			return err
-		}
-		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image,
-			Descriptor: v1.Descriptor{
-				Platform: &v1.Platform{OS: b.system, Architecture: b.arch},
-				Annotations: map[string]string{
-					"org.opencontainers.image.ref.name": "budgetd:" + r.version}}})
+	image, err := r.imageOf(b, stage)
+	if err != nil {
+		return err
 	}
-	dir := filepath.Join(work, "image")
+	name := "budgetd:" + r.version
+	index := mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex),
+		mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{
+			Platform: &v1.Platform{OS: b.system, Architecture: b.arch},
+			Annotations: map[string]string{
+				"io.containerd.image.name":          "docker.io/library/" + name,
+				"org.opencontainers.image.ref.name": name}}})
+	dir := filepath.Join(work, "image_"+b.arch)
 	if _, err := layout.Write(dir, index); err != nil {
 		return err
 	}
-	name := filepath.Join(r.out, "budgetd_"+r.version+"_image.tar")
-	return create(name, func(w io.Writer) error { return r.packTree(w, dir) })
+	if err := dockerManifest(image, name, filepath.Join(dir, "manifest.json")); err != nil {
+		return err
+	}
+	return create(r.name(b, "_image.tar"), func(w io.Writer) error { return r.packTree(w, dir) })
+}
+
+// dockerManifest writes the list of images in the form of `docker save`, with the blobs of the OCI
+// layout.
+func dockerManifest(image v1.Image, name, file string) error {
+	manifest, err := image.Manifest()
+	if err != nil {
+		return err
+	}
+	blob := func(d v1.Descriptor) string { return "blobs/" + d.Digest.Algorithm + "/" + d.Digest.Hex }
+	var layers []string
+	for _, l := range manifest.Layers {
+		layers = append(layers, blob(l))
+	}
+	text, err := json.Marshal(tarball.Manifest{{Config: blob(manifest.Config),
+		RepoTags: []string{name}, Layers: layers}})
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, text, 0o644)
 }
 
 // lastStage parses the last stage of a Dockerfile.

@@ -1,5 +1,5 @@
 // Release builds everything that is published for a version of budgetd from the commit that is
-// checked out: archives with static programs, deb and rpm packages, an image, lists of the modules
+// checked out: archives with static programs, deb and rpm packages, images, lists of the modules
 // used, and checksums. `make dist` runs it. The same commit gives the same bytes wherever it is
 // built with the same version of Go.
 package main
@@ -74,12 +74,10 @@ func (r *release) make() error {
 		}
 	}
 	for _, b := range r.builds {
-		if err := errors.Join(r.archive(b), r.packages(b), r.contents(b)); err != nil {
+		err := errors.Join(r.archive(b), r.packages(b), r.contents(b), r.image(b, work))
+		if err != nil {
 			return fmt.Errorf("%s/%s: %w", b.system, b.arch, err)
 		}
-	}
-	if err := r.image(work); err != nil {
-		return fmt.Errorf("image: %w", err)
 	}
 	return r.checksums()
 }

@@ -15,8 +15,11 @@ import (
 	"testing"
 	"time"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
 	"github.com/goreleaser/fileglob"
 	"gopkg.in/yaml.v3"
 )
@@ -45,8 +48,8 @@ func TestRelease(t *testing.T) {
 		_, end, _ := strings.Cut(strings.TrimSpace(line), "linux_amd64")
 		ends = append(ends, end)
 	}
-	if want := []string{"", ".cdx.json", ".deb", ".rpm", ".tar.gz"}; !slices.Equal(ends, want) {
-		t.Errorf("there are %q, want an image and %q", ends, want)
+	if want := []string{".cdx.json", ".deb", ".rpm", ".tar.gz", "_image.tar"}; !slices.Equal(ends, want) {
+		t.Errorf("there are %q, want %q", ends, want)
 	}
 	t.Run("archive", func(t *testing.T) { testArchive(t, out) })
 	t.Run("deb", func(t *testing.T) { testPackage(t, out) })
@@ -168,6 +171,7 @@ func testImage(t *testing.T, out string) {
 		!slices.Equal(c.Entrypoint, []string{"/usr/bin/budgetd"}) {
 		t.Errorf("the image has user %q, folder %q and entry point %q", c.User, c.WorkingDir, c.Entrypoint)
 	}
+	checkSaved(t, one(t, out, "*_image.tar"), file)
 	files := mutate.Extract(image)
 	defer files.Close()
 	unpack(t, files, root)
@@ -193,6 +197,25 @@ func testImage(t *testing.T, out string) {
 	}
 	if err := server.Wait(); err != nil {
 		t.Errorf("it ends with %v", err)
+	}
+}
+
+// checkSaved checks that an image can also be read in the form of `docker save`: it has the same
+// configuration and whole layers.
+func checkSaved(t *testing.T, path string, want *v1.ConfigFile) {
+	t.Helper()
+	image, err := tarball.ImageFromPath(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := image.ConfigFile()
+	if err != nil || config.Architecture != want.Architecture ||
+		!slices.Equal(config.Config.Entrypoint, want.Config.Entrypoint) ||
+		!slices.Equal(config.RootFS.DiffIDs, want.RootFS.DiffIDs) {
+		t.Errorf("as docker save: %+v, want %+v: %v", config, want, err)
+	}
+	if err := validate.Image(image); err != nil {
+		t.Errorf("as docker save: %v", err)
 	}
 }
 
