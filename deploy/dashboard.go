@@ -5,6 +5,7 @@ package deploy
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 )
 
 // panel is one panel of the dashboard. Its unit is one of Grafana's.
@@ -192,7 +193,8 @@ func (p *panel) object() object {
 	targets := make([]object, len(p.queries))
 	for i, q := range p.queries {
 		targets[i] = object{"refId": string(rune('A' + i)), "expr": q.expr, "legendFormat": q.legend,
-			"datasource": source, "exemplar": p.unit == "s"}
+			"datasource": source,
+			"exemplar":   p.unit == "s" || strings.Contains(q.expr, "budgetd_deductions_total")}
 	}
 	defaults := object{"unit": p.unit, "min": 0}
 	if p.kind == "stat" {

@@ -97,7 +97,7 @@ func (p *process) traced(path, body, traceparent string) string {
 		text, _ := io.ReadAll(answer.Body)
 		answer.Body.Close()
 		switch answer.StatusCode {
-		case 200:
+		case 200, 409:
 			return answer.Header.Get("Traceparent")
 		case 503: // a busy machine
 		default:
@@ -108,10 +108,11 @@ func (p *process) traced(path, body, traceparent string) string {
 
 // Traces of callers. The caller does not record unsaidTrace.
 const (
-	ledgerTrace = "0af7651916cd43dd8448eb211c80319c"
-	storeTrace  = "1af7651916cd43dd8448eb211c80319c"
-	unsaidTrace = "2af7651916cd43dd8448eb211c80319c"
-	parentSpan  = "b7ad6b7169203331"
+	ledgerTrace  = "0af7651916cd43dd8448eb211c80319c"
+	storeTrace   = "1af7651916cd43dd8448eb211c80319c"
+	unsaidTrace  = "2af7651916cd43dd8448eb211c80319c"
+	refusedTrace = "3af7651916cd43dd8448eb211c80319c"
+	parentSpan   = "b7ad6b7169203331"
 )
 
 // TestSpans checks which calls have spans, their children, the links between requests and flights,
@@ -138,6 +139,11 @@ func TestSpans(t *testing.T) {
 	}
 	p.ask("POST", fmt.Sprintf(deduct, "sale"), fmt.Sprintf(body, "untraced"))
 	p.traced(fmt.Sprintf(deduct, "sale"), fmt.Sprintf(body, "not recorded"), "00-"+unsaidTrace+"-"+parentSpan+"-00")
+	for line := range strings.Lines(openMetrics(t, p.url)) {
+		if strings.Contains(line, unsaidTrace) {
+			t.Errorf("a trace that is not sampled is an exemplar: %s", line)
+		}
+	}
 	const data = "POST /v1/budgets/{budget}/deduct"
 	var ledgerTrace, answered string
 	// On a busy machine a filter may not answer in time, and is skipped for a while.
@@ -150,7 +156,9 @@ func TestSpans(t *testing.T) {
 	}
 	p.traced("/v1/deductions:batch", `{"deductions":[{"budget":"tickets","request_id":"a","amount":1},`+
 		`{"budget":"tickets","request_id":"b","amount":1}]}`, "00-"+storeTrace+"-"+parentSpan+"-01")
-	exemplar(t, p.url, ledgerTrace)
+	p.traced(fmt.Sprintf(deduct, "sale"), `{"request_id":"too much","amount":1000000}`,
+		"00-"+refusedTrace+"-"+parentSpan+"-01")
+	exemplars(t, p.url, ledgerTrace)
 	p.signal()
 	p.ended() // after it has sent the remaining spans
 
@@ -183,8 +191,8 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// exemplar checks that the metrics have the trace of a deduct as an exemplar.
-func exemplar(t *testing.T, url, ledgerTrace string) {
+// openMetrics returns the metrics in the format that has exemplars.
+func openMetrics(t *testing.T, url string) string {
 	t.Helper()
 	r, err := http.NewRequest("GET", url+"/metrics", http.NoBody)
 	if err != nil {
@@ -200,11 +208,27 @@ func exemplar(t *testing.T, url, ledgerTrace string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := map[string]bool{}
-	for line := range strings.Lines(string(text)) {
+	return string(text)
+}
+
+// exemplars checks that histograms have the trace of a deduct as an exemplar, and counters the trace
+// of the last deduct with their outcome, if it was sampled.
+func exemplars(t *testing.T, url, ledgerTrace string) {
+	t.Helper()
+	found, last := map[string]bool{}, map[string]string{}
+	for line := range strings.Lines(openMetrics(t, url)) {
 		if name, _, is := strings.Cut(line, "_bucket{"); is && (strings.Contains(line, ledgerTrace) || strings.Contains(line, storeTrace)) {
 			found[name] = true
 		}
+		if series, at, is := strings.Cut(line, ` # {trace_id="`); is && strings.HasPrefix(series, "budgetd_deductions_total{") {
+			name, _, _ := strings.Cut(series, "} ")
+			last[name+"}"], _, _ = strings.Cut(at, `"`)
+		}
+	}
+	accepted := last[`budgetd_deductions_total{code="",outcome="accepted"}`]
+	refused := last[`budgetd_deductions_total{code="budget_exhausted",outcome="refused"}`]
+	if accepted != ledgerTrace && accepted != storeTrace || refused != refusedTrace {
+		t.Errorf("exemplars of counters: %q", last)
 	}
 	for _, name := range []string{"budgetd_http_request_duration_seconds", "budgetd_commit_duration_seconds",
 		"budgetd_lane_call_duration_seconds"} {

@@ -77,7 +77,7 @@ func (d *data) admit(c *guard.Caller) *budget.Error {
 	}
 	refused := wire.ErrorOf(err, d.route.op, false)
 	if d.route.op == "deduct" {
-		d.api.observeDeduction(nil, nil, refused)
+		d.api.observeDeduction(d.ctx, nil, nil, refused)
 	}
 	return refused
 }

@@ -60,8 +60,8 @@ type Observer interface {
 	// trace if the trace is recorded, else "".
 	Request(route string, status int, took time.Duration, trace string)
 	// Deduction records the outcome of a deduct, alone or in a batch. code is "" if it was
-	// accepted.
-	Deduction(code budget.Code, replayed bool)
+	// accepted. trace is as for Request.
+	Deduction(code budget.Code, replayed bool, trace string)
 	// InFlight sets the number of requests in progress.
 	InFlight(requests int64)
 }
@@ -194,19 +194,19 @@ func (a *API) Leave() {
 	}
 }
 
-// enter counts a request in flight, and refuses it if there are too many. If it returns nil, leave
-// must follow.
-func (a *API) enter(r *route) *budget.Error {
+// enter counts a request in flight, and refuses it if there are too many. In both cases leave must
+// follow.
+func (a *API) enter(d *data) *budget.Error {
 	n := a.inFlight.Add(1)
 	a.observer.InFlight(n)
 	if n <= int64(a.limits.InFlight) {
 		return nil
 	}
-	err := budget.Refuse(budget.Unavailable, r.op,
+	err := budget.Refuse(budget.Unavailable, d.route.op,
 		"%d requests are being answered, more are not taken in; try again", a.limits.InFlight)
 	err.Reason = budget.ReasonOverloaded
-	if r.op == "deduct" { // the number of deductions in a batch is not known yet
-		a.observeDeduction(nil, nil, err)
+	if d.route.op == "deduct" { // the number of deductions in a batch is not known yet
+		a.observeDeduction(d.work, nil, nil, err)
 	}
 	return err
 }
@@ -297,6 +297,6 @@ type noObserver struct{}
 
 func (noObserver) Request(string, int, time.Duration, string) {}
 
-func (noObserver) Deduction(budget.Code, bool) {}
+func (noObserver) Deduction(budget.Code, bool, string) {}
 
 func (noObserver) InFlight(int64) {}

@@ -44,7 +44,7 @@ func (a *API) batch(d *data) (answer, error) {
 			continue
 		}
 		if !item.DryRun {
-			a.observeDeduction(nil, nil, err)
+			a.observeDeduction(d.ctx, nil, nil, err)
 		}
 		results[i] = a.itemProblem(d.ctx, item, err)
 	}
@@ -105,7 +105,7 @@ func (a *API) deductAll(ctx context.Context, items []*wire.BatchItem, at []int, 
 	accepted := make([]wire.Accepted, len(at))
 	for n, i := range at {
 		got := &all[n]
-		a.observeDeduction(&requests[n], &got.Answer, got.Err)
+		a.observeDeduction(ctx, &requests[n], &got.Answer, got.Err)
 		if got.Err != nil {
 			results[i] = a.itemProblem(ctx, items[i], got.Err)
 			continue

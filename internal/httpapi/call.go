@@ -37,7 +37,7 @@ func (c *call) serve() {
 	a := c.api
 	if !c.route.probe {
 		defer a.leave()
-		if err := a.enter(c.route); err != nil {
+		if err := a.enter(&c.data); err != nil {
 			c.fail(err)
 			return
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/httpapi/wire"
@@ -52,7 +54,7 @@ func (a *API) deduct(d *data) (answer, error) {
 	if err == nil {
 		*got, err = a.service.Deduct(d.ctx, body.Request)
 	}
-	a.observeDeduction(&body.Request, got, err)
+	a.observeDeduction(d.ctx, &body.Request, got, err)
 	one.made = wire.AcceptedOf(got)
 	return answer{body: &one.made}, err
 }
@@ -64,14 +66,20 @@ type deductWork struct {
 	made wire.Accepted
 }
 
-// observeDeduction counts the outcome of a deduct. request is nil if it could not be read.
-func (a *API) observeDeduction(request *bucket.DeductRequest, got *bucket.DeductAnswer, err error) {
+// observeDeduction counts the outcome of a deduct. ctx has its span, if any. request is nil if it
+// could not be read.
+func (a *API) observeDeduction(ctx context.Context, request *bucket.DeductRequest,
+	got *bucket.DeductAnswer, err error) {
+	traced := ""
+	if a.tracer != nil {
+		traced = recorded(trace.SpanFromContext(ctx))
+	}
 	var refused *budget.Error
 	if err == nil {
-		a.observer.Deduction("", got.Replayed)
+		a.observer.Deduction("", got.Replayed, traced)
 	} else {
 		refused = wire.ErrorOf(err, "deduct", true)
-		a.observer.Deduction(refused.Code, false)
+		a.observer.Deduction(refused.Code, false, traced)
 	}
 	if a.overseer != nil {
 		a.overseer.Deducted(request, refused)

@@ -139,7 +139,7 @@ func (d *data) serve(r *front.Request, out *front.Answer) {
 		}
 	}()
 	defer a.leave()
-	if err := a.enter(d.route); err != nil {
+	if err := a.enter(d); err != nil {
 		d.refuse(out, err)
 		return
 	}

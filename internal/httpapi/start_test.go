@@ -36,7 +36,7 @@ func (o *observed) note(format string, args ...any) {
 func (o *observed) Request(route string, status int, _ time.Duration, _ string) {
 	o.note("%s %d", route, status)
 }
-func (o *observed) Deduction(code budget.Code, replayed bool) {
+func (o *observed) Deduction(code budget.Code, replayed bool, _ string) {
 	o.note("deduction %q %t", code, replayed)
 }
 func (o *observed) InFlight(int64) {}

@@ -203,11 +203,16 @@ func traceOf(ctx context.Context) string {
 	return ""
 }
 
-// Deduction counts a deduction by the kind of its code.
-func (m *Metrics) Deduction(code budget.Code, replayed bool) {
-	m.byOutcome.of(outcomeLabels{code, replayed}, func() prometheus.Counter {
+// Deduction counts a deduction by the kind of its code, with its trace, if any, as an exemplar.
+func (m *Metrics) Deduction(code budget.Code, replayed bool, trace string) {
+	of := m.byOutcome.of(outcomeLabels{code, replayed}, func() prometheus.Counter {
 		return m.deductions.WithLabelValues(outcomeOf(code, replayed), string(code))
-	}).Inc()
+	})
+	if adder, can := of.(prometheus.ExemplarAdder); can && trace != "" {
+		adder.AddWithExemplar(1, prometheus.Labels{"trace_id": trace})
+		return
+	}
+	of.Inc()
 }
 
 func outcomeOf(code budget.Code, replayed bool) string {

@@ -150,11 +150,11 @@ func TestMetrics(t *testing.T) {
 	m := metrics.New("v1.2.3")
 	m.Request("POST /v1/budgets/{budget}/deduct", 200, 3*time.Millisecond, "")
 	m.Request("", 404, time.Millisecond, "")
-	m.Deduction("", false)
-	m.Deduction("", true)
+	m.Deduction("", false, "")
+	m.Deduction("", true, "")
 	for _, code := range []budget.Code{budget.Invalid, budget.BudgetExhausted, budget.PeriodExhausted, budget.RequestConflict,
 		budget.Unavailable, budget.OutcomeUnknown} {
-		m.Deduction(code, false)
+		m.Deduction(code, false, "")
 	}
 	m.InFlight(7)
 	m.LaneCall(t.Context(), bucket.Lane{Instance: "redis-a", Index: 2}, 128, 2*time.Millisecond)
@@ -221,7 +221,7 @@ func BenchmarkObserved(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		m.InFlight(1)
-		m.Deduction("", false)
+		m.Deduction("", false, "")
 		m.Request("POST /v1/budgets/{budget}/deduct", 200, time.Millisecond, "")
 		m.InFlight(0)
 	}
