@@ -45,11 +45,20 @@ type Selection struct {
 
 // Ranking is a page of ranked budgets.
 type Ranking struct {
-	IDs []int64
+	Budgets []Ranked
 	// Total is how many budgets were selected.
 	Total int
 	// At is when the figures of the order were read. It is zero if they have not been read yet.
 	At time.Time
+}
+
+// Ranked is a budget in a ranking.
+type Ranked struct {
+	ID int64
+	// ExhaustedAt is when the last unit is used at the recent rate; zero if there is no such instant.
+	ExhaustedAt time.Time
+	// Refusals is what ByRefusals orders by. It is nil in other orders.
+	Refusals *int
 }
 
 // Standing is the state of a budget. Quantities are minor units.

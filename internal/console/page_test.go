@@ -94,10 +94,15 @@ func TestRank(t *testing.T) {
 	} {
 		test.s.Size = 10
 		got := o.Rank(test.s)
-		if got.Total != test.total || test.first == 0 && len(got.IDs) > 0 ||
-			test.first != 0 && (len(got.IDs) == 0 || got.IDs[0] != test.first) {
+		if got.Total != test.total || test.first == 0 && len(got.Budgets) > 0 ||
+			test.first != 0 && (len(got.Budgets) == 0 || got.Budgets[0].ID != test.first) {
 			t.Errorf("%+v: %+v", test.s, got)
 		}
+	}
+	top := o.Rank(bucket.Selection{By: bucket.ByExhaustion, Size: 100}).Budgets
+	if soonest := now.Add(47526 * time.Millisecond); !top[0].ExhaustedAt.Truncate(time.Millisecond).Equal(soonest) ||
+		!top[99].ExhaustedAt.IsZero() || top[0].Refusals != nil {
+		t.Errorf("the first %+v, the last %+v", top[0], top[99])
 	}
 	s := o.Standings(3)
 	if len(s.Next) != 3 || s.Next[0].Name != "campaign-000093" || s.Next[0].Used != 558 ||
@@ -141,6 +146,10 @@ func TestRecent(t *testing.T) {
 	refused := o.Standings(5).Refused
 	if len(refused) != 1 || refused[0].Refusals[budget.BudgetExhausted] != 2*shelves*kept {
 		t.Errorf("%+v", refused)
+	}
+	most := o.Rank(bucket.Selection{By: bucket.ByRefusals, Descending: true, Size: 2}).Budgets
+	if most[0].ID != 3 || *most[0].Refusals != 2*shelves*kept || *most[1].Refusals != 0 {
+		t.Errorf("%+v", most)
 	}
 	now = now.Add(time.Second)
 	if got := o.Outcomes(1)[0]; got.Accepted != 1 || got.Refused != 2*shelves*kept || got.Faulty != 1 {

@@ -136,11 +136,15 @@ func (o *Overseer) Rank(sel bucket.Selection) bucket.Ranking {
 			found = append(found, s)
 		}
 	}
-	o.sort(found, sel, now)
 	out := bucket.Ranking{Total: len(found), At: at}
 	from := min(sel.Skip, len(found))
-	for _, s := range found[from:min(from+sel.Size, len(found))] {
-		out.IDs = append(out.IDs, s.id)
+	for _, r := range o.sort(found, sel, now)[from:min(from+sel.Size, len(found))] {
+		one := bucket.Ranked{ID: r.id, ExhaustedAt: r.projection(now).ExhaustedAt}
+		if sel.By == bucket.ByRefusals {
+			n := int(r.value)
+			one.Refusals = &n
+		}
+		out.Budgets = append(out.Budgets, one)
 	}
 	return out
 }
@@ -155,7 +159,7 @@ type ranked struct {
 // none is the value of budgets without one.
 var none = math.NaN()
 
-func (o *Overseer) sort(found []*standing, sel bucket.Selection, now time.Time) {
+func (o *Overseer) sort(found []*standing, sel bucket.Selection, now time.Time) []ranked {
 	value := o.valueBy(sel.By, now)
 	list := make([]ranked, len(found))
 	for i, s := range found {
@@ -176,9 +180,7 @@ func (o *Overseer) sort(found []*standing, sel bucket.Selection, now time.Time) 
 		}
 		return order
 	})
-	for i := range list {
-		found[i] = list[i].standing
-	}
+	return list
 }
 
 // valueBy returns the function that computes the value to sort by.

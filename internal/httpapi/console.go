@@ -263,18 +263,24 @@ func (a *API) rank(c *call, page bucket.Page) (answer, error) {
 	found := a.overseer.Rank(s)
 	out := wire.BudgetPage{Budgets: []wire.BudgetView{}, Total: &found.Total,
 		RankedAt: wire.InUTC(found.At)}
-	if len(found.IDs) == 0 {
+	if len(found.Budgets) == 0 {
 		return answer{body: out}, nil
 	}
-	views, err := a.service.List(c.ctx, bucket.Page{IDs: found.IDs, Size: len(found.IDs),
+	ids := make([]int64, len(found.Budgets))
+	for i := range ids {
+		ids[i] = found.Budgets[i].ID
+	}
+	views, err := a.service.List(c.ctx, bucket.Page{IDs: ids, Size: len(ids),
 		Archived: page.Archived})
 	byID := make(map[int64]*bucket.View, len(views))
 	for i := range views {
 		byID[views[i].Definition.ID] = &views[i]
 	}
-	for _, id := range found.IDs {
-		if v := byID[id]; v != nil {
-			out.Budgets = append(out.Budgets, wire.BudgetOf(v))
+	for _, r := range found.Budgets {
+		if v := byID[r.ID]; v != nil {
+			row := wire.BudgetOf(v)
+			row.ExhaustedAt, row.Refusals = wire.InUTC(r.ExhaustedAt), r.Refusals
+			out.Budgets = append(out.Budgets, row)
 		}
 	}
 	return answer{body: out}, err

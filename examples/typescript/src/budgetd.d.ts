@@ -1373,6 +1373,10 @@ export interface components {
             periods?: components["schemas"]["PlannedPeriod"][];
             buckets: components["schemas"]["BucketCount"];
             limits: components["schemas"]["Limit"][];
+            /** @description When the last unit is used at the recent rate; only in lists with `q`, `sort` or `skip`. */
+            exhausted_at?: components["schemas"]["Instant"];
+            /** @description How many deductions this node refused in the last 8 to 15 minutes; only in lists sorted by it. */
+            refusals?: components["schemas"]["Number"];
         };
         /** @description The open period, or the next one where none is open. */
         Period: {

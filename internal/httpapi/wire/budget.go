@@ -67,6 +67,9 @@ type BudgetView struct {
 	Periods []planned   `json:"periods,omitempty"`
 	Buckets bucketCount `json:"buckets"`
 	Limits  []limitView `json:"limits"`
+	// ExhaustedAt and Refusals are those of bucket.Ranked.
+	ExhaustedAt time.Time `json:"exhausted_at,omitzero"`
+	Refusals    *int      `json:"refusals,omitzero"`
 }
 
 // period is the open period of a daily budget or, if none is open, the next one, whose Start is in

@@ -3,7 +3,7 @@ import type { ComponentChildren } from 'preact'
 import type { Refused } from './api'
 import type { Loaded } from './load'
 import type { Budget } from './types'
-import { share, units } from './format'
+import { ago, instant, share, units } from './format'
 
 export type Tone = 'good' | 'warn' | 'bad' | ''
 
@@ -60,6 +60,11 @@ export const tones: Record<Budget['status'], Tone> =
 
 export function Status({ of }: { of: Budget['status'] }) {
   return <Mark tone={tones[of]} dot>{of}</Mark>
+}
+
+/** How far away an instant is, and the instant below it. */
+export function When({ at, zone }: { at?: string; zone?: string }) {
+  return <div class="when">{ago(at)}<div class="quiet small">{instant(at, zone)}</div></div>
 }
 
 /** Used, held and what is left of a total, as one bar with its words. */

@@ -54,6 +54,8 @@ export interface Budget {
   period?: { number: number; start?: string; end?: string; total: number; used: number }
   buckets: { online: number; offline: number }
   limits: Limit[]
+  exhausted_at?: string
+  refusals?: number
 }
 
 export interface BudgetPage {

@@ -5,7 +5,7 @@ import { may } from '../app'
 import { ChangeButton } from '../change'
 import { amount, ago, instant, share, units } from '../format'
 import { useCall } from '../load'
-import { Meter, Shown, Status } from '../parts'
+import { Meter, Shown, Status, When } from '../parts'
 import { amend, budgetHref, route } from '../route'
 import { left, type Budget, type BudgetPage } from '../types'
 
@@ -13,7 +13,8 @@ const size = 50
 
 const columns: [sort: string, title: string, numeric: boolean][] = [
   ['name', 'Name', false], ['', 'Status', false], ['remaining', 'Left', true], ['', 'Held', true],
-  ['', 'Used', true], ['', 'Total', true], ['used_share', 'Used share', false], ['end', 'Ends', false],
+  ['', 'Used', true], ['', 'Total', true], ['used_share', 'Used share', false],
+  ['exhausted_at', 'Runs out', false], ['end', 'Ends', false], ['refusals', 'Refused', true],
 ]
 
 const orders: [string, string][] = [['name', 'Name'], ['remaining', 'Least left'],
@@ -74,8 +75,9 @@ export function Budgets() {
               <Pager total={p.total ?? p.budgets.length} skip={skip} shown={p.budgets.length} />
               {p.ranked_at && <p class="small quiet" title={instant(p.ranked_at)}>
                 The figures are live. The order is as of {ago(p.ranked_at)}.
-                {sort.endsWith('exhausted_at') && ' Budgets that do not run out at their rate come last; ' +
-                  'the page of a budget says when it runs out.'}</p>}
+                {sort.endsWith('exhausted_at') && ' Budgets that do not run out at their rate come last.'}
+                {sort.endsWith('refusals') && ' Refused counts what this node refused in the last 8 to 15 minutes.'}
+              </p>}
             </>
           )}
         </Shown>
@@ -94,7 +96,7 @@ function Table({ rows, sort }: { rows: Budget[]; sort: string }) {
         <caption class="unseen">Budgets</caption>
         <thead>
           <tr>
-            {columns.map(([by, title, numeric]) => (
+            {columns.filter(([by]) => by !== 'refusals' || sort.endsWith(by)).map(([by, title, numeric]) => (
               <th key={title} class={numeric ? 'num' : ''} scope="col" aria-sort={by ? state(by) : undefined}>
                 {by ? (
                   <button type="button" class="sort" onClick={() => turn(by)}>
@@ -118,7 +120,10 @@ function Table({ rows, sort }: { rows: Budget[]; sort: string }) {
               <td class="num" data-label="Used">{units(b.used)}</td>
               <td class="num" data-label="Total">{b.unlimited ? 'unlimited' : units(b.total_quantity)}</td>
               <td data-label="Used share">{share(b.used, b.total_quantity)}<Meter b={b} /></td>
+              <td data-label="Runs out">{b.exhausted_at ? <When at={b.exhausted_at} zone={b.timezone} />
+                : left(b) === 0 ? 'used up' : '–'}</td>
               <td data-label="Ends">{instant(b.end_at, b.timezone)}</td>
+              {b.refusals !== undefined && <td class="num" data-label="Refused">{units(b.refusals)}</td>}
             </tr>
           ))}
         </tbody>

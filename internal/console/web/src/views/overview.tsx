@@ -3,7 +3,7 @@ import { useMemo } from 'preact/hooks'
 import { Chart } from '../chart'
 import { ago, instant, rate, share, units } from '../format'
 import { useLive } from '../live'
-import { Card, Failure, Mark, type Tone } from '../parts'
+import { Card, Failure, Mark, type Tone, When } from '../parts'
 import { budgetHref, href } from '../route'
 import type { Overview, Standing } from '../types'
 import { Firing } from './alerts'
@@ -144,7 +144,7 @@ function Next({ list, books }: { list: Standing[]; books: Overview['books'] }) {
           {list.map((s) => (
             <tr key={`${s.tenant}/${s.name}`}>
               <th scope="row"><a href={budgetHref(s.tenant, s.name)}>{s.name}</a></th>
-              <td data-label="Runs out" title={instant(s.exhausted_at)}>{ago(s.exhausted_at)}</td>
+              <td data-label="Runs out"><When at={s.exhausted_at} /></td>
               <td class="num" data-label="Left">{units(s.left)} <span class="quiet small">
                 {share(s.left, s.total_quantity)}</span></td>
               <td class="num" data-label="Held">{units(s.held)}</td>
