@@ -520,6 +520,10 @@ CREATE TABLE audit_log (
 );
 
 CREATE INDEX audit_log_time ON audit_log (at_ms);
+-- The filters of the log, each in its order. Of several, SQLite takes the index that comes last here.
+CREATE INDEX audit_log_tenant ON audit_log (tenant, seq);
+CREATE INDEX audit_log_op ON audit_log (op, seq);
+CREATE INDEX audit_log_principal ON audit_log (principal, seq);
 
 -- The ends of the chain. A transaction that appends locks the row last.
 CREATE TABLE audit_log_head (

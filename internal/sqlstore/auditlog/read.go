@@ -39,8 +39,10 @@ type Query struct {
 	Limit int
 }
 
-// Read returns rows in numerical order, or the other way round. It walks the primary key in that
-// direction, so a page costs as much at either end of the log.
+// Read returns rows in numerical order, or the other way round. It walks the primary key, or the
+// index of a filter, in that direction. So a page costs as much at either end of the log, and a
+// filter costs what it finds. FromMS and ToMS cost the rows between them and the end that it begins
+// at.
 func Read(ctx context.Context, tx Tx, q Query) (rows []trail.Row, err error) {
 	query, args := statement(q)
 	found, err := tx.QueryContext(ctx, query, args...)
