@@ -28,7 +28,7 @@ func shop(t *testing.T) (*server, []*testservers.RedisServer) {
 		"total_quantity":1000000,"bucket_quantity":24,"end_at":"2031-01-01T00:00:00Z"}`)
 	s.must("POST", "/v1/budgets", `{"name":"vouchers","unit":"amount","type":"promo",
 		"total_quantity":5000000,"bucket_quantity":4,"routing_dimension":"user","limits":[{"name":"per-user",
-		"dimension":"user","window":{"kind":"calendar","every":"day"},"max":3,"measure":"count"}]}`)
+		"dimension":"user","window":{"kind":"calendar","every":"day"},"max":4000,"measure":"amount"}]}`)
 	s.must("POST", "/v1/budgets", `{"name":"daily-coupons","unit":"count","type":"daily",
 		"total_quantity":365000,"timezone":"Europe/Berlin","end_at":"2031-01-01T00:00:00Z",
 		"type_rule":{"kind":"calendar","every":"day","quantity":1000,"unused":"next"}}`)
@@ -270,8 +270,8 @@ func TestWhyRefused(t *testing.T) {
 	page.sees("A limit would be exceeded", "limit_exceeded", "user = u-4711", "vouchers:bucket-",
 		"Try again at")
 	got := page.rows("Limits that refused it")
-	if len(got) != 1 || got[0][0] != "per-user" || !strings.HasPrefix(got[0][2], "3") ||
-		got[0][3] != "3" || got[0][4] != "1" || !strings.Contains(got[0][5], "00:00:00") {
+	if len(got) != 1 || got[0][0] != "per-user" || !strings.HasPrefix(got[0][2], "3,000") ||
+		got[0][3] != "4,000" || got[0][4] != "1,500" || !strings.Contains(got[0][5], "00:00:00") {
 		t.Errorf("limits: %q", got)
 	}
 	if text := page.text(); strings.Contains(text, "too-big") {
@@ -372,7 +372,7 @@ func TestNearest(t *testing.T) {
 		t.Errorf("the values were read %d times, but somebody asked once", n)
 	}
 	got := page.rows("Nearest the maximum of per-user")
-	if len(got) != 2 || got[0][0] != "u-2" || got[0][1] != "2" || got[0][2] != "3" || got[1][0] != "u-1" {
+	if len(got) != 2 || got[0][0] != "u-2" || got[0][1] != "2" || got[0][2] != "4,000" || got[1][0] != "u-1" {
 		t.Errorf("values: %q", got)
 	}
 }
