@@ -21,12 +21,10 @@ if [ -n "$unformatted" ]; then
 	status=1
 fi
 check go vet ./...
+check go tool -modfile=tools/go.mod golangci-lint run
 for module in budget client bench deploy/release examples; do # modules of their own
 	check go -C "$module" vet ./...
-done
-check go tool -modfile=tools/go.mod golangci-lint run
-for module in budget client examples; do
-	check go -C "$module" tool -modfile=../tools/go.mod golangci-lint run
+	check go -C "$module" tool -modfile="$PWD/tools/go.mod" golangci-lint run
 done
 
 # secrets finds text that looks like a key or a password in tracked files. Mark a false match with
