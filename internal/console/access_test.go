@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"crypto/rand"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -88,8 +89,13 @@ func TestSignIn(t *testing.T) {
 	page.clicks("link", "Keys")
 	page.sees("till", "Revoke")
 	page.picture("keys")
-	if got := page.rows("Keys"); len(got) != 2 {
-		t.Errorf("keys: %q", got)
+	got := map[string]string{}
+	for _, row := range page.rows("Keys") {
+		got[row[0]] = row[2] + " of " + row[3]
+	}
+	want := map[string]string{"admin": "admin of all tenants", "till": "read of default"}
+	if !maps.Equal(got, want) {
+		t.Errorf("keys: %q, want %q", got, want)
 	}
 }
 
