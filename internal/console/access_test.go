@@ -87,7 +87,7 @@ func TestSignIn(t *testing.T) {
 	page.clicks("button", "Sign in")
 	page.sees("admin · admin", "Append")
 	page.clicks("link", "Keys")
-	page.sees("till", "Revoke")
+	page.sees("till", "Revoke", "in the hour from ")
 	page.picture("keys")
 	got := map[string]string{}
 	for _, row := range page.rows("Keys") {

@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks'
 import { call, queryOf } from '../api'
 import { may } from '../app'
 import { ChangeButton, type Change } from '../change'
-import { ago, instant, units } from '../format'
+import { instant, units } from '../format'
 import { useCall } from '../load'
 import { Mark, Shown } from '../parts'
 
@@ -32,7 +32,7 @@ export function Keys() {
                       <td data-label="Key" class="mono">{k.id}</td>
                       <td data-label="Role">{k.role}</td>
                       <td data-label="For">{k.tenant || 'all tenants'}{k.budgets?.length ? `: ${k.budgets.join(', ')}` : ''}</td>
-                      <td data-label="Last used">{k.last_used_at ? ago(k.last_used_at) : 'never'}</td>
+                      <td data-label="Last used">{k.last_used_at ? `in the hour from ${instant(k.last_used_at)}` : 'never'}</td>
                       <td data-label="Expires">{k.revoked_at ? <Mark tone="bad">revoked</Mark>
                         : k.expires_at ? instant(k.expires_at) : 'never'}</td>
                       <td>{!k.revoked_at && <ChangeButton slim label={`Revoke ${k.id}`} done={list.reload}
