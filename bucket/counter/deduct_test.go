@@ -125,3 +125,19 @@ func TestFiguresOfManyBudgets(t *testing.T) {
 		}
 	})
 }
+
+// TestFullEpoch checks that an epoch which has taken the largest quantity in all, because units came
+// back, is followed by another one, so that every unit can still be used.
+func TestFullEpoch(t *testing.T) {
+	everywhere(t, 2, func(w *world) {
+		const total = budget.MaxAmount
+		b := w.create(promo("sale", total, 2))
+		for i := range 4 {
+			w.deduct(b, name(i), total/3*2)
+			w.rollback(b, name(i), "", 0)
+		}
+		w.deduct(b, "all", total)
+		w.refused(b, "more", 1, budget.BudgetExhausted)
+		w.settled(b, books{T: total, S: total})
+	})
+}

@@ -149,6 +149,9 @@ type Want struct {
 	// Collected says that units were collected for the bucket. The application then counts in
 	// collect_cnt, not in out_cnt.
 	Collected bool
+	// Full is the number of an epoch that cannot take any more, or 0. It is set to closing, and the
+	// bucket's next epoch follows it.
+	Full int64
 }
 
 // Brought is the result of an application.

@@ -93,6 +93,13 @@ func (o *op) short() bool {
 	return o.Step == stepDeducted && o.outcome.Verdict == bucket.Short
 }
 
+// full reports whether the epoch of the operation's bucket cannot take the amount, however many
+// units the bucket gets: the sum of what it has taken would be above the largest quantity, or the
+// budget is unlimited and gives each epoch that quantity once.
+func (o *op) full() bool {
+	return o.short() && (o.Budget.Unlimited || o.outcome.Balance >= o.Amount)
+}
+
 // hopeful returns the operations that units may be found for, and marks the others as exhausted. It
 // runs before the definition is read, because most calls after a sell-out end here.
 func (p *provision) hopeful(ctx context.Context) ([]*op, error) {
@@ -145,12 +152,14 @@ func (p *provision) odd(ctx context.Context) error {
 func (p *provision) bring(ctx context.Context, id int64, ops []*op) {
 	const rounds = 8
 	synced, collected := false, false
-	var have int64
-	switch o := ops[0]; {
-	case o.short() && p.b.Unlimited: // SQL must know what the epoch has used before it ends it
-		p.s.syncBudget(ctx, p.b, p.began)
-	case o.short():
+	var have, full int64
+	if o := ops[0]; o.short() {
 		have = o.outcome.Balance
+	}
+	for _, o := range ops {
+		if o.full() {
+			full = max(full, o.Epoch)
+		}
 	}
 	var down error
 	for range rounds {
@@ -161,7 +170,7 @@ func (p *provision) bring(ctx context.Context, id int64, ops []*op) {
 		}
 		need := max(p.fitting(ops)-have, 1)
 		got, err := p.s.ledger.Supply.Apply(ctx, p.b.ID, Want{Bucket: id, Need: need,
-			Rate: p.s.rate(id), Collected: collected})
+			Rate: p.s.rate(id), Collected: collected, Full: full})
 		switch {
 		case err != nil:
 			end(ops, err)

@@ -1,6 +1,7 @@
 package counter_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/budgetd/budgetd/bucket"
@@ -71,4 +72,46 @@ func TestUnlimitedIsLost(t *testing.T) {
 	if got := w.books(b.ID); got.T+got.F+got.U+got.Q+got.X != 0 || got.S != 11 {
 		w.Errorf("%+v", got)
 	}
+}
+
+// TestUnlimitedBuckets checks that the buckets of a budget without a total can go offline and
+// online, apply, be redistributed and move, and that no unit is counted meanwhile.
+func TestUnlimitedBuckets(t *testing.T) {
+	everywhere(t, 2, func(w *world) {
+		b := w.create(unlimited("ads", 2))
+		bk := b.Buckets[0]
+		other := w.lanes[0]
+		if bk.Lane == other {
+			other = w.lanes[1]
+		}
+		verb := func(do func(context.Context, bucket.BudgetRef, string) (bucket.BucketView, error)) func() error {
+			return func() error { _, err := do(w.Context(), ref(b), bk.Key); return err }
+		}
+		for i, step := range []func() error{
+			func() error { return nil },
+			verb(w.node.Offline), verb(w.node.Online), verb(w.node.ApplyTo),
+			func() error { return w.node.Redistribute(w.Context(), b.ID) },
+			func() error { return w.node.Move(w.Context(), b.ID, bk.ID, other) },
+		} {
+			w.ok(step())
+			if w.read(b.ID).Buckets[0].Online {
+				for n := range 4 {
+					w.deduct(b, name(10*i+n), 5)
+					w.rollback(b, name(10*i+n), "", 3)
+				}
+			}
+			w.run("store sync")
+			w.run("store epochs")
+			if got := w.books(b.ID); got.T+got.F+got.U+got.Q+got.X != 0 {
+				w.Errorf("step %d: %+v", i, got)
+			}
+			found, away, err := w.node.Compare(w.Context(), w.read(b.ID))
+			if len(found)+len(away) > 0 || err != nil {
+				w.Errorf("step %d: %v, unchecked %v, %v", i, found, away, err)
+			}
+		}
+		if got := w.books(b.ID); got.S != 5*4*2 {
+			w.Errorf("%+v", got)
+		}
+	})
 }

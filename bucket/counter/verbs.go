@@ -105,7 +105,9 @@ func (s *Service) apply(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket
 			return err
 		}
 		if !got.Closing {
-			s.observer.Moved("apply", got.Units)
+			if !b.Unlimited {
+				s.observer.Moved("apply", got.Units)
+			}
 			return s.push(ctx, []int64{bk.ID}, -1)
 		}
 	}

@@ -127,6 +127,8 @@ func (a *application) run() (out counter.Brought, err error) {
 				"one ended at %s", b.Name, b.PeriodNow().End.UTC().Format(time.RFC3339))
 	case row.Live() && row.Period != b.Period:
 		return counter.Brought{Closing: true}, nil // its end is due
+	case row.Live() && row.Number == a.want.Full:
+		return counter.Brought{Closing: true}, setClosing(a.t, b, []*rows.Bucket{row})
 	}
 	if b.Unlimited == 1 {
 		return a.unlimited()
@@ -155,8 +157,7 @@ func (a *application) run() (out counter.Brought, err error) {
 }
 
 // unlimited begins an epoch of a budget without a total and gives it the largest amount, which
-// comes out of no total. An epoch that cannot cover what is needed any more is set to closing, and
-// another one follows it.
+// comes out of no total.
 func (a *application) unlimited() (out counter.Brought, err error) {
 	b, row := a.b, a.row
 	switch {
@@ -167,8 +168,6 @@ func (a *application) unlimited() (out counter.Brought, err error) {
 		out.Units = budget.MaxAmount
 		_, err := moves.Give(a.t, b, moves.Apply, moves.Portion{Row: row, Units: out.Units})
 		return out, err
-	case row.Outstanding < a.want.Need, row.Taken > budget.MaxAmount-a.want.Need:
-		return counter.Brought{Closing: true}, setClosing(a.t, b, []*rows.Bucket{row})
 	case row.ListStatus != rows.Online:
 		return out, moves.PutOnline(a.t, b, row)
 	}
