@@ -72,8 +72,11 @@ func (w *wave) Advance(i int) { w.advance(&w.ops[i]) }
 
 func (w *wave) Send() { w.out.Send(&w.Wave) }
 
-// Check refuses holds and groups, which need rows.
-func (w *wave) Check(r *bucket.DeductRequest) error {
+// Check refuses holds and groups.
+func (w *wave) Check(r *bucket.DeductRequest) error { return needsNoRows(r) }
+
+// needsNoRows refuses holds and groups, which need rows.
+func needsNoRows(r *bucket.DeductRequest) error {
 	if r.HoldTTL != 0 || r.Group != "" {
 		return budget.Refuse(budget.LedgerModeOnly, "deduct",
 			"holds and groups need rows, which a budget in store mode does not have")

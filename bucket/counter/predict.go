@@ -45,6 +45,9 @@ func (s *Service) DryRun(ctx context.Context, r bucket.DeductRequest) (bucket.Ch
 	if budget.Is(answer.Err, budget.BudgetNotFound) || budget.Is(answer.Err, budget.Unavailable) {
 		return bucket.CheckAnswer{}, answer.Err
 	}
+	if err := needsNoRows(&r); err != nil {
+		answer.Err, answer.Recorded = err, nil
+	}
 	return answer, nil
 }
 

@@ -90,8 +90,7 @@ func TestPredictionsComeTrue(t *testing.T) {
 }
 
 // TestPredictionsOfOthers checks predictions for what random traffic does not reach: a paused and a
-// cancelled one, a bucket without an epoch, a period that is over, a request that lacks a
-// dimension, and two checks in one call that fit only separately.
+// cancelled one, holds and groups, a request that lacks a dimension, and two checks in one call that fit only separately.
 func TestPredictionsOfOthers(t *testing.T) {
 	w := inMemory(t, 1)
 	b := w.create(limited(30))
@@ -110,6 +109,10 @@ func TestPredictionsOfOthers(t *testing.T) {
 		return a
 	}
 	dry(request(b, "no user", 1), budget.Invalid)
+	held, grouped := user("held", 1), user("grouped", 1)
+	held.HoldTTL, grouped.Group = time.Minute, "basket"
+	dry(held, budget.LedgerModeOnly)
+	dry(grouped, budget.LedgerModeOnly)
 	for i, a := range w.node.Check(w.Context(), []bucket.CheckRequest{
 		{Budget: ref(b), Amount: 20, Dimensions: map[string]string{"user": "ann"}},
 		{Budget: ref(b), Amount: 20, Dimensions: map[string]string{"user": "ann"}}}) {
