@@ -65,14 +65,14 @@ type Counter interface {
 	// else to the late sum of that epoch. It lowers the limits' windows in which the deduction was
 	// counted. A rollback id takes effect once (I5). The sums change at once. SQL has them after Sums
 	// or Changed of the bucket was written to it, and only then are callers answered (I3). Verdicts,
-	// in order of precedence: Broken, Moving, NotFound, Unclear, Known (the deduction is void, or the
+	// in order of precedence: Broken, Moving, NotFound, Unclear (also for a void record that is
+	// Unsure), Known (the deduction is void, or the
 	// rollback id was done: Amount is what it returned), TooMuch, TooMany, Accepted.
 	Rollback(ctx context.Context, m Memory, rollbacks []StoreRollback) ([]StoreReturn, error)
 	// Cancel returns all that is left of recorded deductions. For an id without a record it writes a
 	// void record, so that a late Deduct is Known and changes nothing. Verdicts: Broken, Moving,
-	// Unclear, Known (void, or nothing was left), Accepted (units were returned), Voided (there was no
-	// record). Voided with StoreReturn.Young means that the id may have had an effect in a memory that
-	// was lost.
+	// Unclear (also if the void record is Unsure, now or already), Known (void, or nothing was left),
+	// Accepted (units were returned), Voided (there was no record).
 	Cancel(ctx context.Context, m Memory, cancels []StoreRollback) ([]StoreReturn, error)
 	// Find returns records and changes nothing. Verdicts: Moving, NotFound, Known.
 	Find(ctx context.Context, m Memory, ids []RecordID) ([]StoreReturn, error)
@@ -279,9 +279,9 @@ type LimitUse struct {
 
 // Record is what a bucket remembers of a request id, for one to two record windows.
 type Record struct {
-	// Void says that the id was cancelled before it had an effect. Then only AtMS and Activation are
-	// set.
-	Void               bool
+	// Void says that the id was cancelled and had no record: only AtMS, Activation and Unsure are set.
+	// Unsure says that the id may have had an effect in a memory that was lost.
+	Void, Unsure       bool
 	Amount, RolledBack int64
 	Epoch, Activation  int64
 	Fingerprint, Nonce string
@@ -317,7 +317,7 @@ type StoreReturn struct {
 	Amount int64
 	// Late reports that the units went to the late sum of the record's epoch.
 	Late bool
-	// Young reports that this memory is younger than the record window: a record may have been lost.
+	// Young reports, for Find, that an earlier memory was lost within the record window.
 	Young bool
 }
 
@@ -366,7 +366,7 @@ type Marker struct {
 	// Activation is 0 if there is no marker.
 	Activation int64
 	// Since is the first activation since which this memory was kept without a gap, and SinceMS the
-	// instant of it.
+	// instant of it: 0 for the lane's first activation, before which nothing was lost.
 	Since, SinceMS int64
 }
 

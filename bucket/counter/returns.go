@@ -54,7 +54,7 @@ func (s *Service) Rollback(ctx context.Context, r bucket.RollbackRequest) (
 	if err != nil {
 		return bucket.DeductionView{}, err
 	}
-	return returned(bk, r, got)
+	return returned("rollback", bk, r, got)
 }
 
 // Cancel makes certain that a request id has no effect. It returns what is left of its deduction.
@@ -72,10 +72,7 @@ func (s *Service) Cancel(ctx context.Context, r bucket.RollbackRequest) (
 	if err != nil {
 		return bucket.DeductionView{}, err
 	}
-	if got.Verdict == bucket.Voided && got.Young {
-		return bucket.DeductionView{}, tooOld("cancel", r.RequestID)
-	}
-	return returned(bk, r, got)
+	return returned("cancel", bk, r, got)
 }
 
 // Deduction reads the deduction of a request id within the record window. Errors: BudgetNotFound;
@@ -103,10 +100,10 @@ func (s *Service) Deduction(ctx context.Context, r bucket.RollbackRequest) (
 		return bucket.DeductionView{}, storeDown(l.name, err)
 	}
 	got := found[0]
-	if got.Verdict == bucket.NotFound && got.Young {
+	if got.Verdict == bucket.NotFound && got.Young || got.Record.Unsure {
 		got.Verdict = bucket.Unclear
 	}
-	return returned(bk, r, returnResult{StoreReturn: got})
+	return returned("read", bk, r, returnResult{StoreReturn: got})
 }
 
 // repeated refuses a rollback that contradicts the record.
@@ -193,6 +190,9 @@ func (s *Service) returnUnits(ctx context.Context, b *bucket.Budget, bk *bucket.
 		}
 		moving := got.err == nil && got.Verdict == bucket.Moving
 		if got.err == nil && !moving && got.synced {
+			if unsure && got.Verdict == bucket.NotFound { // the lost attempt may follow a deduction
+				return returnResult{}, s.unclear(g, nil)
+			}
 			return got, nil
 		}
 		if got.err == nil && !moving || budget.CodeOf(got.err).Kind() == budget.MayBeDone {
@@ -288,9 +288,8 @@ func (l *lane) giveBack(list []*returnOp) {
 }
 
 // returned is the answer of a rollback, a cancel or a lookup.
-func returned(bk *bucket.Bucket, r bucket.RollbackRequest, got returnResult) (
+func returned(op string, bk *bucket.Bucket, r bucket.RollbackRequest, got returnResult) (
 	bucket.DeductionView, error) {
-	const op = "rollback"
 	record := &got.Record
 	left := record.Amount - record.RolledBack
 	refuse := func(code budget.Code, format string, args ...any) (bucket.DeductionView, error) {

@@ -1,6 +1,7 @@
 package counter_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -102,14 +103,47 @@ func TestCancel(t *testing.T) {
 		if !budget.Is(err, budget.AlreadyRolledBack) {
 			w.Errorf("rollback after it: %v", err)
 		}
-		// The memory is younger than the record window, so an id without a record may have had an effect
-		// in an earlier memory.
-		if _, err = cancel("none"); !budget.Is(err, budget.OutcomeUnknown) {
-			w.Errorf("cancelled before: %v", err)
+		for replayed := range 2 { // nothing was lost before the lane's first memory
+			v, err := cancel("none")
+			w.ok(err)
+			if v.State != ledger.StateVoid || v.Replayed != (replayed == 1) {
+				w.Errorf("cancelled before: %+v", v)
+			}
 		}
 		w.refused(b, "none", 1, budget.RequestVoid)
 		w.settled(b, books{T: 100, O: 100})
 	})
+}
+
+// TestCancelAfterALoss checks that an id without a record stays unclear, however often it is
+// cancelled, if an earlier memory may have had one.
+func TestCancelAfterALoss(t *testing.T) {
+	w := inMemory(t, 1)
+	b := w.create(promo("sale", 100, 1))
+	w.deduct(b, "lost", 5)
+	w.mem.Wipe(0, true)
+	_ = w.try("store sync") // the lane is verified again
+	w.run("store sync")
+	r := bucket.RollbackRequest{Budget: ref(b), RequestID: "lost"}
+	unclear := func(when string) {
+		w.Helper()
+		for call, do := range map[string]func(context.Context, bucket.RollbackRequest) (
+			bucket.DeductionView, error){"cancel": w.node.Cancel, "rollback": w.node.Rollback,
+			"read": w.node.Deduction} {
+			if v, err := do(t.Context(), r); !budget.Is(err, budget.OutcomeUnknown) {
+				w.Errorf("%s %s: %+v, %v", call, when, v, err)
+			}
+		}
+	}
+	unclear("at once")
+	unclear("again")
+	w.refused(b, "lost", 5, budget.RequestVoid)
+	w.clock.Advance(11 * time.Minute) // the memory is as old as the record window, and has the record
+	unclear("later")
+	r.RequestID = "new"
+	if v, err := w.node.Cancel(t.Context(), r); err != nil || v.State != ledger.StateVoid {
+		t.Errorf("%+v, %v", v, err)
+	}
 }
 
 // TestLookup checks that a record can be read by key or receipt.

@@ -180,6 +180,9 @@ func (s *Store) Mark(_ context.Context, m bucket.Memory, since int64) error {
 		}
 		if since == m.Activation {
 			l.marker.Since, l.marker.SinceMS = since, nowMS
+			if since == 1 {
+				l.marker.SinceMS = 0 // no record was lost before the first
+			}
 		}
 		return struct{}{}, nil
 	})

@@ -264,7 +264,6 @@ func (s *Store) undo(
 		out, nowMS := make([]bucket.StoreReturn, len(all)), s.nowMS()
 		for i := range all {
 			out[i] = l.undo(m, &all[i], cancel, nowMS, s.young(l, nowMS))
-			out[i].Young = s.young(l, nowMS)
 		}
 		return out, nil
 	})
@@ -290,16 +289,19 @@ func (l *lane) undo(
 	r, slice, known := l.record(x.RecordID)
 	switch {
 	case !known && cancel:
-		r = bucket.Record{Void: true, Activation: m.Activation, AtMS: nowMS}
+		r = bucket.Record{Void: true, Unsure: young, Activation: m.Activation, AtMS: nowMS}
 		l.keep(l.slice, x.RecordID, r)
+		if young {
+			return bucket.StoreReturn{Verdict: bucket.Unclear, Record: r}
+		}
 		return bucket.StoreReturn{Verdict: bucket.Voided, Record: r}
 	case !known && young:
 		return bucket.StoreReturn{Verdict: bucket.Unclear}
 	case !known:
 		return bucket.StoreReturn{Verdict: bucket.NotFound}
-	case r.Void:
+	case r.Void && !r.Unsure:
 		return bucket.StoreReturn{Verdict: bucket.Known, Record: r}
-	case r.Activation < l.marker.Since:
+	case r.Void, r.Activation < l.marker.Since:
 		return bucket.StoreReturn{Verdict: bucket.Unclear, Record: r}
 	}
 	id, amount, left := x.RollbackID, x.Amount, r.Amount-r.RolledBack

@@ -42,7 +42,7 @@ func readRecord(text string) (r bucket.Record, err error) {
 	r.AtMS = u.number()
 	r.Void = r.Amount == 0
 	if r.Void {
-		r.Epoch = 0
+		r.Unsure, r.Epoch = r.Epoch == 1, 0
 	}
 	if len(u) == 0 || u.bad() {
 		return r, nil

@@ -112,17 +112,17 @@ func readReturns(answer any, n int) ([]bucket.StoreReturn, bool) {
 		return nil, false
 	}
 	values, ok := parts[1].([]any)
-	if !ok || len(values) != 5*n {
+	if !ok || len(values) != 4*n {
 		return nil, false
 	}
 	out := make([]bucket.StoreReturn, n)
 	for i := range out {
-		v := values[5*i:]
+		v := values[4*i:]
 		amount, ok := v[2].(int64)
 		if !ok || !readReturn(v[0], v[1], &out[i]) {
 			return nil, false
 		}
-		out[i].Amount, out[i].Late, out[i].Young = amount, v[3] == int64(1), v[4] == int64(1)
+		out[i].Amount, out[i].Late = amount, v[3] == int64(1)
 	}
 	return out, true
 }

@@ -21,7 +21,9 @@ if since < activation and not (known and tonumber(m[5] or '') and tonumber(m[5])
 local t = call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 call('HSET', KEYS[1], 'installation', ARGV[1], 'activation', ARGV[2])
-if since == activation then call('HSET', KEYS[1], 'since', ARGV[4], 'since_ms', now) end
+if since == activation then -- before a lane's first memory nothing can have been lost
+  call('HSET', KEYS[1], 'since', ARGV[4], 'since_ms', since == 1 and 0 or now)
+end
 -- A slice is at least a second long, so the time in seconds is above the number of any earlier slice.
 if not known then call('HSET', KEYS[1], 'slice', t[1], 'slice_ms', now) end
 return 1

@@ -8,10 +8,11 @@
 --   terms is an array per budget of limits {tag, kind, changed, length_ms, slot_ms, measure}
 --   an element is {page (from 1), field `bucket:id`, bucket (index), terms (index, or 0), kind (1
 --   rollback, 2 cancel), rollback id, amount (units, or 0 for all that is left)}
--- Returns {now_ms, answers}. answers has, per element, verdict, record or 0, what the rollback id returned, 1
---   if that went to the late sum, and 1 if this memory is younger than the record window.
+-- Returns {now_ms, answers}. answers has, per element, verdict, record or 0, what the rollback id returned, and
+--   1 if that went to the late sum.
 --
--- A record is a sequence of MessagePack values: amount (0 if the id was cancelled), epoch, activation,
+-- A record is a sequence of MessagePack values: amount (0 if the id was cancelled), epoch (of a cancelled id 1
+-- if an earlier memory had been lost within the record window, else 0), activation,
 -- fingerprint, nonce, limits version, value, own counts (0, or tag, count, …), when (ms). After the first
 -- rollback two more follow: units rolled back, and {rollback id, units, …}. The record decides, and one
 -- script changes it together with the balance, so that a rollback id returns its units once (I5).
@@ -127,13 +128,13 @@ local function undo(element, e, r)
   if e.epoch > 0 and e.broken or r.broken then return BROKEN, 0, 0 end
   if not values then
     if kind == 2 then
-      r.values = {0, 0, activation, '', '', 0, '', 0, now}
+      r.values = {0, young and 1 or 0, activation, '', '', 0, '', 0, now}
       r.dirty = true
-      return VOIDED, 0, 0
+      return young and UNCLEAR or VOIDED, 0, 0
     end
     return young and UNCLEAR or NOT_FOUND, 0, 0
   end
-  if values[1] == 0 then return KNOWN, 0, 0 end
+  if values[1] == 0 then return values[2] == 0 and KNOWN or UNCLEAR, 0, 0 end
   if values[3] < m.since then return UNCLEAR, 0, 0 end
   local back, done = values[10] or 0, values[11] or {}
   local gave
@@ -166,7 +167,6 @@ for i = 1, #elements do
   if r.values and verdict ~= MOVING and verdict ~= BROKEN then text = text_of(r.values) end
   local n = #answer
   answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = verdict, text, gave, late
-  answer[n + 5] = young and 1 or 0
 end
 if #changes > 0 then call('SADD', KEYS[9], unpack(changes)) end
 for _, r in pairs(records) do
