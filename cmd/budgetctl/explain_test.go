@@ -50,7 +50,7 @@ func TestExplainInStoreMode(t *testing.T) {
 		checkFailure(t, command(t, server, ask(1000)), exitRefused, "budget_exhausted")
 		explain := "explain " + id + " --budget " + test.budget
 		checkContains(t, must1(t, server, explain).stdout, "1,000", "append to the budget",
-			"Recorded: not found: outcome_unknown: there is no record of request")
+			"Recorded: not found: deduction_not_found: bucket")
 
 		var done client.Deduction
 		parse(t, must1(t, server, ask(2)+" -o json").stdout, &done)

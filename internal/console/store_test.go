@@ -110,7 +110,7 @@ func TestWhyRefusedInStoreMode(t *testing.T) {
 	page.types("Request id", "order-1")
 	page.types("In the budget", "tickets")
 	page.clicks("button", "Look")
-	page.sees("there is no record of request \"order-1\"", "budget_exhausted")
+	page.sees("has no record of request \"order-1\"", "budget_exhausted")
 	_, done := deduct("order-1", 2, "u-1", "k-1")
 	deduct("order-2", 3, "u-2", "k-2")
 	page.do(chromedp.Reload())
