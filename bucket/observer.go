@@ -13,7 +13,7 @@ import (
 type Observer interface {
 	Calls
 	Movements
-	Looks
+	Gauges
 }
 
 // Calls reports calls of stores and of the database. The contexts are those of the calls.
@@ -39,8 +39,8 @@ type Movements interface {
 	Fenced()
 }
 
-// Looks reports figures from background loops.
-type Looks interface {
+// Gauges reports figures from background loops.
+type Gauges interface {
 	// Books reports the known discrepancies and the units by which they differ. Both must stay 0.
 	Books(discrepancies int, gap int64)
 	// Budgets reports the figures of the budgets with the largest totals, and the sums over all. The

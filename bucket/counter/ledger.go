@@ -154,8 +154,8 @@ type Want struct {
 	Full int64
 }
 
-// Brought is the result of an application.
-type Brought struct {
+// Applied is the result of an application.
+type Applied struct {
 	// Units is what the bucket received as a pending grant, or 0.
 	Units int64
 	// Short is how many units U lacks for the need. They must be collected.
@@ -174,7 +174,7 @@ type Supply interface {
 	// Apply sweeps R and moves units from U to a bucket. A bucket without a live epoch begins its
 	// next one. Errors: Unavailable with ReasonOffline if an operator took the bucket offline or it
 	// is fenced; BudgetExpired or PeriodExhausted if no period is open.
-	Apply(ctx context.Context, budgetID int64, want Want) (Brought, error)
+	Apply(ctx context.Context, budgetID int64, want Want) (Applied, error)
 	// Collect sets at most 16 epochs of a budget to closing, those with the most units first, until
 	// they and U cover the need of the target bucket (0 stands for the total). It returns their
 	// buckets.
@@ -204,8 +204,8 @@ type Moves interface {
 	Granted(ctx context.Context, refs []bucket.Ref, upTo []int64) ([]int64, error)
 }
 
-// Turned is the progress of a rollover.
-type Turned struct {
+// Rollover is the progress of a rollover.
+type Rollover struct {
 	// Closing are buckets whose epochs must be closed first.
 	Closing []int64
 	// Begun are buckets with new epochs.
@@ -217,11 +217,11 @@ type Periods interface {
 	// Over lists budgets whose rollover is due.
 	Over(ctx context.Context, limit int) ([]int64, error)
 	// End sets the epochs of a period that is over to closing.
-	End(ctx context.Context, budgetID int64) (Turned, error)
+	End(ctx context.Context, budgetID int64) (Rollover, error)
 	// Turn opens the next period once no epoch is open. Epochs that are still closing stay so, and
 	// their units go where the rule says. Turn begins epochs for the other buckets and hands out what
 	// the period was funded with.
-	Turn(ctx context.Context, budgetID int64) (Turned, error)
+	Turn(ctx context.Context, budgetID int64) (Rollover, error)
 }
 
 // Covers reads I3's sums. Error: Unavailable.

@@ -222,7 +222,7 @@ func (p *provision) bring(ctx context.Context, id int64, ops []*op) {
 
 // donors returns the buckets from which a bucket receives the units it lacks. If the bucket may not
 // apply for undistributed units, another bucket applies instead and becomes the donor.
-func (p *provision) donors(ctx context.Context, id, need int64, got Brought) ([]int64, error) {
+func (p *provision) donors(ctx context.Context, id, need int64, got Applied) ([]int64, error) {
 	donors, err := p.s.ledger.Supply.Collect(ctx, p.b.ID, id, need+got.Kept)
 	if err != nil || len(donors) > 0 || got.Other == 0 {
 		return donors, err

@@ -4,14 +4,14 @@ import "github.com/budgetd/budgetd/bucket/batch"
 
 // Outbox collects the operations that a wave sends, so that each queue is locked once. The zero
 // value is empty.
-type Outbox[O handed] struct {
+type Outbox[O operation] struct {
 	parcels []parcel[O]
 	grouped []grouped[O]
 	n       int
 }
 
-// handed is a pointer to an operation.
-type handed interface {
+// operation is a pointer to an operation.
+type operation interface {
 	handOut()
 	Owner() int64
 }

@@ -28,7 +28,7 @@ type Service struct {
 	budgets  Budgets
 	ledger   Ledger
 	observer bucket.Calls
-	news     *news
+	poller   *poller
 }
 
 // New returns a service. It does not contact the database.
@@ -37,7 +37,7 @@ func New(c Config) *Service {
 		c.Clock = bucket.SystemClock{}
 	}
 	return &Service{budgets: c.Budgets, ledger: c.Ledger, observer: c.Observer,
-		news: &news{ledger: c.Ledger, clock: c.Clock}}
+		poller: &poller{ledger: c.Ledger, clock: c.Clock}}
 }
 
 // Feed returns a page of the entries of a budget's deductions. A reader that passes each page's
@@ -63,13 +63,13 @@ func (s *Service) Feed(ctx context.Context, r bucket.FeedRequest) (bucket.FeedPa
 	if err != nil {
 		return bucket.FeedPage{}, err
 	}
-	deadline := s.news.clock.Now().Add(min(r.Wait, bucket.MaxFeedWait))
+	deadline := s.poller.clock.Now().Add(min(r.Wait, bucket.MaxFeedWait))
 	for {
 		page, head, err := s.page(ctx, b, &r)
 		if err != nil {
 			return page, s.failed(err)
 		}
-		if len(page.Entries) > 0 || r.Wait <= 0 || !s.news.wait(ctx, b.ID, head, deadline, r.Until) {
+		if len(page.Entries) > 0 || r.Wait <= 0 || !s.poller.wait(ctx, b.ID, head, deadline, r.Until) {
 			return page, nil
 		}
 		r.After, r.Tail, r.Since = page.Next, 0, time.Time{}

@@ -128,23 +128,23 @@ func TestRecent(t *testing.T) {
 		}
 		return r
 	}
-	for n := range 2 * shelves * kept {
+	for n := range 2 * shards * kept {
 		o.Deducted(request(n), budget.Refuse(budget.BudgetExhausted, "deduct", "x"))
 	}
 	o.Deducted(request(1), nil)
 	o.Deducted(nil, budget.Refuse(budget.Malformed, "deduct", "x"))
 	found := o.Refused(context.Background(), func(r *bucket.Refusal) bool {
-		return r.Request.RequestID == fmt.Sprint("r", 2*shelves*kept-1)
+		return r.Request.RequestID == fmt.Sprint("r", 2*shards*kept-1)
 	}, 10)
 	if len(found) != 1 || found[0].Request.Budget.Name != "campaign-000002" {
 		t.Errorf("%+v", found)
 	}
 	all := o.Refused(context.Background(), func(*bucket.Refusal) bool { return true }, 1<<20)
-	if len(all) != shelves*kept {
+	if len(all) != shards*kept {
 		t.Errorf("%d are remembered", len(all))
 	}
 	refused := o.Standings(5).Refused
-	if len(refused) != 1 || refused[0].Refusals[budget.BudgetExhausted] != 2*shelves*kept {
+	if len(refused) != 1 || refused[0].Refusals[budget.BudgetExhausted] != 2*shards*kept {
 		t.Errorf("%+v", refused)
 	}
 	most := o.Rank(bucket.Selection{By: bucket.ByRefusals, Descending: true, Size: 2}).Budgets
@@ -152,7 +152,7 @@ func TestRecent(t *testing.T) {
 		t.Errorf("%+v", most)
 	}
 	now = now.Add(time.Second)
-	if got := o.Outcomes(1)[0]; got.Accepted != 1 || got.Refused != 2*shelves*kept || got.Faulty != 1 {
+	if got := o.Outcomes(1)[0]; got.Accepted != 1 || got.Refused != 2*shards*kept || got.Faulty != 1 {
 		t.Errorf("%+v", got)
 	}
 	now = now.Add(2 * halfWindow)

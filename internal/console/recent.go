@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// shelves is the number of parts into which the memory is divided, so that deductions seldom
+	// shards is the number of parts into which the memory is divided, so that deductions seldom
 	// wait for each other's lock.
-	shelves = 16
-	// kept is the number of refusals that a shelf keeps, counted the number of budgets for which it
+	shards = 16
+	// kept is the number of refusals that a shard keeps, counted the number of budgets for which it
 	// counts.
 	kept, counted = 256, 4096
 	// halfWindow is half of the time for which refusals are counted.
@@ -27,12 +27,12 @@ const (
 
 // recent holds the recent answers of this node. The zero value is ready for use.
 type recent struct {
-	shelves [shelves]shelf
+	shards  [shards]refusalShard
 	seconds [seconds]second
 }
 
-// shelf holds the refusals of a part of the request ids.
-type shelf struct {
+// refusalShard holds the refusals of a part of the request ids.
+type refusalShard struct {
 	mu   sync.Mutex
 	ring []bucket.Refusal
 	next int
@@ -66,7 +66,7 @@ func (o *Overseer) Deducted(request *bucket.DeductRequest, refused *budget.Error
 	if kind == 0 || kind == faulty || request == nil {
 		return
 	}
-	s := &o.recent.shelves[maphash.String(seed, request.RequestID)%shelves]
+	s := &o.recent.shards[maphash.String(seed, request.RequestID)%shards]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.add(bucket.Refusal{At: now, Request: *request, Err: refused})
@@ -109,7 +109,7 @@ func (r *recent) count(unix int64, kind int) {
 }
 
 // turn begins another half window if the present one is over.
-func (s *shelf) turn(now time.Time) {
+func (s *refusalShard) turn(now time.Time) {
 	half := now.UnixNano() / int64(halfWindow)
 	switch half - s.half {
 	case 0:
@@ -122,7 +122,7 @@ func (s *shelf) turn(now time.Time) {
 	s.half = half
 }
 
-func (s *shelf) add(r bucket.Refusal) {
+func (s *refusalShard) add(r bucket.Refusal) {
 	if len(s.ring) < kept {
 		s.ring = append(s.ring, r)
 	} else {
@@ -143,8 +143,8 @@ func (s *shelf) add(r bucket.Refusal) {
 // counts returns the number of refusals per budget and code within the last 8 to 15 minutes.
 func (r *recent) counts(now time.Time) counts {
 	out := counts{}
-	for i := range r.shelves {
-		s := &r.shelves[i]
+	for i := range r.shards {
+		s := &r.shards[i]
 		s.mu.Lock()
 		s.turn(now)
 		for _, half := range s.counts {
@@ -204,8 +204,8 @@ func (o *Overseer) Outcomes(most int) []bucket.Second {
 // and the keys and buckets by which they are routed now.
 func (o *Overseer) Refused(ctx context.Context, fits func(*bucket.Refusal) bool, most int) (
 	out []bucket.Refusal) {
-	for i := range o.recent.shelves {
-		s := &o.recent.shelves[i]
+	for i := range o.recent.shards {
+		s := &o.recent.shards[i]
 		s.mu.Lock()
 		for n := range s.ring {
 			if fits(&s.ring[n]) {

@@ -14,14 +14,14 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-func (m *maker) warnService() *warn.Service {
+func (m *nodeBuilder) warnService() *warn.Service {
 	return warn.New(warn.Config{Budgets: m.budgets, Ledger: m.alerts, Samples: m.samples,
 		Limits: counts{m.parts.usage}, Now: m.db.Now, Defaults: m.c.Alerts.Defaults,
 		Observer: m.observer, Log: m.log})
 }
 
 // alertLoops returns the loops that send messages, count those that wait, and remove old ones.
-func (m *maker) alertLoops() []loop {
+func (m *nodeBuilder) alertLoops() []loop {
 	sender := webhook.New(webhook.Config{Outbox: m.alerts, Allow: m.c.Webhooks.Allow,
 		Secrets: m.secrets(), Timeout: m.c.Webhooks.Timeout,
 		Agent: "budgetd/" + buildVersion(), Now: time.Now, Clock: m.db.Now,
@@ -34,19 +34,19 @@ func (m *maker) alertLoops() []loop {
 }
 
 // secrets returns the secrets that sign messages.
-func (m *maker) secrets() webhook.Secrets {
+func (m *nodeBuilder) secrets() webhook.Secrets {
 	return webhook.Secrets{Dir: m.c.Webhooks.SecretsDir}
 }
 
-// hooks manages endpoints and checks that their secrets exist.
-type hooks struct {
+// webhooks manages endpoints and checks that their secrets exist.
+type webhooks struct {
 	*alerts.Part
 	secrets webhook.Secrets
 }
 
 // CreateEndpoint stores an endpoint. In addition to the errors of the store it returns Invalid if
 // the endpoint's secret cannot sign.
-func (h hooks) CreateEndpoint(ctx context.Context, e alert.Endpoint) (alert.Endpoint, error) {
+func (h webhooks) CreateEndpoint(ctx context.Context, e alert.Endpoint) (alert.Endpoint, error) {
 	if err := h.check("create webhook", &e.Secret); err != nil {
 		return e, err
 	}
@@ -55,7 +55,7 @@ func (h hooks) CreateEndpoint(ctx context.Context, e alert.Endpoint) (alert.Endp
 
 // ChangeEndpoint changes an endpoint. In addition to the errors of the store it returns Invalid if
 // a new secret cannot sign.
-func (h hooks) ChangeEndpoint(ctx context.Context, id string, c alert.EndpointChange) (
+func (h webhooks) ChangeEndpoint(ctx context.Context, id string, c alert.EndpointChange) (
 	alert.Endpoint, error) {
 	if err := h.check("change webhook", c.Secret); err != nil {
 		return alert.Endpoint{}, err
@@ -64,7 +64,7 @@ func (h hooks) ChangeEndpoint(ctx context.Context, id string, c alert.EndpointCh
 }
 
 // check refuses the name of a secret that cannot sign.
-func (h hooks) check(op string, name *string) error {
+func (h webhooks) check(op string, name *string) error {
 	if name == nil || budget.CheckName(*name) != "" {
 		return nil // an invalid name is refused elsewhere
 	}

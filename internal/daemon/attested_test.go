@@ -22,7 +22,7 @@ type attested struct {
 }
 
 // rows reads the audit log after a number of rows.
-func (o *office) rows(after int) []attested {
+func (o *securedNode) rows(after int) []attested {
 	o.t.Helper()
 	var page struct{ Entries []attested }
 	o.done(o.root, "GET", fmt.Sprintf("/v1/audit-log?limit=100&after=%d", after), "", &page)
@@ -33,7 +33,7 @@ func (o *office) rows(after int) []attested {
 // caller, source, the definition before and after, and the correlation id of the answer. Refused
 // authentications and calls that the role does not allow also have rows.
 func TestCallsAreAttested(t *testing.T) {
-	o := newOffice(t)
+	o := newSecuredNode(t)
 	var key, next issued
 	var hook struct{ ID string }
 	after := 1 // the first key
@@ -89,7 +89,7 @@ func TestCallsAreAttested(t *testing.T) {
 			}
 		}
 	}
-	if err := o.gate.books.noteRefusals(t.Context()); err != nil {
+	if err := o.security.auditLog.noteRefusals(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	found := map[string]int{}
@@ -101,7 +101,7 @@ func TestCallsAreAttested(t *testing.T) {
 			t.Errorf("%q is not counted twice: %v", want, found)
 		}
 	}
-	page, err := o.gate.books.Read(t.Context(), httpapi.AuditQuery{Limit: 1000})
+	page, err := o.security.auditLog.Read(t.Context(), httpapi.AuditQuery{Limit: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestCallsAreAttested(t *testing.T) {
 // TestNoEffectWithoutARow checks that a call without a row in the audit log has no effect, because
 // both are one transaction.
 func TestNoEffectWithoutARow(t *testing.T) {
-	o := newOffice(t)
+	o := newSecuredNode(t)
 	o.done(o.root, "POST", "/v1/budgets", `{"name":"sale","unit":"count","type":"promo","total_quantity":100,"bucket_quantity":2}`, nil)
 	look := func() (all string) {
 		t.Helper()

@@ -27,11 +27,11 @@ type health struct {
 	// ping checks whether the database answers.
 	ping func(ctx context.Context) error
 
-	seen atomic.Pointer[look]
+	seen atomic.Pointer[laneCheck]
 }
 
-// look is the result of one check of the lanes.
-type look struct {
+// laneCheck is the result of one check of the lanes.
+type laneCheck struct {
 	// missing lists what is out of reach. takes holds the lanes on which buckets may be placed.
 	missing []string
 	takes   map[bucket.Lane]bool
@@ -45,7 +45,7 @@ func (h *health) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	now := &look{missing: h.Service.Missing(ctx), takes: map[bucket.Lane]bool{},
+	now := &laneCheck{missing: h.Service.Missing(ctx), takes: map[bucket.Lane]bool{},
 		problems: map[bucket.Lane]string{}}
 	for i := range views {
 		v := &views[i]
@@ -105,15 +105,15 @@ func (h *health) unreachable() []bucket.Lane {
 	return nil
 }
 
-// viewer adds the number of unreachable buckets to the view of a budget.
-type viewer struct {
+// budgetViewer adds the number of unreachable buckets to the view of a budget.
+type budgetViewer struct {
 	*manage.Service
 	health  *health
 	budgets *bucket.Budgets
 }
 
 // View returns the view of a budget.
-func (v viewer) View(ctx context.Context, ref bucket.BudgetRef) (bucket.View, error) {
+func (v budgetViewer) View(ctx context.Context, ref bucket.BudgetRef) (bucket.View, error) {
 	view, err := v.Service.View(ctx, ref)
 	if b, e := v.budgets.Find(ctx, ref); err == nil && e == nil {
 		for _, one := range b.Ring() {

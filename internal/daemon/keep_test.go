@@ -27,7 +27,7 @@ func TestAuditLogIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	b := &books{db: db, refusals: new(trail.Refusals)}
+	b := &auditLog{db: db, refusals: new(trail.Refusals)}
 	now := db.Now()
 	for n, age := range []time.Duration{3 * time.Hour, 2 * time.Hour, time.Minute} {
 		row := trail.Row{AtMS: now.Add(-age).UnixMilli(), Principal: "p", Op: []string{"old", "older", "young"}[n],

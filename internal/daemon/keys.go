@@ -22,19 +22,19 @@ import (
 )
 
 var (
-	_ httpapi.Keys    = (*keyDesk)(nil)
+	_ httpapi.Keys    = (*apiKeys)(nil)
 	_ httpapi.Names   = (*names)(nil)
-	_ httpapi.Trail   = (*books)(nil)
-	_ httpapi.Records = (*books)(nil)
+	_ httpapi.Trail   = (*auditLog)(nil)
+	_ httpapi.Records = (*auditLog)(nil)
 )
 
-// keyDesk issues and ends API keys.
-type keyDesk struct{ db *engine.DB }
+// apiKeys issues and ends API keys.
+type apiKeys struct{ db *engine.DB }
 
 // List reads a page of keys.
-func (d *keyDesk) List(ctx context.Context, tenant, after string, limit int) (
+func (k *apiKeys) List(ctx context.Context, tenant, after string, limit int) (
 	out []access.Key, err error) {
-	err = d.db.Read(ctx, "keys", func(r *engine.Reader) error {
+	err = k.db.Read(ctx, "keys", func(r *engine.Reader) error {
 		out, err = keys.Page(ctx, r.Plain(), tenant, after, limit)
 		return err
 	})
@@ -42,8 +42,8 @@ func (d *keyDesk) List(ctx context.Context, tenant, after string, limit int) (
 }
 
 // Key reads a key.
-func (d *keyDesk) Key(ctx context.Context, id string) (out access.Key, err error) {
-	err = d.db.Read(ctx, "keys", func(r *engine.Reader) error {
+func (k *apiKeys) Key(ctx context.Context, id string) (out access.Key, err error) {
+	err = k.db.Read(ctx, "keys", func(r *engine.Reader) error {
 		out, err = keys.One(ctx, r.Plain(), id)
 		return err
 	})
@@ -51,10 +51,10 @@ func (d *keyDesk) Key(ctx context.Context, id string) (out access.Key, err error
 }
 
 // Issue makes a key.
-func (d *keyDesk) Issue(ctx context.Context, key access.Key) (access.Token, access.Key, error) {
-	token, err := d.fresh(&key)
+func (k *apiKeys) Issue(ctx context.Context, key access.Key) (access.Token, access.Key, error) {
+	token, err := k.fresh(&key)
 	if err == nil {
-		err = d.db.Write(ctx, "create key", func(t *engine.Tx) error {
+		err = k.db.Write(ctx, "create key", func(t *engine.Tx) error {
 			attestKey(ctx, key.ID, nil, textOf(&key))
 			return keys.Create(ctx, t.Plain(), key)
 		})
@@ -63,9 +63,9 @@ func (d *keyDesk) Issue(ctx context.Context, key access.Key) (access.Token, acce
 }
 
 // fresh gives a key its token.
-func (d *keyDesk) fresh(key *access.Key) (access.Token, error) {
+func (k *apiKeys) fresh(key *access.Key) (access.Token, error) {
 	token, err := access.NewToken(rand.Reader)
-	key.ID, key.Hash, key.CreatedMS = token.ID(), token.Hash(), d.db.Now().UnixMilli()
+	key.ID, key.Hash, key.CreatedMS = token.ID(), token.Hash(), k.db.Now().UnixMilli()
 	return token, err
 }
 
@@ -99,14 +99,14 @@ func attestKey(ctx context.Context, id string, was, is *keyText) {
 }
 
 // Rotate creates a key with the role and scope of another one, which then ends.
-func (d *keyDesk) Rotate(ctx context.Context, id, by string, overlap time.Duration) (
+func (k *apiKeys) Rotate(ctx context.Context, id, by string, overlap time.Duration) (
 	token access.Token, made access.Key, err error) {
 	fresh := access.Key{CreatedBy: by}
-	if token, err = d.fresh(&fresh); err != nil {
+	if token, err = k.fresh(&fresh); err != nil {
 		return token, made, err
 	}
 	until := fresh.CreatedMS + overlap.Milliseconds()
-	err = d.db.Write(ctx, "rotate key", func(t *engine.Tx) error {
+	err = k.db.Write(ctx, "rotate key", func(t *engine.Tx) error {
 		done, err := keys.Rotate(ctx, t.Plain(), id, fresh, until)
 		if err != nil {
 			return err
@@ -121,8 +121,8 @@ func (d *keyDesk) Rotate(ctx context.Context, id, by string, overlap time.Durati
 }
 
 // Revoke revokes a key.
-func (d *keyDesk) Revoke(ctx context.Context, id string) (out access.Key, err error) {
-	err = d.db.Write(ctx, "revoke key", func(t *engine.Tx) error {
+func (k *apiKeys) Revoke(ctx context.Context, id string) (out access.Key, err error) {
+	err = k.db.Write(ctx, "revoke key", func(t *engine.Tx) error {
 		was, is, err := keys.Revoke(ctx, t.Plain(), id, t.Now.UnixMilli())
 		if err != nil {
 			return err
@@ -139,17 +139,17 @@ const firstPrincipal = "admin"
 
 // first stores a token as the key of the first administrator if there are no keys. It reports
 // whether it did.
-func (d *keyDesk) first(
+func (k *apiKeys) first(
 	ctx context.Context,
 	token access.Token,
 	source string,
 ) (made bool, err error) {
 	key := access.Key{ID: token.ID(), Hash: token.Hash(), Principal: firstPrincipal,
-		Role: access.Admin, CreatedMS: d.db.Now().UnixMilli(), CreatedBy: source}
+		Role: access.Admin, CreatedMS: k.db.Now().UnixMilli(), CreatedBy: source}
 	entry := trail.NewEntry(trail.Row{AtMS: key.CreatedMS, Principal: source, Op: "create key"})
 	ctx = trail.NewContext(ctx, entry)
 	nothing := errors.New("there are keys")
-	err = d.db.Write(ctx, "first key", func(t *engine.Tx) error {
+	err = k.db.Write(ctx, "first key", func(t *engine.Tx) error {
 		attestKey(ctx, key.ID, nil, textOf(&key))
 		made, err = keys.CreateFirst(ctx, t.Plain(), key)
 		if err == nil && !made {
@@ -164,7 +164,7 @@ func (d *keyDesk) first(
 }
 
 // firstFromFile stores the key in keys.first_admin_file if there are no keys.
-func (d *keyDesk) firstFromFile(ctx context.Context, file string, log *slog.Logger) error {
+func (k *apiKeys) firstFromFile(ctx context.Context, file string, log *slog.Logger) error {
 	if file == "" {
 		return nil
 	}
@@ -176,7 +176,7 @@ func (d *keyDesk) firstFromFile(ctx context.Context, file string, log *slog.Logg
 	if why != access.Accepted {
 		return fmt.Errorf("keys.first_admin_file: %s", why.Message())
 	}
-	made, err := d.first(ctx, token, "keys.first_admin_file")
+	made, err := k.first(ctx, token, "keys.first_admin_file")
 	if made {
 		log.Info("the key of the first administrator is kept", "key", token.ID(), "file", file)
 	}
@@ -203,23 +203,23 @@ func (n *names) NameOf(ctx context.Context, ref bucket.BudgetRef) (string, error
 	return b.Name, nil
 }
 
-// books reads and writes the audit log.
-type books struct {
+// auditLog reads and writes the audit log.
+type auditLog struct {
 	db       *engine.DB
 	refusals *trail.Refusals
 	keep     time.Duration
 }
 
 // Append adds a row in a transaction of its own.
-func (b *books) Append(ctx context.Context, row trail.Row) error {
-	return b.db.Write(ctx, "audit log", func(t *engine.Tx) error {
+func (l *auditLog) Append(ctx context.Context, row trail.Row) error {
+	return l.db.Write(ctx, "audit log", func(t *engine.Tx) error {
 		_, err := auditlog.Append(ctx, t.Plain(), row)
 		return err
 	})
 }
 
 // Read reads a page.
-func (b *books) Read(
+func (l *auditLog) Read(
 	ctx context.Context,
 	q httpapi.AuditQuery,
 ) (page httpapi.AuditPage, err error) {
@@ -231,7 +231,7 @@ func (b *books) Read(
 	if !q.To.IsZero() {
 		query.ToMS = q.To.UnixMilli()
 	}
-	err = b.db.Snapshot(ctx, "audit log", func(r *engine.Reader) error {
+	err = l.db.Snapshot(ctx, "audit log", func(r *engine.Reader) error {
 		if page.Head, page.Removed, err = auditlog.Ends(ctx, r.Plain()); err != nil {
 			return err
 		}
@@ -242,12 +242,12 @@ func (b *books) Read(
 }
 
 // noteRefusals appends the refusals counted since the last call.
-func (b *books) noteRefusals(ctx context.Context) error {
-	rows := b.refusals.Take()
+func (l *auditLog) noteRefusals(ctx context.Context) error {
+	rows := l.refusals.Take()
 	if len(rows) == 0 {
 		return nil
 	}
-	err := b.db.Write(ctx, "audit log", func(t *engine.Tx) error {
+	err := l.db.Write(ctx, "audit log", func(t *engine.Tx) error {
 		for _, row := range rows {
 			if _, err := auditlog.Append(ctx, t.Plain(), row); err != nil {
 				return err
@@ -256,19 +256,19 @@ func (b *books) noteRefusals(ctx context.Context) error {
 		return nil
 	})
 	if err != nil {
-		b.refusals.Return(rows)
+		l.refusals.Return(rows)
 	}
 	return err
 }
 
 // prune removes rows that are older than audit_log.keep, at most 1,000 at a time.
-func (b *books) prune(ctx context.Context) error {
-	if b.keep == 0 {
+func (l *auditLog) prune(ctx context.Context) error {
+	if l.keep == 0 {
 		return nil
 	}
-	return b.db.Write(ctx, "prune the audit log", func(t *engine.Tx) error {
+	return l.db.Write(ctx, "prune the audit log", func(t *engine.Tx) error {
 		now := t.Now.UnixMilli()
-		_, err := auditlog.Prune(ctx, t.Plain(), now-b.keep.Milliseconds(),
+		_, err := auditlog.Prune(ctx, t.Plain(), now-l.keep.Milliseconds(),
 			trail.Row{AtMS: now, Principal: "budgetd", Op: "prune audit log", Outcome: trail.Done})
 		return err
 	})

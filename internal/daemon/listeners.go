@@ -15,8 +15,8 @@ import (
 	"github.com/budgetd/budgetd/internal/httpapi/front"
 )
 
-// door is one address with its calls.
-type door struct {
+// listener is one address with its calls.
+type listener struct {
 	name     string
 	part     httpapi.Part
 	listener net.Listener
@@ -24,16 +24,16 @@ type door struct {
 	server   *front.Server
 }
 
-// doors holds all of them.
-type doors struct {
-	all   []*door
+// listeners holds all of them.
+type listeners struct {
+	all   []*listener
 	tls   *tlsfiles.Server // nil without TLS
 	ended chan error
 }
 
-// openDoors listens at every address. Close the result also after an error.
-func openDoors(ctx context.Context, c config.Config) (*doors, error) {
-	d := &doors{}
+// openListeners listens at every address. Close the result also after an error.
+func openListeners(ctx context.Context, c config.Config) (*listeners, error) {
+	l := &listeners{}
 	rest := httpapi.DataPart | httpapi.AdminPart | httpapi.MetricsPart
 	for _, one := range []struct {
 		name, addr string
@@ -53,26 +53,26 @@ func openDoors(ctx context.Context, c config.Config) (*doors, error) {
 		default:
 			part = rest
 		}
-		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", one.addr)
+		socket, err := new(net.ListenConfig).Listen(ctx, "tcp", one.addr)
 		if err != nil {
-			return d, fmt.Errorf("%s: %w", one.name, err)
+			return l, fmt.Errorf("%s: %w", one.name, err)
 		}
-		d.all = append(d.all, &door{name: one.name, part: part,
-			listener: edge.Listen(listener, c.HTTP.MaxConnections)})
+		l.all = append(l.all, &listener{name: one.name, part: part,
+			listener: edge.Listen(socket, c.HTTP.MaxConnections)})
 	}
 	if c.TLS.CertFile != "" {
 		var err error
-		if d.tls, err = tlsfiles.NewServer(c.TLS.Files()); err != nil {
-			return d, fmt.Errorf("tls: %w", err)
+		if l.tls, err = tlsfiles.NewServer(c.TLS.Files()); err != nil {
+			return l, fmt.Errorf("tls: %w", err)
 		}
 	}
-	d.ended = make(chan error, len(d.all))
-	return d, nil
+	l.ended = make(chan error, len(l.all))
+	return l, nil
 }
 
 // close ends listening.
-func (d *doors) close() {
-	for _, one := range d.all {
+func (l *listeners) close() {
+	for _, one := range l.all {
 		_ = one.listener.Close() // Serve closes it earlier
 	}
 }
@@ -81,35 +81,35 @@ func (d *doors) close() {
 const certificateEvery = time.Second
 
 // serve starts to answer at every address.
-func (d *doors) serve(ctx context.Context, api httpapi.Config, log *slog.Logger) {
-	for _, one := range d.all {
+func (l *listeners) serve(ctx context.Context, api httpapi.Config, log *slog.Logger) {
+	for _, one := range l.all {
 		settings := api
 		settings.Part = one.part
 		one.api = httpapi.New(settings)
 		one.server = httpapi.NewServer(one.api, api.Limits, log)
 		go func() {
-			if d.tls != nil {
-				d.ended <- one.server.ServeTLS(one.listener, d.tls.Config())
+			if l.tls != nil {
+				l.ended <- one.server.ServeTLS(one.listener, l.tls.Config())
 				return
 			}
-			d.ended <- one.server.Serve(one.listener)
+			l.ended <- one.server.Serve(one.listener)
 		}()
 	}
-	if d.tls != nil {
-		go d.tls.Watch(ctx, certificateEvery, log)
+	if l.tls != nil {
+		go l.tls.Watch(ctx, certificateEvery, log)
 	}
 }
 
 // stop makes /readyz fail, stops accepting, and lets requests in progress finish.
-func (d *doors) stop(ctx context.Context, stop config.Stop, log *slog.Logger) {
+func (l *listeners) stop(ctx context.Context, stop config.Stop, log *slog.Logger) {
 	log.Info("stopping", "notice", stop.Notice)
-	for _, one := range d.all {
+	for _, one := range l.all {
 		one.api.Leave()
 	}
 	time.Sleep(stop.Notice)
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), stop.FinishTimeout)
 	defer cancel()
-	for _, one := range d.all {
+	for _, one := range l.all {
 		err := one.server.Shutdown(bounded)
 		if errors.Is(err, context.DeadlineExceeded) {
 			log.Warn("requests are cut off", "listener", one.name,
@@ -120,8 +120,8 @@ func (d *doors) stop(ctx context.Context, stop config.Stop, log *slog.Logger) {
 			log.Warn("the listener did not close", "listener", one.name, "error", err)
 		}
 	}
-	for range d.all {
-		if err := <-d.ended; err != nil {
+	for range l.all {
+		if err := <-l.ended; err != nil {
 			log.Debug("a listener ended", "error", err)
 		}
 	}

@@ -116,8 +116,8 @@ func (m *mover) RollOver(ctx context.Context, budgetID int64) error {
 // stores has what creating and changing budgets in store mode needs.
 type stores struct {
 	*counter.Service
-	ground *ground
-	log    *slog.Logger
+	backends *backends
+	log      *slog.Logger
 }
 
 // Fit returns an error if a budget in store mode may not have buckets on lanes: an instance with
@@ -130,7 +130,7 @@ func (s stores) Fit(ctx context.Context, lanes []bucket.Lane) error {
 			Fields: []budget.FieldError{{Field: "durability", Message: why}}}
 	}
 	for _, lane := range lanes {
-		store := s.ground.stores[lane.Instance]
+		store := s.backends.stores[lane.Instance]
 		if store == nil {
 			return unfit("instance " + lane.Instance +
 				" has driver sql: store mode needs a Redis on every instance")
@@ -140,7 +140,7 @@ func (s stores) Fit(ctx context.Context, lanes []bucket.Lane) error {
 			return unfit(condition.Unfit)
 		}
 	}
-	return s.ground.checkStore(ctx, lanes, true, false, s.log)
+	return s.backends.checkStore(ctx, lanes, true, false, s.log)
 }
 
 // Open opens the epochs of a new budget and delivers its grants.

@@ -21,14 +21,14 @@ import (
 func serve(ctx context.Context, c config.Config, file string, log *slog.Logger,
 	notes *annotator) error {
 	// Listen first, because a port may be in use. Connections made now wait until budgetd is ready.
-	doors, err := openDoors(ctx, c)
-	defer doors.close()
+	listeners, err := openListeners(ctx, c)
+	defer listeners.close()
 	if err != nil {
 		return err
 	}
 	observer := metrics.New(buildVersion())
-	ground, err := open(ctx, c, log)
-	defer ground.close(log)
+	backends, err := open(ctx, c, log)
+	defer backends.close(log)
 	if ctx.Err() != nil {
 		return nil // stopped during the start
 	}
@@ -40,23 +40,23 @@ func serve(ctx context.Context, c config.Config, file string, log *slog.Logger,
 		return fmt.Errorf("tracing: %w", err)
 	}
 	defer sendSpans()
-	service, err := ground.service(c, log, observer, tracer)
+	service, err := backends.service(c, log, observer, tracer)
 	if err != nil {
 		return err
 	}
 	named := nameOf(service.names.budgets.NameOf)
 	notes.nameOf.Store(&named)
-	gate, err := ground.gate(ctx, c, log)
+	security, err := backends.security(ctx, c, log)
 	if err != nil {
 		return err
 	}
-	service.work = append(service.work, gate.work...)
+	service.work = append(service.work, security.work...)
 	service.work = append(service.work, loop{"scripts", scriptsEvery,
-		filters(ground.stores).countScripts(storeLanes(ground), observer)})
+		filters(backends.stores).countScripts(storeLanes(backends), observer)})
 	service.start(ctx, log)
 	defer stopService(ctx, service, c.Stop, log)
-	defer ground.keepClock(ctx, c.Background.Clock, log)()
-	page, err := console.New(gate.login != nil)
+	defer backends.keepClock(ctx, c.Background.Clock, log)()
+	page, err := console.New(security.login != nil)
 	if err != nil {
 		return err
 	}
@@ -64,33 +64,33 @@ func serve(ctx context.Context, c config.Config, file string, log *slog.Logger,
 		Service:  service,
 		Console:  page,
 		Overseer: service.overseer,
-		Drivers:  ground.drivers,
+		Drivers:  backends.drivers,
 		Limits:   limitsOf(c.HTTP),
 		Log:      log,
-		Guard:    gate.guard,
+		Guard:    security.guard,
 		Observer: observer, Metrics: observer.Handler(), Tracer: tracer,
-		Trail: gate.books, Records: gate.books,
-		Keys: gate.desk, Names: service.names,
+		Trail: security.auditLog, Records: security.auditLog,
+		Keys: security.keys, Names: service.names,
 		Alerts: service.warnings, Webhooks: service.hooks,
 	}
-	if gate.login != nil {
-		api.Login = gate.login
+	if security.login != nil {
+		api.Login = security.login
 	}
-	doors.serve(ctx, api, log)
-	started(c, file, doors, ground, log)
+	listeners.serve(ctx, api, log)
+	started(c, file, listeners, backends, log)
 	go feedWatchdog(ctx, log)
 	select {
-	case err := <-doors.ended:
+	case err := <-listeners.ended:
 		return fmt.Errorf("serve: %w", err)
 	case <-ctx.Done():
 	}
 	tellSystemd(log, systemd.SdNotifyStopping)
-	doors.stop(ctx, c.Stop, log)
+	listeners.stop(ctx, c.Stop, log)
 	return nil
 }
 
 // started logs what is running, one line per address.
-func started(c config.Config, file string, doors *doors, g *ground, log *slog.Logger) {
+func started(c config.Config, file string, listeners *listeners, b *backends, log *slog.Logger) {
 	var stores []string
 	for _, i := range c.Instances {
 		stores = append(stores, i.Name+" ("+i.Driver+")")
@@ -100,11 +100,11 @@ func started(c config.Config, file string, doors *doors, g *ground, log *slog.Lo
 	if c.Database.Driver == config.SQLite {
 		data, _ = filepath.Abs(filepath.Dir(dsn)) // "" after an error
 	}
-	for n := range doors.all {
-		one := doors.all[len(doors.all)-1-n]
+	for n := range listeners.all {
+		one := listeners.all[len(listeners.all)-1-n]
 		log.Info("listening", "addr", one.listener.Addr().String(), "version", buildVersion(),
-			"listener", one.name, "tls", doors.tls != nil, "auth", c.Auth, "commit", buildCommit(),
-			"database", database, "data", data, "installation", g.db.InstallationID(),
+			"listener", one.name, "tls", listeners.tls != nil, "auth", c.Auth, "commit", buildCommit(),
+			"database", database, "data", data, "installation", b.db.InstallationID(),
 			"instances", strings.Join(stores, ", "), "config", file)
 	}
 }

@@ -68,7 +68,7 @@ type node struct {
 	names    *names
 	overseer *console.Overseer
 	warnings *warn.Service
-	hooks    hooks
+	hooks    webhooks
 	work     []loop
 	running  *loops
 }
@@ -87,9 +87,9 @@ type observer interface {
 	webhook.Observer
 }
 
-// maker builds a node.
-type maker struct {
-	*ground
+// nodeBuilder builds a node.
+type nodeBuilder struct {
+	*backends
 	*parts
 	c        config.Config
 	log      *slog.Logger
@@ -104,24 +104,24 @@ type maker struct {
 }
 
 // service builds the node. It does not connect to anything.
-func (g *ground) service(c config.Config, log *slog.Logger, observer observer,
+func (b *backends) service(c config.Config, log *slog.Logger, observer observer,
 	tracer trace.Tracer) (*node, error) {
-	m := &maker{ground: g, parts: partsOf(g.db), c: c, log: log, observer: observer, tracer: tracer,
-		filters: filters(g.stores)}
+	m := &nodeBuilder{backends: b, parts: partsOf(b.db), c: c, log: log, observer: observer,
+		tracer: tracer, filters: filters(b.stores)}
 	var err error
 	m.budgets, err = bucket.NewBudgets(bucket.BudgetsConfig{Definitions: m.definitions,
 		Size: c.Cache.Budgets, Failed: func(err error) { log.Warn("budgets not read", "error", err) }})
 	if err != nil {
 		return nil, err
 	}
-	if m.places, err = place.New(g.lanes, ring.DefaultPointsPerNode); err != nil {
+	if m.places, err = place.New(b.lanes, ring.DefaultPointsPerNode); err != nil {
 		return nil, err
 	}
 	if m.stores, err = m.counterService(); err != nil {
 		return nil, err
 	}
 	m.moves = &mover{Service: m.transferService(), stores: m.stores, budgets: m.budgets}
-	m.health = &health{Service: m.moves.Service, Part: nodes.New(g.db), ping: g.db.SyncClock}
+	m.health = &health{Service: m.moves.Service, Part: nodes.New(b.db), ping: b.db.SyncClock}
 	m.parts.lanes.Node = c.NodeName()
 	m.moves.health = m.health
 	rows, err := m.rowService()
@@ -135,26 +135,26 @@ func (g *ground) service(c config.Config, log *slog.Logger, observer observer,
 		Service: &bucket.Service{Budgets: m.budgets,
 			Ledger: ledgerMode{rows, looks, holds}, Store: m.stores,
 			Holds: holds, Rows: reader{feeds, looks},
-			Manager: viewer{m.manageService(), m.health, m.budgets},
+			Manager: budgetViewer{m.manageService(), m.health, m.budgets},
 			Mover:   m.moves, Auditor: auditor{audits, figures}, Quarantiner: m.stores,
 			Keeper: m.moves, Watcher: m.health}}
 	n.overseer = &console.Overseer{Find: m.budgets.Find, Known: audits.Known, Now: m.db.Now}
-	n.warnings, n.hooks = m.warnService(), hooks{m.parts.alerts, m.secrets()}
+	n.warnings, n.hooks = m.warnService(), webhooks{m.parts.alerts, m.secrets()}
 	n.work = append(m.loops(audits, figures, n.overseer, &warn.Watch{Service: n.warnings}),
 		m.alertLoops()...)
 	return n, nil
 }
 
-func (m *maker) transferService() *transfer.Service {
+func (m *nodeBuilder) transferService() *transfer.Service {
 	return transfer.New(transfer.Config{Ledger: transfer.Ledger{Supply: m.parts.transfer,
 		Stocks: m.parts.transfer, Periods: m.parts.transfer, Recycles: m.parts.transfer,
 		Lanes: m.parts.transfer, Counters: m.parts.transfer},
 		Budgets: m.budgets, Pages: m.definitions, Filter: m.filters, Health: m.filters,
-		Lanes: m.ground.lanes, Places: m.places, Stores: m.stores, StoreLanes: storeLanes(m.ground),
+		Lanes: m.backends.lanes, Places: m.places, Stores: m.stores, StoreLanes: storeLanes(m.backends),
 		Now: m.db.Now, Moved: m.observer.Moved, Log: m.log})
 }
 
-func (m *maker) rowService() (*row.Service, error) {
+func (m *nodeBuilder) rowService() (*row.Service, error) {
 	return row.New(row.Config{Budgets: m.budgets, Ledger: m.commit, Lookup: m.commit,
 		Rollover: m.moves, Refills: m.moves, Filters: m.filters.byInstance(), Now: m.db.Now,
 		Observer: m.observer, Tracer: m.tracer,
@@ -163,9 +163,9 @@ func (m *maker) rowService() (*row.Service, error) {
 			States: m.c.Cache.Budgets}})
 }
 
-func (m *maker) counterService() (*counter.Service, error) {
+func (m *nodeBuilder) counterService() (*counter.Service, error) {
 	stores := map[string]*counter.Store{}
-	for name, s := range m.ground.stores {
+	for name, s := range m.backends.stores {
 		stores[name] = &counter.Store{Counter: s, Entries: s, Changes: s, Memories: s, Copies: s,
 			Durable: m.durable(name)}
 	}
@@ -179,37 +179,37 @@ func (m *maker) counterService() (*counter.Service, error) {
 }
 
 // durable reports whether an instance keeps its memory across a restart.
-func (m *maker) durable(name string) bool {
+func (m *nodeBuilder) durable(name string) bool {
 	return slices.ContainsFunc(m.c.Instances, func(i config.Instance) bool {
 		return i.Name == name && i.Durable
 	})
 }
 
-func (m *maker) holdService() *hold.Service {
+func (m *nodeBuilder) holdService() *hold.Service {
 	return hold.New(hold.Config{Budgets: m.budgets, Ledger: m.returns, Filter: m.filters,
 		Observer: m.observer, Settings: hold.Settings{StepTime: m.c.Deduct.StepTimeout,
 			Queue: m.c.Deduct.Queue}})
 }
 
-func (m *maker) usageService() *usage.Service {
+func (m *nodeBuilder) usageService() *usage.Service {
 	return usage.New(usage.Config{Budgets: m.budgets, Lookup: m.commit, Limits: m.parts.usage,
 		Rollover: m.moves, Now: m.db.Now, Observer: m.observer, Deadline: m.c.Deduct.StepTimeout})
 }
 
-func (m *maker) manageService() *manage.Service {
+func (m *nodeBuilder) manageService() *manage.Service {
 	return &manage.Service{Ledger: m.definitions, Budgets: m.budgets, Periods: m.moves,
-		Stores: stores{m.stores, m.ground, m.log},
+		Stores: stores{m.stores, m.backends, m.log},
 		Filter: m.filters, Places: m.places, Takes: m.health.Takes, Moved: m.observer.Moved,
 		Clock: bucket.SystemClock{}, Nonce: nonce, Log: m.log, Timeout: m.c.Deduct.StepTimeout}
 }
 
-func (m *maker) auditService() *audit.Service {
+func (m *nodeBuilder) auditService() *audit.Service {
 	return audit.New(audit.Config{Budgets: m.budgets, Ledger: m.accounts, Observer: m.observer,
 		Stores: m.stores,
 		Log:    m.log, Unreachable: m.health.unreachable})
 }
 
-func (m *maker) sampleService() *sample.Service {
+func (m *nodeBuilder) sampleService() *sample.Service {
 	return sample.New(sample.Config{Budgets: m.budgets, Ledger: m.samples, Figures: m.definitions,
 		Now: m.db.Now, Unreachable: m.health.unreachable, Keep: m.c.Series.Keep})
 }
@@ -244,14 +244,14 @@ const (
 )
 
 // seen returns the work of the loop that refreshes the row of this node.
-func (m *maker) seen(started time.Time) func(context.Context) error {
+func (m *nodeBuilder) seen(started time.Time) func(context.Context) error {
 	me := bucket.Node{Name: m.c.NodeName(), Address: m.c.NodeAddress(), Version: buildVersion(),
 		StartedAt: started}
 	return func(ctx context.Context) error { return m.health.Seen(ctx, me) }
 }
 
 // loops returns the node's loops.
-func (m *maker) loops(audits *audit.Service, figures *sample.Service,
+func (m *nodeBuilder) loops(audits *audit.Service, figures *sample.Service,
 	passes ...audit.Pass) []loop {
 	recycle := transfer.RecycleSettings{StrandedShare: m.c.Recycle.StrandedShare,
 		Recyclable: audits.Recyclable}
@@ -276,16 +276,16 @@ func (m *maker) loops(audits *audit.Service, figures *sample.Service,
 	for _, one := range audits.Loops(set, passes...) {
 		all = append(all, loop{one.Name, one.Every, one.RunOnce})
 	}
-	for _, one := range m.stores.Loops(storeLanes(m.ground)) {
+	for _, one := range m.stores.Loops(storeLanes(m.backends)) {
 		all = append(all, loop{one.Name, one.Every, one.RunOnce})
 	}
 	return all
 }
 
 // storeLanes returns the lanes of the instances that have a store.
-func storeLanes(g *ground) (out []bucket.Lane) {
-	for _, lane := range g.lanes {
-		if g.stores[lane.Instance] != nil {
+func storeLanes(b *backends) (out []bucket.Lane) {
+	for _, lane := range b.lanes {
+		if b.stores[lane.Instance] != nil {
 			out = append(out, lane)
 		}
 	}

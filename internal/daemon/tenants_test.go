@@ -18,7 +18,7 @@ import (
 // TestTwoLiveKeys rotates the key of a principal. The old key works until its last millisecond
 // beside the new one, a third key is refused, and changes in SQL apply once the node reads them.
 func TestTwoLiveKeys(t *testing.T) {
-	o := newOffice(t)
+	o := newSecuredNode(t)
 	o.done(o.root, "POST", "/v1/budgets", `{"name":"sale","tenant":"shop","unit":"count","type":"promo","total_quantity":100}`, nil)
 	old, next := o.issue(`{"principal":"till","role":"deduct","tenant":"shop"}`), issued{}
 	o.done(o.root, "POST", "/v1/keys/"+old.ID+"/rotate", `{"overlap":"10m"}`, &next)
@@ -53,14 +53,14 @@ func TestTwoLiveKeys(t *testing.T) {
 	o.follow()
 	check("revoked", "the key is expired", "the key is revoked")
 	o.now = time.Now()
-	old, next = o.issue(`{"principal":"desk","role":"deduct","tenant":"shop"}`), issued{}
+	old, next = o.issue(`{"principal":"keys","role":"deduct","tenant":"shop"}`), issued{}
 	o.done(o.root, "POST", "/v1/keys/"+old.ID+"/rotate", "", &next)
 	o.follow()
 	check("keys of another principal", "", "")
 	o.done(o.root, "POST", "/v1/keys/"+old.ID+"/revoke", "", nil)
 	o.follow()
 	check("the old key revoked before its end", "the key is revoked", "")
-	for _, loop := range o.gate.work {
+	for _, loop := range o.security.work {
 		if longest := loop.every * 3 / 2; loop.name == "keys" && longest > 900*time.Millisecond {
 			t.Errorf("a change of keys is read only after %s", longest)
 		}
@@ -80,11 +80,11 @@ var callBodies = map[string]string{
 // executes the same steps and statements for both, so the time of an answer reveals nothing either.
 // The node has just served the other tenant.
 func TestForeignIsLikeMissing(t *testing.T) {
-	t.Run("SQLite", func(t *testing.T) { newOffice(t).foreignIsLikeMissing(t) })
-	t.Run("MariaDB", func(t *testing.T) { hearing(t).foreignIsLikeMissing(t) })
+	t.Run("SQLite", func(t *testing.T) { newSecuredNode(t).foreignIsLikeMissing(t) })
+	t.Run("MariaDB", func(t *testing.T) { newLoggedNode(t).foreignIsLikeMissing(t) })
 }
 
-func (o *office) foreignIsLikeMissing(t *testing.T) {
+func (o *securedNode) foreignIsLikeMissing(t *testing.T) {
 	create := func(name, tenant string) (made struct{ ID int64 }) {
 		o.done(o.root, "POST", "/v1/budgets", fmt.Sprintf(`{"name":%q,"tenant":%q,"unit":"count","type":"promo","total_quantity":100}`,
 			name, tenant), &made)
@@ -174,7 +174,7 @@ func (o *office) foreignIsLikeMissing(t *testing.T) {
 // TestKeysStayWithinTheirIssuer checks that a key can issue only keys within its tenant and budgets,
 // and cannot revoke or rotate a key with a wider scope.
 func TestKeysStayWithinTheirIssuer(t *testing.T) {
-	o := newOffice(t)
+	o := newSecuredNode(t)
 	boss := o.issue(`{"principal":"boss","role":"admin","tenant":"other"}`)
 	some := o.issue(`{"principal":"some","role":"admin","tenant":"other","budgets":["a*"]}`)
 	lead := o.issue(`{"principal":"lead","role":"operator"}`)

@@ -145,7 +145,7 @@ type API struct {
 	limits    Limits
 	admission admission
 	log       *slog.Logger
-	gate      gate
+	gate      logSampler
 	observer  Observer
 	tracer    trace.Tracer // may be nil
 	newID     func() string
@@ -218,8 +218,8 @@ func (a *API) leave() { a.observer.InFlight(a.inFlight.Add(-1)) }
 // 6.1).
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{w: w, r: r}
-	c.work = &work{parent: r.Context(), marks: a.mark(r)}
-	c.data = data{api: a, route: &unrouted, ctx: c.work, work: c.work, began: a.now(), arriving: c}
+	c.work = &requestContext{parent: r.Context(), marks: a.mark(r)}
+	c.data = data{api: a, route: &unrouted, ctx: c.work, work: c.work, began: a.now(), unread: c}
 	c.mark(w.Header())
 	if len(r.TransferEncoding) > 0 {
 		w.Header()["Connection"] = closing

@@ -48,39 +48,40 @@ func (a *API) batch(d *data) (answer, error) {
 		}
 		results[i] = a.itemProblem(d.ctx, item, err)
 	}
-	for _, turn := range turnsOf(body.Items, sound) {
-		a.dryRuns(d.ctx, body.Items, turn.dryRuns, results)
-		a.deductAll(d.ctx, body.Items, turn.deductions, results)
+	for _, part := range batchParts(body.Items, sound) {
+		a.dryRuns(d.ctx, body.Items, part.dryRuns, results)
+		a.deductAll(d.ctx, body.Items, part.deductions, results)
 	}
 	return answer{body: wire.BatchAnswer{Results: results}}, nil
 }
 
-// turn is a part of a batch, by index. Its dry runs do not see its deductions.
-type turn struct{ dryRuns, deductions []int }
+// batchPart is a part of a batch, by index. Its dry runs do not see its deductions.
+type batchPart struct{ dryRuns, deductions []int }
 
-// turnsOf divides the items with these indices into turns, so that a dry run sees the items of its
-// id that precede it in the batch and none that follow it. A batch without dry runs is one turn.
-func turnsOf(items []*wire.BatchItem, sound []int) []turn {
+// batchParts divides the items with these indices into parts, so that a dry run sees the items of
+// its id that precede it in the batch and none that follow it. A batch without dry runs is one
+// part.
+func batchParts(items []*wire.BatchItem, sound []int) []batchPart {
 	dry := func(i int) bool { return items[i].DryRun }
 	if !slices.ContainsFunc(sound, dry) {
-		return []turn{{deductions: sound}}
+		return []batchPart{{deductions: sound}}
 	}
 	type place struct {
-		turn  int
+		part  int
 		taken bool
 	}
-	var turns []turn
+	var parts []batchPart
 	latest := make(map[string]place, len(sound))
 	for _, i := range sound {
 		id := items[i].Request.RequestID
 		at := latest[id]
 		if dry(i) && at.taken {
-			at.turn++
+			at.part++
 		}
-		if at.turn == len(turns) {
-			turns = append(turns, turn{})
+		if at.part == len(parts) {
+			parts = append(parts, batchPart{})
 		}
-		t := &turns[at.turn]
+		t := &parts[at.part]
 		if dry(i) {
 			t.dryRuns = append(t.dryRuns, i)
 		} else {
@@ -89,7 +90,7 @@ func turnsOf(items []*wire.BatchItem, sound []int) []turn {
 		at.taken = true
 		latest[id] = at
 	}
-	return turns
+	return parts
 }
 
 // deductAll makes the deductions with these indices.

@@ -22,7 +22,7 @@ type data struct {
 	api *API
 	// ctx bounds the work on the request. work is its origin and holds the ids of the request.
 	ctx   context.Context
-	work  *work
+	work  *requestContext
 	began time.Time
 	// route is the route of the request. Before it is known, and for a request without one, it is
 	// the zero route.
@@ -33,9 +33,9 @@ type data struct {
 	// administrative call, nil for all others.
 	principal *access.Principal
 	entry     *trail.Entry
-	// body is the body. While arriving is set, the body has still to be read by it.
-	body     []byte
-	arriving arriving
+	// body is the body. While unread is set, the body has still to be read by it.
+	body   []byte
+	unread unreadBody
 	// faults collects the faults of the request until its body is read.
 	faults strictjson.Faults
 	deduct deductWork
@@ -43,8 +43,8 @@ type data struct {
 	text wire.Document
 }
 
-// arriving is a body that is still to be read.
-type arriving interface {
+// unreadBody is a body that is still to be read.
+type unreadBody interface {
 	// arrive reads the body. Errors: UnsupportedMediaType, TooLarge, Malformed.
 	arrive(limit int64, into *bytes.Buffer) error
 }
@@ -116,7 +116,7 @@ func (d *data) query(names ...string) url.Values {
 
 // read reads the body into an object. Its error lists all faults of the request.
 func (d *data) read(into strictjson.Body) error {
-	if d.arriving == nil {
+	if d.unread == nil {
 		strictjson.Read(d.body, into, &d.faults)
 		return d.faults.Err(d.route.op)
 	}
@@ -127,7 +127,7 @@ func (d *data) read(into strictjson.Body) error {
 			bodies.Put(buffer)
 		}
 	}()
-	if err := d.arriving.arrive(d.route.maxBody, buffer); err != nil {
+	if err := d.unread.arrive(d.route.maxBody, buffer); err != nil {
 		return err
 	}
 	strictjson.Read(buffer.Bytes(), into, &d.faults)

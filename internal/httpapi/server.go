@@ -114,7 +114,7 @@ func (a *API) Answer(call int, r *front.Request, out *front.Answer) {
 	if named != string(name) {
 		named = string(name)
 	}
-	w := &work{parent: context.Background()}
+	w := &requestContext{parent: context.Background()}
 	traceparent := string(r.Traceparent)
 	w.marks = a.marksOf(string(r.Correlation), traceparent)
 	span := a.begin(w, &route.route, traceparent)

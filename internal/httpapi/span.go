@@ -12,7 +12,7 @@ import (
 // and the log name this span. A data call gets a span only if the caller's is sampled; for other
 // calls the tracer decides. Without a span it returns nil. It must be called before the context of
 // the work is used.
-func (a *API) begin(w *work, r *route, traceparent string) trace.Span {
+func (a *API) begin(w *requestContext, r *route, traceparent string) trace.Span {
 	m := &w.marks
 	if a.tracer == nil || r.data != nil && !m.sampled() {
 		return nil

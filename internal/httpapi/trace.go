@@ -167,31 +167,31 @@ type kind struct {
 	reason budget.Reason
 }
 
-// gate lets some lines of each kind through and counts the others.
-type gate struct {
-	mu     sync.Mutex
-	spells map[kind]*spell
+// logSampler lets some lines of each kind through and counts the others.
+type logSampler struct {
+	mu        sync.Mutex
+	intervals map[kind]*logInterval
 }
 
-// spell is a stretch of time and the number of lines of a kind that were logged in it.
-type spell struct {
+// logInterval is a stretch of time and the number of lines of a kind that were logged in it.
+type logInterval struct {
 	until             time.Time
 	lines, suppressed int
 }
 
 // pass reports whether a line may be logged, at most `most` per every. It also returns how many
 // lines of its kind were suppressed since the last one.
-func (g *gate) pass(k kind, now time.Time, most int, every time.Duration) (
+func (g *logSampler) pass(k kind, now time.Time, most int, every time.Duration) (
 	suppressed int, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	s := g.spells[k]
+	s := g.intervals[k]
 	if s == nil {
-		s = new(spell)
-		if g.spells == nil {
-			g.spells = map[kind]*spell{}
+		s = new(logInterval)
+		if g.intervals == nil {
+			g.intervals = map[kind]*logInterval{}
 		}
-		g.spells[k] = s
+		g.intervals[k] = s
 	}
 	if !now.Before(s.until) {
 		s.until, s.lines = now.Add(every), 0
@@ -205,10 +205,10 @@ func (g *gate) pass(k kind, now time.Time, most int, every time.Duration) (
 	return suppressed, true
 }
 
-// work is the context of the work on one request. It acts like context.WithTimeout, but costs
-// nothing until somebody waits for its end; most calls only look at Deadline. It carries the
+// requestContext is the context of the work on one request. It acts like context.WithTimeout, but
+// costs nothing until somebody waits for its end; most calls only look at Deadline. It carries the
 // request's ids to the log. Services may keep it after the answer.
-type work struct {
+type requestContext struct {
 	parent context.Context
 	marks  marks
 	// until is when the work must end; zero means when its parent ends.
@@ -224,14 +224,14 @@ type work struct {
 // marksKey is the context key of a request's *marks.
 type marksKey struct{}
 
-func (w *work) Deadline() (time.Time, bool) {
+func (w *requestContext) Deadline() (time.Time, bool) {
 	if w.until.IsZero() {
 		return w.parent.Deadline()
 	}
 	return w.until, true
 }
 
-func (w *work) Done() <-chan struct{} {
+func (w *requestContext) Done() <-chan struct{} {
 	if w.until.IsZero() {
 		return w.parent.Done()
 	}
@@ -246,7 +246,7 @@ func (w *work) Done() <-chan struct{} {
 	return w.inner.Done()
 }
 
-func (w *work) Err() error {
+func (w *requestContext) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
@@ -262,7 +262,7 @@ func (w *work) Err() error {
 
 // Value returns values of inner too: package context finds its own there, so it can derive contexts
 // without a goroutine for each.
-func (w *work) Value(key any) any {
+func (w *requestContext) Value(key any) any {
 	if key == (marksKey{}) {
 		return &w.marks
 	}
@@ -276,7 +276,7 @@ func (w *work) Value(key any) any {
 }
 
 // end ends the work after the request was answered.
-func (w *work) end() {
+func (w *requestContext) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ended = true; w.cancel != nil {

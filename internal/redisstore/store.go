@@ -98,7 +98,7 @@ func (s *Store) sliced(
 ) (any, error) {
 	for range mostSlices {
 		answer, err := try(k.slice.Load())
-		var told *driver.Told
+		var told *driver.Rejection
 		if !errors.As(err, &told) {
 			return answer, err
 		}

@@ -79,7 +79,7 @@ func (d *GiveBack) Member(r *strictjson.Reader, name string) bool {
 	return true
 }
 
-func (d *GiveBack) Check(r *strictjson.Reader) { (&whom{}).check(r, "amount", "rollback_id") }
+func (d *GiveBack) Check(r *strictjson.Reader) { (&holdTarget{}).check(r, "amount", "rollback_id") }
 
 // Accepted is the answer to a deduct. Quantities are minor units.
 type Accepted struct {

@@ -8,10 +8,10 @@ import (
 	"github.com/budgetd/budgetd/internal/httpapi/strictjson"
 )
 
-// whom is the target of a call on holds: one request id, or a group.
-type whom struct{ RequestID, Group, Receipt string }
+// holdTarget is the target of a call on holds: one request id, or a group.
+type holdTarget struct{ RequestID, Group, Receipt string }
 
-func (w *whom) member(r *strictjson.Reader, name string) bool {
+func (w *holdTarget) member(r *strictjson.Reader, name string) bool {
 	switch name {
 	case "request_id":
 		r.Text(name, &w.RequestID, budget.CheckRequestID)
@@ -26,7 +26,7 @@ func (w *whom) member(r *strictjson.Reader, name string) bool {
 }
 
 // check requires a request id or a group, and refuses members of single holds with a group.
-func (w *whom) check(r *strictjson.Reader, single ...string) {
+func (w *holdTarget) check(r *strictjson.Reader, single ...string) {
 	if !r.Seen("group") {
 		r.Require("request_id")
 		return
@@ -40,7 +40,7 @@ func (w *whom) check(r *strictjson.Reader, single ...string) {
 
 // Confirmation is the body of a confirm.
 type Confirmation struct {
-	whom
+	holdTarget
 	Amount int64
 }
 
@@ -56,7 +56,7 @@ func (b *Confirmation) Check(r *strictjson.Reader) { b.check(r, "amount") }
 
 // Extension is the body of an extend.
 type Extension struct {
-	whom
+	holdTarget
 	TTL time.Duration
 }
 

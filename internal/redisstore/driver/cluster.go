@@ -14,18 +14,18 @@ import (
 // mostAsked is the most servers of a Cluster that one query asks.
 const mostAsked = 8
 
-// claim is a server's report about a master of a Cluster: the slots it serves, since an epoch of
-// the Cluster's configuration. If two claim a slot, the greater epoch wins, so a server that was
+// slotClaim is a server's report about a master of a Cluster: the slots it serves, since an epoch
+// of the Cluster's configuration. If two claim a slot, the greater epoch wins, so a server that was
 // cut off and reports an old state is outvoted by any other (Redis Cluster specification,
 // "configuration epoch").
-type claim struct {
+type slotClaim struct {
 	addr  string
 	epoch uint64
 	// ranges are pairs of first and last slot.
 	ranges [][2]int
 }
 
-func (c claim) serves(slot int) bool {
+func (c slotClaim) serves(slot int) bool {
 	for _, r := range c.ranges {
 		if slot >= r[0] && slot <= r[1] {
 			return true
@@ -34,15 +34,15 @@ func (c claim) serves(slot int) bool {
 	return false
 }
 
-// clusterAtlas returns an atlas that asks the seeds, and the masters learned from them, for the
-// slots of the lanes.
-func (i *Instance) clusterAtlas(seeds []string) *atlas {
+// clusterTopology returns a topology that asks the seeds, and the masters learned from them, for
+// the slots of the lanes.
+func (i *Instance) clusterTopology(seeds []string) *topology {
 	atSlots := make([]int, len(i.tags))
 	for lane, tag := range i.tags {
 		atSlots[lane] = slotOf(tag)
 	}
 	var masters []string // of the last answer; one caller at a time asks
-	return newAtlas(func(ctx context.Context) ([]string, error) {
+	return newTopology(func(ctx context.Context) ([]string, error) {
 		claims, err := i.askNodes(ctx, asked(masters, seeds))
 		if err != nil {
 			return nil, err
@@ -60,7 +60,7 @@ func (i *Instance) clusterAtlas(seeds []string) *atlas {
 }
 
 // winner returns the address of the claim to a slot with the greatest epoch, or "".
-func winner(claims []claim, slot int) (addr string) {
+func winner(claims []slotClaim, slot int) (addr string) {
 	epoch := uint64(0)
 	for _, c := range claims {
 		if c.serves(slot) && (addr == "" || c.epoch > epoch) {
@@ -90,8 +90,8 @@ func asked(masters, seeds []string) (out []string) {
 
 // askNodes asks several servers of a Cluster concurrently who serves which slots. It returns an
 // error if none answers.
-func (i *Instance) askNodes(ctx context.Context, addrs []string) ([]claim, error) {
-	answers, errs := make([][]claim, len(addrs)), make([]error, len(addrs))
+func (i *Instance) askNodes(ctx context.Context, addrs []string) ([]slotClaim, error) {
+	answers, errs := make([][]slotClaim, len(addrs)), make([]error, len(addrs))
 	var all sync.WaitGroup
 	for n, addr := range addrs {
 		all.Go(func() {
@@ -103,7 +103,7 @@ func (i *Instance) askNodes(ctx context.Context, addrs []string) ([]claim, error
 		})
 	}
 	all.Wait()
-	var claims []claim
+	var claims []slotClaim
 	answered := false
 	for n := range addrs {
 		claims = append(claims, answers[n]...)
@@ -124,7 +124,7 @@ func (i *Instance) askNodes(ctx context.Context, addrs []string) ([]claim, error
 // with slots as N, N-M, or in brackets while one is migrating: such a slot counts for the server
 // that still has it. host stands for a server that does not know its own address. named takes the
 // host name that a server announces, for its certificate, instead of the IP address.
-func nodes(text, host string, named bool) (claims []claim) {
+func nodes(text, host string, named bool) (claims []slotClaim) {
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
 		if len(fields) < 9 || !hasFlag(fields[2], "master") || hasFlag(fields[2], "noaddr") {
@@ -135,7 +135,7 @@ func nodes(text, host string, named bool) (claims []claim) {
 		if addr == "" || err != nil {
 			continue
 		}
-		c := claim{addr: addr, epoch: epoch}
+		c := slotClaim{addr: addr, epoch: epoch}
 		for _, text := range fields[8:] {
 			if r, ok := slotRange(text); ok {
 				c.ranges = append(c.ranges, r)

@@ -33,7 +33,7 @@ short line
 		if named {
 			second = "host-2:30002"
 		}
-		want := fmt.Sprint([]claim{{second, 2, [][2]int{{5461, 10922}}},
+		want := fmt.Sprint([]slotClaim{{second, 2, [][2]int{{5461, 10922}}},
 			{"127.0.0.1:30003", 3, [][2]int{{10923, 16000}, {16002, 16002}}},
 			{"asked:30001", 1<<64 - 1, [][2]int{{0, 5460}}}, {"[::1]:30007", 5, [][2]int{{16383, 16383}}}})
 		if got := fmt.Sprint(nodes(text, "asked", named)); got != want {
@@ -47,8 +47,8 @@ short line
 
 // TestWinner checks that the greater epoch wins a slot, whichever server was asked first.
 func TestWinner(t *testing.T) {
-	old, young := claim{"old:1", 3, [][2]int{{0, 99}}}, claim{"young:1", 7, [][2]int{{50, 99}, {200, 200}}}
-	for _, claims := range [][]claim{{old, young}, {young, old}, {old, young, old}} {
+	old, young := slotClaim{"old:1", 3, [][2]int{{0, 99}}}, slotClaim{"young:1", 7, [][2]int{{50, 99}, {200, 200}}}
+	for _, claims := range [][]slotClaim{{old, young}, {young, old}, {old, young, old}} {
 		for slot, want := range map[int]string{0: "old:1", 50: "young:1", 99: "young:1", 100: "", 200: "young:1"} {
 			if got := winner(claims, slot); got != want {
 				t.Errorf("%v: slot %d is served by %q, want %q", claims, slot, got, want)
@@ -129,7 +129,7 @@ func TestAtlas(t *testing.T) {
 		defer mu.Unlock()
 		answer, failure = addrs, err
 	}
-	a := newAtlas(func(context.Context) ([]string, error) {
+	a := newTopology(func(context.Context) ([]string, error) {
 		calls.Add(1)
 		mu.Lock()
 		defer mu.Unlock()
@@ -163,7 +163,7 @@ func TestAtlas(t *testing.T) {
 	set([]string{"c", "c"}, nil)
 	find(0, "c", nil, 1)
 	a.mu.Lock()
-	a.asked, a.doubted = time.Now().Add(-atlasAge), time.Time{} // as if it were long ago
+	a.asked, a.doubted = time.Now().Add(-topologyAge), time.Time{} // as if it were long ago
 	a.mu.Unlock()
 	find(0, "c", nil, 1)
 }
@@ -173,7 +173,7 @@ func TestAtlasAskedByMany(t *testing.T) {
 	const many = 50
 	var calls atomic.Int64
 	waiting, goOn := make(chan struct{}), make(chan struct{})
-	a := newAtlas(func(context.Context) ([]string, error) {
+	a := newTopology(func(context.Context) ([]string, error) {
 		if calls.Add(1) == 1 {
 			close(waiting)
 			<-goOn

@@ -2,7 +2,7 @@
 // sentinels name, or a Cluster whose masters share the lanes by hash tags. It runs scripts on the
 // server that serves a lane, and classifies errors as not done or perhaps done.
 //
-// An atlas says where to look for a lane, as reported by the sentinels or the Cluster: the newest
+// A topology says where to look for a lane, as reported by the sentinels or the Cluster: the newest
 // configuration epoch of all answers. Correctness does not depend on it: a server that does not
 // serve the lane refuses (MOVED, READONLY), and a call that depends on a memory names the identity
 // that it expects.

@@ -56,11 +56,11 @@ const (
 	wordTold = "TOLD"
 )
 
-// Told is the reply of a script that did nothing.
-type Told struct{ Text string }
+// Rejection is the reply of a script that did nothing.
+type Rejection struct{ Text string }
 
 // Error returns the script's reply.
-func (t *Told) Error() string { return t.Text }
+func (t *Rejection) Error() string { return t.Text }
 
 // replyOf returns the error reply in err's chain and its first word. ok is false if err is not an
 // error reply of a Redis.
@@ -90,7 +90,7 @@ type verdict struct {
 // have left this process.
 //
 //	ErrOtherMemory   the connection met another identity, or the script reported one
-//	*Told            the script said so
+//	*Rejection            the script said so
 //	Unavailable      never sent (dial, pool, context), or a reply in refusals
 //	OutcomeUnknown   everything else: timeout or reset after sending, other error replies
 func (at server) judge(op string, err error, written bool) verdict {
@@ -102,7 +102,7 @@ func (at server) judge(op string, err error, written bool) verdict {
 		case word == wordOtherMemory:
 			return verdict{err: bucket.ErrOtherMemory, moved: true}
 		case word == wordTold:
-			return verdict{err: &Told{strings.TrimPrefix(text, wordTold+" ")}, told: true}
+			return verdict{err: &Rejection{strings.TrimPrefix(text, wordTold+" ")}, told: true}
 		case known:
 			return verdict{err: at.unavailable(op, err, r.advice), moved: r.moved}
 		}

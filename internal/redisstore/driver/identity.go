@@ -44,7 +44,7 @@ func (i *Instance) meet(
 	defer done()
 	met, err := i.identify(ctx, op, where, conn, i.Prefix(at))
 	if err != nil {
-		i.atlas.doubt()
+		i.topology.doubt()
 	}
 	return met, err
 }
@@ -128,7 +128,7 @@ func (i *Instance) Time(ctx context.Context, at bucket.Lane) (time.Time, error) 
 	defer done()
 	now, err := conn.Time(ctx).Result()
 	if err != nil {
-		i.atlas.doubt()
+		i.topology.doubt()
 		return time.Time{}, where.judge(op, err, false).err
 	}
 	return now, nil

@@ -17,9 +17,9 @@ import (
 
 // Instance is one Redis instance with its lanes. It is safe for concurrent use.
 type Instance struct {
-	config Config
-	atlas  *atlas
-	tags   []string // hash tags, by lane
+	config   Config
+	topology *topology
+	tags     []string // hash tags, by lane
 
 	mu       sync.RWMutex
 	sessions map[sessionKey]*session // nil once disconnected
@@ -55,7 +55,7 @@ func (i *Instance) Known(op string, at bucket.Lane) error {
 	return nil
 }
 
-// chart sets the hash tags of lanes and the atlas.
+// chart sets the hash tags of lanes and the topology.
 func (i *Instance) chart() {
 	for index := range i.config.Lanes {
 		at := bucket.Lane{Instance: i.config.Name, Index: index}
@@ -67,11 +67,11 @@ func (i *Instance) chart() {
 	}
 	switch {
 	case i.config.isCluster():
-		i.atlas = i.clusterAtlas(i.config.Seeds)
+		i.topology = i.clusterTopology(i.config.Seeds)
 	case len(i.config.Sentinels.Addrs) > 0:
-		i.atlas = i.sentinelAtlas(i.config.Sentinels)
+		i.topology = i.sentinelTopology(i.config.Sentinels)
 	default:
-		i.atlas = fixedAtlas(i.config.Addr, len(i.tags))
+		i.topology = fixedTopology(i.config.Addr, len(i.tags))
 	}
 }
 
@@ -147,7 +147,7 @@ func (i *Instance) dial(addr string) (conn *redis.Conn, done func()) {
 	}
 }
 
-// locate returns the server that serves a lane, according to the atlas, or Unavailable.
+// locate returns the server that serves a lane, according to the topology, or Unavailable.
 func (i *Instance) locate(ctx context.Context, op string, at bucket.Lane) (server, error) {
 	whole := server{instance: i.config.Name}
 	if err := i.Known(op, at); err != nil {
@@ -156,7 +156,7 @@ func (i *Instance) locate(ctx context.Context, op string, at bucket.Lane) (serve
 	if i.disconnected() {
 		return whole, whole.unavailable(op, redis.ErrClosed, "it was disconnected")
 	}
-	addr, err := i.atlas.find(ctx, at.Index)
+	addr, err := i.topology.find(ctx, at.Index)
 	if err != nil {
 		return whole, whole.unavailable(op, err, "no server is known for lane "+at.String())
 	}

@@ -35,7 +35,7 @@ type Call struct {
 
 // Run runs a script on the server that serves the lane and returns its answer. After NOSCRIPT,
 // which did nothing, it sends the text once. Errors: bucket.ErrOtherMemory, Unavailable (not done),
-// OutcomeUnknown, or *Told if the script did nothing and says why.
+// OutcomeUnknown, or *Rejection if the script did nothing and says why.
 func (i *Instance) Run(ctx context.Context, c Call) (_ any, err error) {
 	ctx, end := span.Begin(ctx, "redis", c.Op)
 	defer func() { end(err) }()
@@ -61,13 +61,13 @@ func (i *Instance) Run(ctx context.Context, c Call) (_ any, err error) {
 		args = append(args, key)
 	}
 	args = append(args, c.Args...)
-	w := &witness{text: c.Script.sha}
+	w := &writeDetector{text: c.Script.sha}
 	args[1] = w
 	cmd := redis.NewCmd(ctx, args...)
 	err = p.client.Process(ctx, cmd)
 	if word, _, _ := replyOf(err); word == "NOSCRIPT" {
-		args[0], args[1] = "EVAL", &witness{text: c.Script.text}
-		w, cmd = args[1].(*witness), redis.NewCmd(ctx, args...)
+		args[0], args[1] = "EVAL", &writeDetector{text: c.Script.text}
+		w, cmd = args[1].(*writeDetector), redis.NewCmd(ctx, args...)
 		err = p.client.Process(ctx, cmd)
 	}
 	if err == nil {
@@ -75,7 +75,7 @@ func (i *Instance) Run(ctx context.Context, c Call) (_ any, err error) {
 	}
 	v := at.judge(c.Op, err, w.written)
 	if !v.told {
-		i.atlas.doubt()
+		i.topology.doubt()
 	}
 	if v.moved {
 		n.renew(p)
@@ -83,16 +83,16 @@ func (i *Instance) Run(ctx context.Context, c Call) (_ any, err error) {
 	return nil, v.err
 }
 
-// witness is an argument that detects when its command is written: go-redis asks it for its text at
-// that moment, in the caller's goroutine. Until then no byte of the command has left, whatever the
-// error says.
-type witness struct {
+// writeDetector is an argument that detects when its command is written: go-redis asks it for its
+// text at that moment, in the caller's goroutine. Until then no byte of the command has left,
+// whatever the error says.
+type writeDetector struct {
 	text    string
 	written bool
 }
 
 // MarshalBinary returns the argument.
-func (w *witness) MarshalBinary() ([]byte, error) {
+func (w *writeDetector) MarshalBinary() ([]byte, error) {
 	w.written = true
 	return []byte(w.text), nil
 }

@@ -32,10 +32,11 @@ type report struct {
 	epoch uint64
 }
 
-// sentinelAtlas returns an atlas that asks all sentinels for the master of the group, which serves
-// every lane. It asks each time: go-redis's own client follows their announcements and resends.
-func (i *Instance) sentinelAtlas(group Sentinels) *atlas {
-	return newAtlas(func(ctx context.Context) ([]string, error) {
+// sentinelTopology returns a topology that asks all sentinels for the master of the group, which
+// serves every lane. It asks each time: go-redis's own client follows their announcements and
+// resends.
+func (i *Instance) sentinelTopology(group Sentinels) *topology {
+	return newTopology(func(ctx context.Context) ([]string, error) {
 		reports, errs := make([]report, len(group.Addrs)), make([]error, len(group.Addrs))
 		var all sync.WaitGroup
 		for n, addr := range group.Addrs {

@@ -65,7 +65,7 @@ func (p *Part) fastForm(ctx context.Context, f *flight) (engine.Sent, error) {
 // assume begins a trial with what is remembered of the buckets. ok is false if the fast form cannot
 // succeed: a bucket is unknown, or different versions of one definition judged the operations.
 func (p *Part) assume(f *flight) (t *trial, ok bool) {
-	t = &trial{flight: f, epochs: map[int64]*stand{}, groups: groupsOf(f),
+	t = &trial{flight: f, epochs: map[int64]*bucketState{}, groups: groupsOf(f),
 		nowMS: engine.ToMS(p.db.Now())}
 	for i := range f.ops {
 		op := &f.ops[i]
@@ -93,10 +93,10 @@ func (p *Part) suffices(t *trial) bool {
 	return true
 }
 
-// recall returns the stand of an operation's bucket as remembered here, or as the node has read it.
+// recall returns the state of an operation's bucket as remembered here, or as the node has read it.
 // It returns nil if the bucket is unknown.
-func (p *Part) recall(op *bucket.Operation) *stand {
-	s := &stand{unlimited: op.Budget.Unlimited, left: math.MaxInt64, judged: op.Budget.Version}
+func (p *Part) recall(op *bucket.Operation) *bucketState {
+	s := &bucketState{unlimited: op.Budget.Unlimited, left: math.MaxInt64, judged: op.Budget.Version}
 	s.epoch = rows.Epoch{Bucket: op.Bucket, Budget: op.Budget.ID, Status: string(ledger.Open)}
 	if known, ok := p.places.Get(op.Bucket); ok {
 		s.epoch.Number = known.epoch
@@ -114,8 +114,8 @@ func (p *Part) recall(op *bucket.Operation) *stand {
 // readAhead reads without locks what the operations are judged by: limit rows and, if ids is set,
 // the rows of their ids. ok is false if a limit must be counted from the ledger.
 func (t *trial) readAhead(ctx context.Context, line *engine.Line, ids bool) (ok bool, err error) {
-	t.book.open(t.flight)
-	if !ids && t.book.empty() {
+	t.limits.open(t.flight)
+	if !ids && t.limits.empty() {
 		return true, nil
 	}
 	err = line.Read(ctx, func(r *engine.Reader) (err error) {
@@ -124,17 +124,17 @@ func (t *trial) readAhead(ctx context.Context, line *engine.Line, ids bool) (ok 
 				return err
 			}
 		}
-		found, err := counters.Read(r, t.book.keys())
+		found, err := counters.Read(r, t.limits.keys())
 		for _, row := range found {
-			t.book.put(row)
+			t.limits.put(row)
 		}
 		return err
 	})
 	if err != nil {
 		return false, err
 	}
-	t.nowMS = max(t.nowMS, t.book.notBefore())
-	return len(t.book.tally(t.flight, t.nowMS)) == 0, nil
+	t.nowMS = max(t.nowMS, t.limits.notBefore())
+	return len(t.limits.tally(t.flight, t.nowMS)) == 0, nil
 }
 
 // refuseLimited looks up the ids of operations that a limit refuses, and adds the rows of recorded

@@ -220,7 +220,7 @@ func (g *gathering) place(locked map[rows.Position]*rows.Epoch) error {
 			g.back = append(g.back, e)
 		}
 	}
-	g.epochs = map[int64]*stand{}
+	g.epochs = map[int64]*bucketState{}
 	if g.target == nil {
 		return nil
 	}
@@ -231,7 +231,7 @@ func (g *gathering) place(locked map[rows.Position]*rows.Epoch) error {
 		}
 	}
 	if g.target.Period == g.budget.Period {
-		g.epochs[g.target.Epoch.Bucket] = &stand{epoch: g.target.Epoch, nowMS: nowMS,
+		g.epochs[g.target.Epoch.Bucket] = &bucketState{epoch: g.target.Epoch, nowMS: nowMS,
 			unlimited: g.budget.Unlimited == 1, left: g.target.Outstanding}
 	}
 	return nil

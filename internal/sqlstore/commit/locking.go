@@ -84,19 +84,19 @@ func (t *trial) lock(tx *engine.Tx) error {
 	if err := t.lockGroups(tx); err != nil {
 		return err
 	}
-	if t.book.open(t.flight); t.book.empty() {
+	if t.limits.open(t.flight); t.limits.empty() {
 		return nil
 	}
-	found, err := counters.Lock(tx, t.book.keys())
+	found, err := counters.Lock(tx, t.limits.keys())
 	if err != nil {
 		return err
 	}
 	for _, row := range found {
-		t.book.put(row)
+		t.limits.put(row)
 	}
-	t.nowMS = max(t.nowMS, t.book.notBefore())
-	for _, m := range t.book.tally(t.flight, t.nowMS) {
-		if err := counters.Load(&tx.Reader, m.page.Key.Budget, &m.tally.Tally); err != nil {
+	t.nowMS = max(t.nowMS, t.limits.notBefore())
+	for _, m := range t.limits.tally(t.flight, t.nowMS) {
+		if err := counters.Load(&tx.Reader, m.row.Key.Budget, &m.tally.Tally); err != nil {
 			return err
 		}
 	}
@@ -163,10 +163,10 @@ func (t *trial) lockEpochs(tx *engine.Tx, newest map[int64]int64) error {
 	if err != nil {
 		return err
 	}
-	t.epochs = make(map[int64]*stand, len(locked))
+	t.epochs = make(map[int64]*bucketState, len(locked))
 	var closed []int64
 	for _, row := range locked {
-		t.epochs[row.Bucket] = &stand{epoch: *row, left: row.Outstanding, nowMS: nowMS}
+		t.epochs[row.Bucket] = &bucketState{epoch: *row, left: row.Outstanding, nowMS: nowMS}
 		if !row.Live() {
 			closed = append(closed, row.Bucket)
 		}
@@ -233,7 +233,7 @@ func (t *trial) write(tx *engine.Tx) error {
 
 // writePages writes the limit rows in which something was counted.
 func (t *trial) writePages(tx *engine.Tx, begin inserter) error {
-	existing, added := t.book.close()
+	existing, added := t.limits.close()
 	changes := make([]engine.RowChange, len(existing))
 	for i, p := range existing {
 		key := []any{p.Key.Budget, []byte(p.Key.Dimension), []byte(p.Key.Value)}
@@ -244,14 +244,14 @@ func (t *trial) writePages(tx *engine.Tx, begin inserter) error {
 	if err := tx.ChangeRows(writePages, ofPage, ofPage+` AND version = ?`, changes); err != nil {
 		return err
 	}
-	return t.insertPages(begin, added, "")
+	return t.insertLimitRows(begin, added, "")
 }
 
 // writeEpochs takes the units out of the epochs and writes the feed.
 func (t *trial) writeEpochs(tx *engine.Tx, begin inserter) error {
-	stands := t.touched()
-	changes := make([]engine.RowChange, len(stands))
-	for i, s := range stands {
+	states := t.touched()
+	changes := make([]engine.RowChange, len(states))
+	for i, s := range states {
 		e := &s.epoch
 		changes[i] = engine.RowChange{Key: []any{e.Bucket, e.Number},
 			Values: []any{s.left, saturated(e.Used, s.used), saturated(e.Held, s.held),
@@ -261,8 +261,8 @@ func (t *trial) writeEpochs(tx *engine.Tx, begin inserter) error {
 	if err := tx.ChangeRows(takeUnits, ofEpoch, takeWhere, changes); err != nil {
 		return err
 	}
-	to := begin(insertFeed, "", len(stands))
-	for _, s := range stands {
+	to := begin(insertFeed, "", len(states))
+	for _, s := range states {
 		to.Row()
 		to.Number(s.epoch.Bucket)
 		to.Number(s.epoch.NextEntry)

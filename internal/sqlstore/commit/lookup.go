@@ -46,7 +46,7 @@ func (p *Part) Exceeded(ctx context.Context, ops []bucket.Operation) (
 func exceeded(r *engine.Reader, ops []bucket.Operation, nowMS int64) (
 	[][]budget.LimitState, error) {
 	out := make([][]budget.LimitState, len(ops))
-	var b book
+	var b limitRows
 	f := &flight{ops: ops}
 	if b.open(f); b.empty() {
 		return out, nil
@@ -59,7 +59,7 @@ func exceeded(r *engine.Reader, ops []bucket.Operation, nowMS int64) (
 		b.put(row)
 	}
 	for _, m := range b.tally(f, max(nowMS, b.notBefore())) {
-		if err := counters.Load(r, m.page.Key.Budget, &m.tally.Tally); err != nil {
+		if err := counters.Load(r, m.row.Key.Budget, &m.tally.Tally); err != nil {
 			return nil, err
 		}
 	}

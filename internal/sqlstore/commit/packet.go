@@ -29,30 +29,30 @@ func (t *trial) packet(line *engine.Line) (packet *engine.Statement, ok bool) {
 	begin := func(into, or string, rows int) *engine.Inserting {
 		return line.Inserting(packet, into, or, rows)
 	}
-	existing, added := t.book.close()
+	existing, added := t.limits.close()
 	for _, err := range []error{
 		t.insertRows(begin),
 		t.insertGroups(begin, t.joinedGroups(), orClosed),
-		t.insertPages(begin, existing, orChanged),
-		t.insertPages(begin, added, ""),
+		t.insertLimitRows(begin, existing, orChanged),
+		t.insertLimitRows(begin, added, ""),
 	} {
 		if err != nil {
 			return nil, false
 		}
 	}
-	stands := t.touched()
-	takeAll(packet, stands)
-	t.feedAll(packet, stands)
-	selectLeft(packet, stands)
+	states := t.touched()
+	takeAll(packet, states)
+	t.feedAll(packet, states)
+	selectLeft(packet, states)
 	packet.SQL("COMMIT")
 	return packet, packet.Len() <= engine.MostPacket
 }
 
 // takeAll adds the conditional UPDATE of the epochs. It sets O to -1, which a CHECK forbids, where
 // units may not be taken.
-func takeAll(packet *engine.Statement, stands []*stand) {
-	if len(stands) == 1 {
-		s := stands[0]
+func takeAll(packet *engine.Statement, states []*bucketState) {
+	if len(states) == 1 {
+		s := states[0]
 		packet.SQL("UPDATE bucket_epoch e SET e.outstanding_quantity = IF(" + takes)
 		packet.Number(s.judged)
 		packet.SQL(", e.outstanding_quantity - ")
@@ -71,7 +71,7 @@ func takeAll(packet *engine.Statement, stands []*stand) {
 		return
 	}
 	packet.SQL("UPDATE (")
-	for i, s := range stands {
+	for i, s := range states {
 		packet.SQL(listSeparator(packet, i))
 		for j, n := range [...]int64{s.epoch.Bucket, s.epoch.Number, s.judged, s.drawn(), s.used,
 			s.held, s.entries} {
@@ -109,7 +109,7 @@ func listSeparator(s *engine.Statement, i int) string {
 }
 
 // drawn returns the units taken from O.
-func (s *stand) drawn() int64 {
+func (s *bucketState) drawn() int64 {
 	if s.unlimited {
 		return 0
 	}
@@ -118,11 +118,11 @@ func (s *stand) drawn() int64 {
 
 // feedAll adds the feed rows, with the numbers that the UPDATE of the epochs reserved. The number
 // of a missing epoch is NULL, which the column forbids.
-func (t *trial) feedAll(packet *engine.Statement, stands []*stand) {
+func (t *trial) feedAll(packet *engine.Statement, states []*bucketState) {
 	packet.SQL(insertFeed + " SELECT v.b, e.next_entry - v.c, v.c, v.u, v.x, ")
 	packet.Number(t.nowMS)
 	packet.SQL(" FROM (")
-	for i, s := range stands {
+	for i, s := range states {
 		packet.SQL(listSeparator(packet, i))
 		for j, n := range [...]int64{s.epoch.Bucket, s.epoch.Number, s.entries, s.used + s.held} {
 			packet.Number(n)
@@ -136,7 +136,7 @@ func (t *trial) feedAll(packet *engine.Statement, stands []*stand) {
 			packet.SQL(" AS x")
 		}
 	}
-	if packet.ListsValues() && len(stands) > 1 {
+	if packet.ListsValues() && len(states) > 1 {
 		packet.SQL(")")
 	}
 	packet.SQL(`) v LEFT JOIN bucket_epoch e /*by PRIMARY*/ ON e.bucket_id = v.b
@@ -144,10 +144,10 @@ func (t *trial) feedAll(packet *engine.Statement, stands []*stand) {
 }
 
 // selectLeft adds the SELECT of what the epochs hold now.
-func selectLeft(packet *engine.Statement, stands []*stand) {
+func selectLeft(packet *engine.Statement, states []*bucketState) {
 	packet.SQL("SELECT e.bucket_id, e.outstanding_quantity FROM bucket_epoch e WHERE ")
-	keys := make([][]any, len(stands))
-	for i, s := range stands {
+	keys := make([][]any, len(states))
+	for i, s := range states {
 		keys[i] = []any{s.epoch.Bucket, s.epoch.Number}
 	}
 	packet.Tuples([]string{"e.bucket_id", "e.epoch"}, keys)

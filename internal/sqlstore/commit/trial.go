@@ -17,9 +17,9 @@ type trial struct {
 	nowMS int64
 	// known holds the rows of ids. If it is nil, every id is assumed new.
 	known  map[bucket.ID]ledger.Deduction
-	epochs map[int64]*stand
+	epochs map[int64]*bucketState
 	groups map[groupKey]*group
-	book   book
+	limits limitRows
 	// cover is what the whole budget has left, for Gather. If it is nil, an operation that does not
 	// fit is Short.
 	cover *bucket.Cover
@@ -30,8 +30,8 @@ type trial struct {
 	accepted int
 }
 
-// stand is the state of a bucket: its present epoch and what the flight takes from it.
-type stand struct {
+// bucketState is the state of a bucket: its present epoch and what the flight takes from it.
+type bucketState struct {
 	epoch rows.Epoch
 	// unlimited means that nothing is taken from O.
 	unlimited bool
@@ -47,7 +47,9 @@ type stand struct {
 }
 
 // isOver reports whether the epoch's period has ended.
-func (s *stand) isOver() bool { return s.epoch.PeriodEndMS != 0 && s.nowMS >= s.epoch.PeriodEndMS }
+func (s *bucketState) isOver() bool {
+	return s.epoch.PeriodEndMS != 0 && s.nowMS >= s.epoch.PeriodEndMS
+}
 
 // groupKey identifies a group of holds.
 type groupKey struct {
@@ -65,7 +67,7 @@ func (t *trial) judgeAll() {
 	now := time.UnixMilli(t.nowMS).UTC()
 	var scratch []*limit.Tally
 	for i := range t.ops {
-		scratch = t.book.tallies(i, scratch[:0])
+		scratch = t.limits.tallies(i, scratch[:0])
 		t.out[i] = t.judge(i, scratch)
 		if t.out[i].Verdict == bucket.Accepted {
 			t.accept(i, scratch, now)
@@ -113,7 +115,7 @@ func (t *trial) accept(i int, tallies []*limit.Tally, now time.Time) {
 	out := &t.out[i]
 	if len(tallies) > 0 {
 		out.Limits = limit.Count(op.Touches, tallies)
-		t.book.count(i)
+		t.limits.count(i)
 	}
 	out.Deduction = ledger.Deduction{Budget: op.Budget.ID, RequestID: r.ID, Amount: r.Amount,
 		State: ledger.StateUsed, Group: r.Group, Counts: r.Counts, Fingerprint: r.Fingerprint,

@@ -15,9 +15,10 @@ const (
 		fingerprint, nonce, counted_at, note)`
 	insertHolds = `INSERT INTO hold (budget_id, request_id, state, hold_group, hold_until_ms, due_ms,
 		bucket_id, epoch)`
-	insertValues = `INSERT INTO deduction_value (budget_id, dimension, value, counted_at, request_id)`
-	insertGroups = `INSERT INTO group_of_holds (budget_id, hold_group, state, created_at)`
-	insertPages  = `INSERT INTO limit_counter (budget_id, dimension, value, version, counts,
+	insertValues = `INSERT INTO deduction_value (budget_id, dimension, value, counted_at,
+		request_id)`
+	insertGroups    = `INSERT INTO group_of_holds (budget_id, hold_group, state, created_at)`
+	insertLimitRows = `INSERT INTO limit_counter (budget_id, dimension, value, version, counts,
 		expires_ms)`
 )
 
@@ -81,13 +82,13 @@ func (t *trial) insertHolds(begin inserter, holds int) error {
 	return to.End()
 }
 
-// carried is a value of a dimension of a deduction.
-type carried struct {
+// dimensionValue is a value of a dimension of a deduction.
+type dimensionValue struct {
 	ledger.Dimension
 	of *ledger.Deduction
 }
 
-func compareCarried(a, b carried) int {
+func compareCarried(a, b dimensionValue) int {
 	if a.of.Budget != b.of.Budget {
 		return cmp.Compare(a.of.Budget, b.of.Budget)
 	}
@@ -102,7 +103,7 @@ func compareCarried(a, b carried) int {
 
 // insertValues writes the dimension values of deductions.
 func (t *trial) insertValues(begin inserter) error {
-	var list []carried
+	var list []dimensionValue
 	var dimensions []ledger.Dimension
 	for _, i := range t.byID {
 		d := &t.out[i].Deduction
@@ -111,10 +112,10 @@ func (t *trial) insertValues(begin inserter) error {
 		}
 		dimensions = ledger.AppendDimensions(dimensions[:0], d.Dimensions)
 		if list == nil {
-			list = make([]carried, 0, t.accepted*len(dimensions))
+			list = make([]dimensionValue, 0, t.accepted*len(dimensions))
 		}
 		for _, of := range dimensions {
-			list = append(list, carried{of, d})
+			list = append(list, dimensionValue{of, d})
 		}
 	}
 	if list == nil {
@@ -163,12 +164,12 @@ func (t *trial) insertGroups(begin inserter, keys []groupKey, or string) error {
 	return to.End()
 }
 
-// insertPages writes limit rows, which are sorted. or is the clause for existing rows. A new row
-// begins with a version that no earlier row of its key can have reached, so that no version is used
-// twice.
-func (t *trial) insertPages(begin inserter, pages []*page, or string) error {
-	to := begin(insertPages, or, len(pages))
-	for _, p := range pages {
+// insertLimitRows writes limit rows, which are sorted. or is the clause for existing rows. A new
+// row begins with a version that no earlier row of its key can have reached, so that no version is
+// used twice.
+func (t *trial) insertLimitRows(begin inserter, rows []*limitRow, or string) error {
+	to := begin(insertLimitRows, or, len(rows))
+	for _, p := range rows {
 		to.Row()
 		to.Number(p.Key.Budget)
 		to.Bytes(p.Key.Dimension)
@@ -180,7 +181,7 @@ func (t *trial) insertPages(begin inserter, pages []*page, or string) error {
 	return to.End()
 }
 
-func (t *trial) nextVersion(p *page) int64 {
+func (t *trial) nextVersion(p *limitRow) int64 {
 	if p.exists {
 		return p.Version + 1
 	}
@@ -188,14 +189,14 @@ func (t *trial) nextVersion(p *page) int64 {
 }
 
 // touched returns the buckets from which something was taken, in lock order.
-func (t *trial) touched() []*stand {
-	out := make([]*stand, 0, len(t.epochs))
+func (t *trial) touched() []*bucketState {
+	out := make([]*bucketState, 0, len(t.epochs))
 	for _, s := range t.epochs {
 		if s != nil && s.entries > 0 {
 			out = append(out, s)
 		}
 	}
-	slices.SortFunc(out, func(a, b *stand) int {
+	slices.SortFunc(out, func(a, b *bucketState) int {
 		return a.epoch.Position().Compare(b.epoch.Position())
 	})
 	return out

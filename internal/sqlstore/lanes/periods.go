@@ -40,10 +40,10 @@ func (p *Part) Over(ctx context.Context, limit int) (ids []int64, err error) {
 }
 
 // End sets the epochs of a period that is over to closing. See counter.Periods.
-func (p *Part) End(ctx context.Context, budgetID int64) (out counter.Turned, err error) {
+func (p *Part) End(ctx context.Context, budgetID int64) (out counter.Rollover, err error) {
 	for more := true; more; {
 		err = p.db.Write(ctx, "roll over", func(t *engine.Tx) error {
-			out, more = counter.Turned{}, false
+			out, more = counter.Rollover{}, false
 			b, err := rows.LockBudget(t, "roll over", budgetID)
 			if err != nil || !due(t, b) {
 				return err
@@ -67,7 +67,7 @@ func (p *Part) End(ctx context.Context, budgetID int64) (out counter.Turned, err
 			return setClosing(t, b, open[:min(len(open), counter.MaxEpochs)])
 		})
 		if err != nil {
-			return counter.Turned{}, err
+			return counter.Rollover{}, err
 		}
 	}
 	return out, nil
@@ -80,9 +80,9 @@ func due(t *engine.Tx, b *rows.Budget) bool {
 }
 
 // Turn opens the period that contains the present instant. See counter.Periods. Keeps I1.
-func (p *Part) Turn(ctx context.Context, budgetID int64) (out counter.Turned, err error) {
+func (p *Part) Turn(ctx context.Context, budgetID int64) (out counter.Rollover, err error) {
 	err = p.db.Write(ctx, "roll over", func(t *engine.Tx) error {
-		out = counter.Turned{}
+		out = counter.Rollover{}
 		b, err := rows.LockBudget(t, "roll over", budgetID)
 		if err != nil || !due(t, b) {
 			return err
@@ -121,7 +121,7 @@ func (p *Part) Turn(ctx context.Context, budgetID int64) (out counter.Turned, er
 		return err
 	})
 	if err != nil {
-		return counter.Turned{}, err
+		return counter.Rollover{}, err
 	}
 	return out, nil
 }

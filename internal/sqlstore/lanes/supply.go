@@ -39,11 +39,11 @@ type application struct {
 
 // Apply moves units from U to a bucket. See counter.Supply. Keeps I1.
 func (p *Part) Apply(ctx context.Context, budgetID int64, want counter.Want) (
-	out counter.Brought, err error) {
+	out counter.Applied, err error) {
 	type grant struct{ epoch, number, units int64 }
 	var tried grant // what an earlier attempt wrote, committed or not
 	err = p.db.Write(ctx, "apply", func(t *engine.Tx) error {
-		out = counter.Brought{}
+		out = counter.Applied{}
 		a := application{t: t, want: want}
 		if err := a.lock(budgetID); err != nil {
 			return err
@@ -58,7 +58,7 @@ func (p *Part) Apply(ctx context.Context, budgetID int64, want counter.Want) (
 		return err
 	})
 	if err != nil {
-		return counter.Brought{}, err
+		return counter.Applied{}, err
 	}
 	return out, nil
 }
@@ -108,7 +108,7 @@ func (a *application) lock(budgetID int64) (err error) {
 	return nil
 }
 
-func (a *application) run() (out counter.Brought, err error) {
+func (a *application) run() (out counter.Applied, err error) {
 	b, row := a.b, a.row
 	switch {
 	case b.Durability != string(budget.Store):
@@ -120,15 +120,15 @@ func (a *application) run() (out counter.Brought, err error) {
 		return out, budget.Refuse(budget.Unavailable, "apply", "bucket %s is stopped: %s", row.Key,
 			row.Fenced)
 	case row.Status == string(ledger.Closing):
-		return counter.Brought{Closing: true}, nil
+		return counter.Applied{Closing: true}, nil
 	case b.IsOver == 1 || b.PeriodNow().OverAt(a.t.Now):
 		return out, budget.Refuse(budget.BudgetExpired, "apply",
 			"budget %s has no open period: the last "+
 				"one ended at %s", b.Name, b.PeriodNow().End.UTC().Format(time.RFC3339))
 	case row.Live() && row.Period != b.Period:
-		return counter.Brought{Closing: true}, nil // its end is due
+		return counter.Applied{Closing: true}, nil // its end is due
 	case row.Live() && row.Number == a.want.Full:
-		return counter.Brought{Closing: true}, setClosing(a.t, b, []*rows.Bucket{row})
+		return counter.Applied{Closing: true}, setClosing(a.t, b, []*rows.Bucket{row})
 	}
 	if b.Unlimited == 1 {
 		return a.unlimited()
@@ -158,7 +158,7 @@ func (a *application) run() (out counter.Brought, err error) {
 
 // unlimited begins an epoch of a budget without a total and gives it the largest amount, which
 // comes out of no total.
-func (a *application) unlimited() (out counter.Brought, err error) {
+func (a *application) unlimited() (out counter.Applied, err error) {
 	b, row := a.b, a.row
 	switch {
 	case !row.Live():
@@ -177,7 +177,7 @@ func (a *application) unlimited() (out counter.Brought, err error) {
 // units returns how many units the bucket gets now. Units that came back are free: they count
 // neither for adjust_cnt nor in out_cnt. Where nothing bounds applications, the caller says which
 // were collected.
-func (a *application) units() (units int64, kind moves.Kind, out counter.Brought, err error) {
+func (a *application) units() (units int64, kind moves.Kind, out counter.Applied, err error) {
 	b, need := a.b, max(a.want.Need, 1)
 	there := b.Releasable(a.t.Now)
 	if there < need {

@@ -31,25 +31,25 @@ import (
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// office is a node with authentication by keys. The test sets the clock by which keys expire, and
+// securedNode is a node with authentication by keys. The test sets the clock by which keys expire, and
 // says when the node reads changed keys (follow). It runs only the loops that buckets need.
-type office struct {
-	t      *testing.T
-	dir    string // has the database
-	ground *ground
-	gate   *gate
-	url    string
-	root   string // the first administrator's key
-	now    time.Time
-	spans  *tracetest.SpanRecorder
-	calls  int
-	follow func()          // reads the changed keys from the database
-	halt   func()          // ends the loops
-	heard  func() []string // returns and forgets the statements that the database logged; may be nil
+type securedNode struct {
+	t        *testing.T
+	dir      string // has the database
+	backends *backends
+	security *security
+	url      string
+	root     string // the first administrator's key
+	now      time.Time
+	spans    *tracetest.SpanRecorder
+	calls    int
+	follow   func()          // reads the changed keys from the database
+	halt     func()          // ends the loops
+	heard    func() []string // returns and forgets the statements that the database logged; may be nil
 }
 
-// newOffice opens an office, with further settings in the form of os.Environ.
-func newOffice(t *testing.T, settings ...string) *office {
+// newSecuredNode opens a securedNode, with further settings in the form of os.Environ.
+func newSecuredNode(t *testing.T, settings ...string) *securedNode {
 	t.Helper()
 	ctx, log := t.Context(), slog.New(slog.DiscardHandler)
 	dir := t.TempDir()
@@ -67,28 +67,28 @@ func newOffice(t *testing.T, settings ...string) *office {
 		}
 	}
 	ok(err)
-	o := &office{t: t, dir: dir, spans: tracetest.NewSpanRecorder(), now: time.Now()}
-	o.ground, err = open(ctx, c, log)
+	o := &securedNode{t: t, dir: dir, spans: tracetest.NewSpanRecorder(), now: time.Now()}
+	o.backends, err = open(ctx, c, log)
 	ok(err)
-	t.Cleanup(func() { o.ground.close(log) })
+	t.Cleanup(func() { o.backends.close(log) })
 	token, err := access.NewToken(rand.Reader)
 	ok(err)
-	_, err = (&keyDesk{o.ground.db}).first(ctx, token, "test")
+	_, err = (&apiKeys{o.backends.db}).first(ctx, token, "test")
 	ok(err)
 	o.root = token.Reveal()
-	o.gate, err = o.ground.gate(ctx, c, log)
+	o.security, err = o.backends.security(ctx, c, log)
 	ok(err)
-	o.gate.guard.Now = func() time.Time { return o.now }
-	keys := slices.IndexFunc(o.gate.work, func(l loop) bool { return l.name == "keys" })
-	o.follow = func() { t.Helper(); ok(o.gate.work[keys].once(ctx)) }
+	o.security.guard.Now = func() time.Time { return o.now }
+	keys := slices.IndexFunc(o.security.work, func(l loop) bool { return l.name == "keys" })
+	o.follow = func() { t.Helper(); ok(o.security.work[keys].once(ctx)) }
 	tracer := sdk.NewTracerProvider(sdk.WithSpanProcessor(o.spans)).Tracer("test")
-	service, err := o.ground.service(c, log, metrics.New("test"), tracer)
+	service, err := o.backends.service(c, log, metrics.New("test"), tracer)
 	ok(err)
 	service.start(ctx, log)
 	o.halt = func() { t.Helper(); ok(service.stop(context.WithoutCancel(ctx))) }
 	t.Cleanup(o.halt)
-	api := httpapi.New(httpapi.Config{Service: service, Limits: limitsOf(c.HTTP), Log: log, Guard: o.gate.guard, Tracer: tracer,
-		Trail: o.gate.books, Records: o.gate.books, Keys: o.gate.desk, Names: service.names, Alerts: service.warnings,
+	api := httpapi.New(httpapi.Config{Service: service, Limits: limitsOf(c.HTTP), Log: log, Guard: o.security.guard, Tracer: tracer,
+		Trail: o.security.auditLog, Records: o.security.auditLog, Keys: o.security.keys, Names: service.names, Alerts: service.warnings,
 		Webhooks: service.hooks, Overseer: service.overseer})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	ok(err)
@@ -116,7 +116,7 @@ type reply struct {
 }
 
 // ask makes a call with a key in a new trace.
-func (o *office) ask(token, method, path, body string) reply {
+func (o *securedNode) ask(token, method, path, body string) reply {
 	o.t.Helper()
 	r, err := http.NewRequest(method, o.url+path, strings.NewReader(body))
 	if err != nil {
@@ -167,8 +167,8 @@ func (o *office) ask(token, method, path, body string) reply {
 	return out
 }
 
-// hearing opens an office on a MariaDB that logs every statement.
-func hearing(t *testing.T) *office {
+// newLoggedNode opens a securedNode on a MariaDB that logs every statement.
+func newLoggedNode(t *testing.T) *securedNode {
 	t.Helper()
 	server := testservers.MariaDB(t)
 	server.Execute(t, "SET GLOBAL log_output = 'TABLE'", "SET GLOBAL general_log = ON")
@@ -178,7 +178,7 @@ func hearing(t *testing.T) *office {
 	}
 	t.Cleanup(func() { log.Close() })
 	log.SetMaxOpenConns(1) // the connection id identifies its own statements
-	o := newOffice(t, "BUDGETD_DATABASE_DRIVER=mysql", "BUDGETD_DATABASE_DSN="+server.NewDatabase(t))
+	o := newSecuredNode(t, "BUDGETD_DATABASE_DRIVER=mysql", "BUDGETD_DATABASE_DSN="+server.NewDatabase(t))
 	o.heard = func() (all []string) {
 		t.Helper()
 		// Periodic statements of connections do not belong to a call.
@@ -208,7 +208,7 @@ func hearing(t *testing.T) *office {
 var values = regexp.MustCompile(`(?s)(_binary)?\bx?'(\\.|[^'\\])*'|(_binary)?'(\\.|[^'\\])*'|\b\d+\b`)
 
 // done makes a call that must succeed, and reads the answer into a value unless that is nil.
-func (o *office) done(token, method, path, body string, into any) reply {
+func (o *securedNode) done(token, method, path, body string, into any) reply {
 	o.t.Helper()
 	got := o.ask(token, method, path, body)
 	if got.status/100 != 2 {
@@ -229,7 +229,7 @@ type issued struct {
 }
 
 // issue creates a key and makes the node read it.
-func (o *office) issue(body string) (key issued) {
+func (o *securedNode) issue(body string) (key issued) {
 	o.t.Helper()
 	o.done(o.root, "POST", "/v1/keys", body, &key)
 	o.follow()
@@ -237,9 +237,9 @@ func (o *office) issue(body string) (key issued) {
 }
 
 // sql runs a statement on the database.
-func (o *office) sql(query string, args ...any) {
+func (o *securedNode) sql(query string, args ...any) {
 	o.t.Helper()
-	err := o.ground.db.Write(o.t.Context(), "test", func(t *engine.Tx) error {
+	err := o.backends.db.Write(o.t.Context(), "test", func(t *engine.Tx) error {
 		_, err := t.Exec(query, args...)
 		return err
 	})

@@ -44,8 +44,8 @@ type server interface {
 	Disconnect() error
 }
 
-// ground holds the database and the instances.
-type ground struct {
+// backends holds the database and the instances.
+type backends struct {
 	db *engine.DB
 	// stores maps the names of instances to their stores. An instance with driver sql has no store.
 	stores map[string]store
@@ -60,34 +60,34 @@ type ground struct {
 
 // open opens the database, waiting for it for a bounded time, and creates the instances. It
 // connects to instances only to check their settings. Close the result also after an error.
-func open(ctx context.Context, c config.Config, log *slog.Logger) (*ground, error) {
-	g := &ground{stores: map[string]store{}, drivers: map[string]string{}}
+func open(ctx context.Context, c config.Config, log *slog.Logger) (*backends, error) {
+	b := &backends{stores: map[string]store{}, drivers: map[string]string{}}
 	var err error
-	if g.db, err = openDatabase(ctx, c.Database, log); err != nil {
-		return g, fmt.Errorf("database: %w", err)
+	if b.db, err = openDatabase(ctx, c.Database, log); err != nil {
+		return b, fmt.Errorf("database: %w", err)
 	}
-	if g.weaknesses, err = g.checkDatabase(ctx, "", c.Strict, log); err != nil {
-		return g, fmt.Errorf("database: %w", err)
+	if b.weaknesses, err = b.checkDatabase(ctx, "", c.Strict, log); err != nil {
+		return b, fmt.Errorf("database: %w", err)
 	}
 	for _, i := range c.Instances {
-		g.drivers[i.Name] = i.Driver
+		b.drivers[i.Name] = i.Driver
 		for n := range i.Lanes {
-			g.lanes = append(g.lanes, bucket.Lane{Instance: i.Name, Index: n})
+			b.lanes = append(b.lanes, bucket.Lane{Instance: i.Name, Index: n})
 		}
 		if i.Driver == config.SQL {
 			continue
 		}
-		store, err := newRedis(i, g.db.InstallationID(), c.StoreMode.RecordWindow)
+		store, err := newRedis(i, b.db.InstallationID(), c.StoreMode.RecordWindow)
 		if err != nil {
-			return g, err
+			return b, err
 		}
-		g.stores[i.Name] = store
+		b.stores[i.Name] = store
 	}
-	inStore, err := definitions.New(g.db).AnyInStoreMode(ctx)
+	inStore, err := definitions.New(b.db).AnyInStoreMode(ctx)
 	if err != nil {
-		return g, fmt.Errorf("database: %w", err)
+		return b, fmt.Errorf("database: %w", err)
 	}
-	return g, g.checkStore(ctx, storeLanes(g), inStore, c.Strict, log)
+	return b, b.checkStore(ctx, storeLanes(b), inStore, c.Strict, log)
 }
 
 // The pauses between attempts to reach the database.
@@ -189,11 +189,11 @@ func newRedis(
 // problem and server. If there are budgets in store mode, it also warns of what concerns only them.
 // With strict it refuses a server that is too old. A server that cannot be reached does not keep
 // the node from serving.
-func (g *ground) checkStore(ctx context.Context, lanes []bucket.Lane, inStore, strict bool,
+func (b *backends) checkStore(ctx context.Context, lanes []bucket.Lane, inStore, strict bool,
 	log *slog.Logger) error {
 	var refused []string
 	for _, lane := range lanes {
-		condition, err := g.stores[lane.Instance].Condition(ctx, lane)
+		condition, err := b.stores[lane.Instance].Condition(ctx, lane)
 		if err != nil {
 			log.Warn("settings of an instance not checked yet", "instance", lane.Instance,
 				"lane", lane.Index, "error", err)
@@ -206,7 +206,7 @@ func (g *ground) checkStore(ctx context.Context, lanes []bucket.Lane, inStore, s
 			if f.StoreMode && !inStore {
 				continue
 			}
-			if _, said := g.said.LoadOrStore(f.Problem, true); said { // of another lane
+			if _, said := b.said.LoadOrStore(f.Problem, true); said { // of another lane
 				continue
 			}
 			if strict && f.Refused {
@@ -230,13 +230,13 @@ func strictly(problems []string) error {
 // checkDatabase warns of settings with which the database may lose what it has committed; in strict
 // mode it refuses them. It returns them as one text. It does not repeat a warning if they equal
 // known, the text of the previous call.
-func (g *ground) checkDatabase(
+func (b *backends) checkDatabase(
 	ctx context.Context,
 	known string,
 	strict bool,
 	log *slog.Logger,
 ) (string, error) {
-	weaknesses, err := g.db.Weaknesses(ctx)
+	weaknesses, err := b.db.Weaknesses(ctx)
 	switch {
 	case err != nil && strict:
 		return known, fmt.Errorf("strict: the settings of the database cannot be read: %w", err)
@@ -258,7 +258,7 @@ func (g *ground) checkDatabase(
 
 // keepClock measures the database's clock at every period and checks the database's settings, which
 // may differ after a failover. It runs until the returned function is called.
-func (g *ground) keepClock(
+func (b *backends) keepClock(
 	ctx context.Context,
 	period time.Duration,
 	log *slog.Logger,
@@ -275,11 +275,11 @@ func (g *ground) keepClock(
 				return
 			case <-ticker.C:
 			}
-			if err := g.db.SyncClock(ctx); err != nil && ctx.Err() == nil {
+			if err := b.db.SyncClock(ctx); err != nil && ctx.Err() == nil {
 				log.Warn("database clock not measured, the last offset stays", "error", err)
 			}
 			if ctx.Err() == nil {
-				g.weaknesses, _ = g.checkDatabase(ctx, g.weaknesses, false, log)
+				b.weaknesses, _ = b.checkDatabase(ctx, b.weaknesses, false, log)
 			}
 		}
 	}()
@@ -290,16 +290,16 @@ func (g *ground) keepClock(
 }
 
 // close closes everything that was opened, the database last.
-func (g *ground) close(log *slog.Logger) {
-	for _, store := range g.stores {
+func (b *backends) close(log *slog.Logger) {
+	for _, store := range b.stores {
 		if err := store.Disconnect(); err != nil {
 			log.Warn("instance did not disconnect", "error", err)
 		}
 	}
-	if g.db == nil {
+	if b.db == nil {
 		return
 	}
-	if err := g.db.Close(); err != nil {
+	if err := b.db.Close(); err != nil {
 		log.Warn("database did not close", "error", err)
 	}
 }

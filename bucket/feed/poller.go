@@ -15,9 +15,9 @@ const (
 	pollTime = 2 * time.Second
 )
 
-// news wakes readers that wait for entries. While there are any, one goroutine reads the heads of
+// poller wakes readers that wait for entries. While there are any, one goroutine reads the heads of
 // all their budgets in one statement per round, and ends overdue waits.
-type news struct {
+type poller struct {
 	ledger Ledger
 	clock  bucket.Clock
 
@@ -38,7 +38,7 @@ type reader struct {
 
 // wait waits until a budget's head may have changed. It returns false if the deadline has passed,
 // until is closed, or ctx ends.
-func (n *news) wait(ctx context.Context, budgetID, head int64, deadline time.Time,
+func (n *poller) wait(ctx context.Context, budgetID, head int64, deadline time.Time,
 	until <-chan struct{}) bool {
 	if !n.clock.Now().Before(deadline) {
 		return false
@@ -67,7 +67,7 @@ func (n *news) wait(ctx context.Context, budgetID, head int64, deadline time.Tim
 }
 
 // run polls until nobody waits.
-func (n *news) run() {
+func (n *poller) run() {
 	for {
 		_ = n.clock.Sleep(context.Background(), pollEvery)
 		budgets, some := n.budgets()
@@ -85,7 +85,7 @@ func (n *news) run() {
 }
 
 // budgets lists the budgets that readers wait for. Without any, the goroutine ends.
-func (n *news) budgets() (ids []int64, some bool) {
+func (n *poller) budgets() (ids []int64, some bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(n.waiting) == 0 {
@@ -103,7 +103,7 @@ func (n *news) budgets() (ids []int64, some bool) {
 }
 
 // wake ends the waits of readers that have something to read or are overdue.
-func (n *news) wake(heads map[int64]int64) {
+func (n *poller) wake(heads map[int64]int64) {
 	now := n.clock.Now()
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -19,13 +19,13 @@ import (
 	"github.com/budgetd/budgetd/trail"
 )
 
-// gate holds what authenticates and authorizes callers, and the records of that.
-type gate struct {
-	guard *guard.Guard
-	desk  *keyDesk
-	books *books
-	login *oidc.Login // nil if nobody can log in
-	work  []loop
+// security holds what authenticates and authorizes callers, and the records of that.
+type security struct {
+	guard    *guard.Guard
+	keys     *apiKeys
+	auditLog *auditLog
+	login    *oidc.Login // nil if nobody can log in
+	work     []loop
 }
 
 const (
@@ -37,20 +37,21 @@ const (
 	refusalsEvery, pruneEvery = 2 * time.Second, time.Minute
 )
 
-// gate builds the gate. It has read the keys when it returns.
-func (g *ground) gate(ctx context.Context, c config.Config, log *slog.Logger) (*gate, error) {
+// security builds what secures the node. It has read the keys when it returns.
+func (b *backends) security(ctx context.Context, c config.Config, log *slog.Logger) (
+	*security, error) {
 	refusals := new(trail.Refusals)
-	out := &gate{desk: &keyDesk{g.db}, books: &books{g.db, refusals, c.AuditLog.Keep},
+	out := &security{keys: &apiKeys{b.db}, auditLog: &auditLog{b.db, refusals, c.AuditLog.Keep},
 		guard: &guard.Guard{Open: c.Auth != config.ByKeys, Loopback: c.Auth == config.Loopback,
 			Refusals: refusals, Now: time.Now, Limiter: edge.NewLimiter(c.Keys.Rate, c.Keys.Burst)}}
 	for _, p := range c.TLS.Principals {
 		out.guard.Certificates = append(out.guard.Certificates,
 			guard.Certificate{Match: p.Match, Principal: p.Principal})
 	}
-	if err := out.desk.firstFromFile(ctx, c.Keys.FirstAdminFile, log); err != nil {
+	if err := out.keys.firstFromFile(ctx, c.Keys.FirstAdminFile, log); err != nil {
 		return nil, err
 	}
-	book, once := follow(g.db, c.Keys, log)
+	book, once := follow(b.db, c.Keys, log)
 	out.guard.Book = book
 	if c.Auth == config.ByKeys {
 		if err := once(ctx); err != nil {
@@ -62,13 +63,13 @@ func (g *ground) gate(ctx context.Context, c config.Config, log *slog.Logger) (*
 		}
 		out.work = append(out.work, loop{"keys", keysEvery, once})
 	}
-	out.work = append(out.work, loop{"refusals", refusalsEvery, out.books.noteRefusals},
-		loop{"audit log", pruneEvery, out.books.prune})
+	out.work = append(out.work, loop{"refusals", refusalsEvery, out.auditLog.noteRefusals},
+		loop{"audit log", pruneEvery, out.auditLog.prune})
 	return out, out.sessions(c.OIDC)
 }
 
 // sessions enables log-ins of persons if they are configured.
-func (g *gate) sessions(c config.OIDC) error {
+func (s *security) sessions(c config.OIDC) error {
 	if c.Issuer == "" {
 		return nil
 	}
@@ -82,26 +83,26 @@ func (g *gate) sessions(c config.OIDC) error {
 	}
 	settings := oidc.Config{Issuer: c.Issuer, ClientID: c.ClientID, ClientSecret: client,
 		RedirectURL: c.RedirectURL, GroupsClaim: c.GroupsClaim, Key: key, Now: time.Now,
-		Refused: g.refused}
+		Refused: s.refused}
 	for _, grant := range c.Roles {
 		settings.Grants = append(settings.Grants,
 			oidc.Grant{Group: grant.Group, Role: grant.Role, Scope: grant.Scope})
 	}
-	if g.login, err = oidc.New(settings); err != nil {
+	if s.login, err = oidc.New(settings); err != nil {
 		return err
 	}
-	g.guard.Sessions = g.login
+	s.guard.Sessions = s.login
 	return nil
 }
 
 // refused answers a failed log-in. It sends a browser back to the page, which says why.
-func (g *gate) refused(
+func (s *security) refused(
 	w http.ResponseWriter,
 	r *http.Request,
 	reason string,
 	err error,
 ) {
-	g.guard.Refusals.Add(
+	s.guard.Refusals.Add(
 		time.Now().UnixMilli(),
 		"",
 		guard.SourceOf(guard.Remote(r)),

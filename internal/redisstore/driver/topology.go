@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// atlasAge is how long an atlas trusts an answer without doubt. A stale entry costs nothing: the
-// server refuses the first call for a lane that has moved.
-const atlasAge = 3 * time.Second
+// topologyAge is how long a topology trusts an answer without doubt. A stale entry costs nothing:
+// the server refuses the first call for a lane that has moved.
+const topologyAge = 3 * time.Second
 
 // errNobody means that an instance's servers answered, and none of them knows who serves the lane.
 var errNobody = errors.New("none of its servers knows who serves the lane")
 
-// atlas maps lanes to servers, as reported by the servers of the instance. It only says where to
+// topology maps lanes to servers, as reported by the servers of the instance. It only says where to
 // look: the identity shows who answers there, and a lane that moved is a lane that lost its memory.
 // It is safe for concurrent use.
-type atlas struct {
+type topology struct {
 	// ask queries the servers and returns an address for each lane, "" if nobody serves it. It is
 	// nil for a standalone Redis, whose address is configured.
 	ask func(context.Context) ([]string, error)
@@ -31,24 +31,24 @@ type atlas struct {
 	asked, doubted time.Time
 }
 
-// fixedAtlas returns an atlas with the same address for every lane.
-func fixedAtlas(addr string, lanes int) *atlas {
-	a := &atlas{addrs: make([]string, lanes)}
+// fixedTopology returns a topology with the same address for every lane.
+func fixedTopology(addr string, lanes int) *topology {
+	a := &topology{addrs: make([]string, lanes)}
 	for i := range a.addrs {
 		a.addrs[i] = addr
 	}
 	return a
 }
 
-func newAtlas(ask func(context.Context) ([]string, error)) *atlas {
-	return &atlas{ask: ask, asking: make(chan struct{}, 1)}
+func newTopology(ask func(context.Context) ([]string, error)) *topology {
+	return &topology{ask: ask, asking: make(chan struct{}, 1)}
 }
 
 // find returns the address of the server that serves a lane, by the lane's index. It queries the
-// servers the first time, when its knowledge is older than atlasAge, and after doubt. If nobody
+// servers the first time, when its knowledge is older than topologyAge, and after doubt. If nobody
 // answers, the previous knowledge stands: sentinels that are down do not take away a Redis that is
 // up. It returns an error if nobody could be asked, or errNobody.
-func (a *atlas) find(ctx context.Context, index int) (string, error) {
+func (a *topology) find(ctx context.Context, index int) (string, error) {
 	if a.ask == nil {
 		return a.addrs[index], nil
 	}
@@ -78,11 +78,11 @@ func (a *atlas) find(ctx context.Context, index int) (string, error) {
 
 // known returns the address of a lane, and whether it is recent enough for a caller who came at
 // that time.
-func (a *atlas) known(index int, came time.Time) (addr string, err error, good bool) {
+func (a *topology) known(index int, came time.Time) (addr string, err error, good bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	good = !a.asked.Before(came) ||
-		a.err == nil && a.asked.After(a.doubted) && came.Sub(a.asked) < atlasAge
+		a.err == nil && a.asked.After(a.doubted) && came.Sub(a.asked) < topologyAge
 	if a.addrs != nil && a.addrs[index] != "" {
 		return a.addrs[index], nil, good
 	}
@@ -93,7 +93,7 @@ func (a *atlas) known(index int, came time.Time) (addr string, err error, good b
 }
 
 // doubt makes the next find query the servers, because a server did not do what was asked.
-func (a *atlas) doubt() {
+func (a *topology) doubt() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.doubted = time.Now()
