@@ -38,28 +38,27 @@ type Config struct {
 	Listen    string
 	Listeners Listeners
 	// Auth is Loopback, ByKeys or NoAuth.
-	Auth       string
-	Keys       Keys
-	TLS        ServerTLS
-	OIDC       OIDC
-	AuditLog   AuditLog
-	Database   Database
-	Instances  []Instance
-	Strict     bool
-	Deduct     Deduct
-	StoreMode  StoreMode
-	Background Background
-	Recycle    Recycle
-	Audit      Audit
-	Metrics    Metrics
-	Tracing    Tracing
-	Series     Series
-	Alerts     Alerts
-	Webhooks   Webhooks
-	Cache      Cache
-	HTTP       HTTP
-	Stop       Stop
-	Log        Log
+	Auth      string
+	Keys      Keys
+	TLS       ServerTLS
+	OIDC      OIDC
+	AuditLog  AuditLog
+	Database  Database
+	Instances []Instance
+	Strict    bool
+	Deduct    Deduct
+	StoreMode StoreMode
+	Recycle   Recycle
+	Audit     Audit
+	Metrics   Metrics
+	Tracing   Tracing
+	Series    Series
+	Alerts    Alerts
+	Webhooks  Webhooks
+	Cache     Cache
+	HTTP      HTTP
+	Stop      Stop
+	Log       Log
 }
 
 // Database selects the database of the ledger.
@@ -137,9 +136,6 @@ type Deduct struct {
 
 // StoreMode configures how long stores remember request ids.
 type StoreMode struct{ RecordWindow time.Duration }
-
-// Background configures periodic work.
-type Background struct{ Clock time.Duration }
 
 // Audit configures the interval and speed of background audits.
 type Audit struct {

@@ -31,8 +31,6 @@ func (c *Config) serviceSettings() []setting {
 
 		{"store_mode.record_window", duration(&c.StoreMode.RecordWindow, "1s", "24h")},
 
-		{"background.clock", duration(&c.Background.Clock, "1s", "1h")},
-
 		{"recycle.schedule", schedule(&c.Recycle.Schedule)},
 		{"recycle.timezone", timezone(&c.Recycle.Timezone)},
 		{"recycle.stranded_share", share(&c.Recycle.StrandedShare)},

@@ -55,7 +55,7 @@ func serve(ctx context.Context, c config.Config, file string, log *slog.Logger,
 		filters(backends.stores).countScripts(storeLanes(backends), observer)})
 	service.start(ctx, log)
 	defer stopService(ctx, service, c.Stop, log)
-	defer backends.keepClock(ctx, c.Background.Clock, log)()
+	defer backends.keepClock(ctx, log)()
 	page, err := console.New(security.login != nil)
 	if err != nil {
 		return err
