@@ -179,42 +179,54 @@ func (b *batch) givenUp(ctx context.Context, n int, open []int) ([]BatchResult, 
 	return b.results, nil
 }
 
-// complete returns an error unless a batch of n items was answered with n results; otherwise it is
-// unknown which of them happened.
+// complete returns an error unless a call with n items was answered with n results; otherwise it is
+// unknown which of them happened, unless the call is harmless.
 func (c *Client) complete(what call, answer batchAnswer, n int) error {
 	if len(answer.Results) == n {
 		return nil
 	}
-	return &TransportError{Op: what.op, Server: c.Server(), Sent: true,
-		Err: fmt.Errorf("%d results for %d deductions", len(answer.Results), n)}
+	return c.unreadable(what, fmt.Errorf("%d results for %d deductions", len(answer.Results), n))
+}
+
+// unreadable returns the error of a call whose answer, or a part of it, cannot be read.
+func (c *Client) unreadable(what call, err error) error {
+	return &TransportError{Op: what.op, Server: c.Server(), Sent: true, read: what.harmless, Err: err}
+}
+
+// problemIn parses a result that is a problem, or says why it is none.
+func problemIn(what call, text jsontext.Value) (*Problem, error) {
+	var wire struct {
+		Status      int `json:"status"`
+		problemBody `json:",inline"`
+	}
+	if err := json.Unmarshal(text, &wire); err != nil {
+		return nil, err
+	}
+	if wire.Code == "" {
+		return nil, errors.New("neither an outcome nor a code")
+	}
+	return wire.problem(what, wire.Status), nil
 }
 
 // itemAnswer parses one result of a batch: a deduct answer or a problem, which lacks "outcome".
 // Anything else, and an answer to another request id, may have happened. The correlation id is that
 // of the batch.
 func (c *Client) itemAnswer(text jsontext.Value, id, correlation string) (*DeductAnswer, error) {
+	what := call{op: "deduct", method: http.MethodPost}
 	var answer DeductAnswer
 	err := json.Unmarshal(text, &answer)
-	unclear := answer.of(id)
-	if err == nil && unclear == nil {
+	var p *Problem
+	if answer.Outcome == "" {
+		p, err = problemIn(what, text)
+	} else if err == nil {
+		err = answer.of(id)
+	}
+	switch {
+	case err != nil:
+		return nil, c.unreadable(what, fmt.Errorf("result cannot be read: %w", err))
+	case p == nil:
 		return &answer, nil
 	}
-	var wire struct {
-		Status      int `json:"status"`
-		problemBody `json:",inline"`
-	}
-	err = json.Unmarshal(text, &wire)
-	switch {
-	case err == nil && answer.Outcome != "":
-		err = unclear
-	case err == nil && wire.Code == "":
-		err = errors.New("neither an outcome nor a code")
-	}
-	if err != nil {
-		return nil, &TransportError{Op: "deduct", Server: c.Server(), Sent: true,
-			Err: fmt.Errorf("result cannot be read: %w", err)}
-	}
-	p := wire.problem(call{op: "deduct", method: http.MethodPost}, wire.Status)
 	p.CorrelationID = correlation
 	if p.RetryAfter > 0 {
 		// A call of its own would have a header Retry-After, which has whole seconds.

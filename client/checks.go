@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -70,37 +69,28 @@ func (c *Client) Check(ctx context.Context, items []CheckItem) ([]CheckResult, e
 	if _, err := c.do(ctx, what, &answer); err != nil {
 		return nil, err
 	}
-	if len(answer.Results) != len(items) {
-		return nil, &TransportError{Op: what.op, Server: c.Server(), Sent: true, read: true,
-			Err: fmt.Errorf("%d results for %d deductions", len(answer.Results), len(items))}
+	if err := c.complete(what, answer, len(items)); err != nil {
+		return nil, err
 	}
 	results := make([]CheckResult, len(items))
 	for i, text := range answer.Results {
 		results[i].JSON = text
-		results[i].Answer, results[i].Err = checked(what, text)
+		results[i].Answer, results[i].Err = c.checked(what, text)
 	}
 	return results, nil
 }
 
 // checked parses one result of a check: what would be accepted, or a problem.
-func checked(what call, text jsontext.Value) (*Foreseen, error) {
+func (c *Client) checked(what call, text jsontext.Value) (*Foreseen, error) {
 	var answer Foreseen
 	if err := json.Unmarshal(text, &answer); err == nil && answer.Outcome != "" {
 		return &answer, nil
 	}
-	var wire struct {
-		Status      int `json:"status"`
-		problemBody `json:",inline"`
-	}
-	err := json.Unmarshal(text, &wire)
-	if err == nil && wire.Code == "" {
-		err = errors.New("neither an outcome nor a code")
-	}
+	p, err := problemIn(what, text)
 	if err != nil {
-		return nil, &TransportError{Op: what.op, Sent: true, read: true,
-			Err: fmt.Errorf("result cannot be read: %w", err)}
+		return nil, c.unreadable(what, fmt.Errorf("result cannot be read: %w", err))
 	}
-	return nil, wire.problem(what, wire.Status)
+	return nil, p
 }
 
 // dryRun is a deduct that is only checked.

@@ -148,7 +148,7 @@ func TestRecent(t *testing.T) {
 		t.Errorf("%+v", refused)
 	}
 	most := o.Rank(bucket.Selection{By: bucket.ByRefusals, Descending: true, Size: 2}).Budgets
-	if most[0].ID != 3 || *most[0].Refusals != 2*shelves*kept || *most[1].Refusals != 0 {
+	if most[0].ID != 3 || *most[0].Refusals != 2*shards*kept || *most[1].Refusals != 0 {
 		t.Errorf("%+v", most)
 	}
 	now = now.Add(time.Second)

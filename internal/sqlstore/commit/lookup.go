@@ -16,15 +16,8 @@ import (
 // Recorded reads the deductions of ids. The result has no element for an id without a row. Error:
 // Unavailable.
 func (p *Part) Recorded(ctx context.Context, ids []bucket.ID) (
-	out map[bucket.ID]ledger.Deduction, err error) {
-	err = p.db.Read(ctx, "look up", func(r *engine.Reader) error {
-		out, err = rows.ReadDeductions(r, ids)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
+	map[bucket.ID]ledger.Deduction, error) {
+	return rows.Recorded(ctx, p.db, ids)
 }
 
 // Exceeded reads which limits each operation would exceed if it were committed alone, with the use

@@ -194,20 +194,29 @@ const (
 
 // readThread reads the server's id of the connection.
 func (c *serverConn) readThread(ctx context.Context) error {
-	rows, err := c.QueryContext(ctx, selectThread, nil)
+	values, err := c.pair(ctx, selectThread)
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
-	values := make([]driver.Value, 2)
-	if err := rows.Next(values); err != nil {
-		return err
+	if _, err := fmt.Sscan(values[0], &c.thread.id); err != nil {
+		return Defect("a connection id that is no number: %q", values[0])
 	}
-	if _, err := fmt.Sscan(plain(values[0]), &c.thread.id); err != nil {
-		return Defect("a connection id that is no number: %q", plain(values[0]))
-	}
-	c.thread.host = plain(values[1])
+	c.thread.host = values[1]
 	return nil
+}
+
+// pair returns the two columns of the first row that a query finds.
+func (c *serverConn) pair(ctx context.Context, query string) (found [2]string, err error) {
+	rows, err := c.QueryContext(ctx, query, nil)
+	if err != nil {
+		return found, err
+	}
+	defer rows.Close()
+	values := make([]driver.Value, len(found))
+	if err := rows.Next(values); err != nil {
+		return found, err
+	}
+	return [2]string{plain(values[0]), plain(values[1])}, nil
 }
 
 // Gone kills the connection on the server and waits until the server no longer knows it. The effect

@@ -349,17 +349,12 @@ func (c *serverConn) ResetSession(ctx context.Context) error {
 // writable returns ER_READ_ONLY_MODE unless the server accepts writes.
 func (c *serverConn) writable(ctx context.Context) error {
 	at := time.Now()
-	rows, err := c.QueryContext(ctx, `SELECT @@global.read_only, @@global.innodb_read_only`, nil)
+	values, err := c.pair(ctx, `SELECT @@global.read_only, @@global.innodb_read_only`)
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
-	values := make([]driver.Value, 2)
-	if err := rows.Next(values); err != nil {
-		return err
-	}
 	for i, name := range []string{"read_only", "innodb_read_only"} {
-		if value := plain(values[i]); value != "0" && value != "OFF" {
+		if value := values[i]; value != "0" && value != "OFF" {
 			return &mysql.MySQLError{
 				Number:  1836,
 				Message: name + " is " + value + ": it is a replica, or was made one",

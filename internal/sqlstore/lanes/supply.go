@@ -284,27 +284,17 @@ func (p *Part) Collect(ctx context.Context, budgetID, target, need int64) (
 
 // setClosing locks epochs of a locked budget and sets those that are opening or open to closing.
 func setClosing(t *engine.Tx, b *rows.Budget, list []*rows.Bucket) error {
-	if len(list) == 0 {
-		return nil
-	}
-	positions := make([]rows.Position, len(list))
-	for i, row := range list {
-		positions[i] = row.Position()
-	}
-	locked, err := rows.LockEpochs(t, positions)
-	if err != nil {
+	if err := rows.LockNewest(t, list); err != nil {
 		return err
 	}
 	var keys []any
-	for i, at := range positions {
-		e := locked[at]
-		if e == nil || e.Status != string(ledger.Opening) && e.Status != string(ledger.Open) ||
-			e.Fenced != "" {
+	for _, row := range list {
+		if row.Status != string(ledger.Opening) && row.Status != string(ledger.Open) ||
+			row.Fenced != "" {
 			continue
 		}
-		keys = append(keys, at.Bucket, at.Epoch)
-		list[i].Epoch = *e
-		list[i].Status = string(ledger.Closing)
+		keys = append(keys, row.Epoch.Bucket, row.Number)
+		row.Status = string(ledger.Closing)
 	}
 	if len(keys) == 0 {
 		return nil

@@ -82,15 +82,8 @@ func (p *Part) Execute(ctx context.Context, orders []hold.Order) (
 
 // Recorded reads the state of request ids: see hold.Ledger.
 func (p *Part) Recorded(ctx context.Context, ids []bucket.ID) (
-	out map[bucket.ID]ledger.Deduction, err error) {
-	err = p.db.Read(ctx, "look up", func(r *engine.Reader) error {
-		out, err = rows.ReadDeductions(r, ids)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
+	map[bucket.ID]ledger.Deduction, error) {
+	return rows.Recorded(ctx, p.db, ids)
 }
 
 // begin begins an attempt.

@@ -2,6 +2,7 @@ package rows
 
 import (
 	"cmp"
+	"context"
 	"slices"
 
 	"github.com/budgetd/budgetd/bucket"
@@ -65,6 +66,20 @@ func (r *deductionRow) deduction(back int64) (ledger.Deduction, error) {
 // CompareIDs orders ids as deductions are locked.
 func CompareIDs(a, b bucket.ID) int {
 	return cmp.Or(cmp.Compare(a.Budget, b.Budget), cmp.Compare(a.RequestID, b.RequestID))
+}
+
+// Recorded reads deductions by id in a transaction of its own. The result has no element for an id
+// without a row. Error: Unavailable.
+func Recorded(ctx context.Context, db *engine.DB, ids []bucket.ID) (
+	out map[bucket.ID]ledger.Deduction, err error) {
+	err = db.Read(ctx, "look up", func(r *engine.Reader) error {
+		out, err = ReadDeductions(r, ids)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // ReadDeductions reads deductions by id, without locks. Ids without a row are missing in the

@@ -274,11 +274,9 @@ func (r *Bucket) Retired() bool { return r.OfflineBy == string(bucket.ByResize) 
 func (r *Bucket) View() bucket.Bucket {
 	return bucket.Bucket{
 		ID: r.Bucket, Ordinal: r.Ordinal, Key: r.Key, Lane: r.Lane(), Online: r.ListStatus == Online,
-		OfflineBy: bucket.OfflineBy(
-			r.OfflineBy,
-		), OutQuantity: min(r.OutQuantity, budget.MaxAmount), OutCnt: r.OutCnt,
-		CollectCnt: r.CollectCnt,
-		Epoch:      r.Ledger(), UpdatedAt: engine.FromMS(r.UpdatedAt),
+		OfflineBy:   bucket.OfflineBy(r.OfflineBy),
+		OutQuantity: min(r.OutQuantity, budget.MaxAmount), OutCnt: r.OutCnt,
+		CollectCnt: r.CollectCnt, Epoch: r.Ledger(), UpdatedAt: engine.FromMS(r.UpdatedAt),
 	}
 }
 
@@ -301,11 +299,8 @@ func LockEpochs(t *engine.Tx, positions []Position) (map[Position]*Epoch, error)
 }
 
 // readEpochs reads epoch rows in key order, with a suffix to the statement.
-func readEpochs(
-	r *engine.Reader,
-	positions []Position,
-	suffix string,
-) (map[Position]*Epoch, error) {
+func readEpochs(r *engine.Reader, positions []Position, suffix string) (
+	map[Position]*Epoch, error) {
 	positions = slices.Clone(positions)
 	slices.SortFunc(positions, Position.Compare)
 	positions = slices.Compact(positions)
@@ -375,20 +370,30 @@ func LockBuckets(t *engine.Tx, budgetID int64) ([]Bucket, error) {
 	if err != nil {
 		return nil, err
 	}
-	positions := make([]Position, len(read))
+	all := make([]*Bucket, len(read))
 	for i := range read {
-		positions[i] = read[i].Position()
+		all[i] = &read[i]
+	}
+	return read, LockNewest(t, all)
+}
+
+// LockNewest locks the newest epochs of buckets of a locked budget in lock order, and reads them
+// into the rows. No newer epoch can begin while the budget is locked.
+func LockNewest(t *engine.Tx, list []*Bucket) error {
+	positions := make([]Position, len(list))
+	for i, row := range list {
+		positions[i] = row.Position()
 	}
 	locked, err := LockEpochs(t, positions)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for i := range read {
-		row := locked[positions[i]]
-		if row == nil {
-			return nil, engine.Defect("epoch %v of budget %d is gone", positions[i], budgetID)
+	for i, row := range list {
+		epoch := locked[positions[i]]
+		if epoch == nil {
+			return engine.Defect("epoch %v is gone", positions[i])
 		}
-		read[i].Epoch = *row
+		row.Epoch = *epoch
 	}
-	return read, nil
+	return nil
 }

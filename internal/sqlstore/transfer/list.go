@@ -13,28 +13,20 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 )
 
-// lockNewest locks the newest epochs of buckets of a locked budget in lock order, and reads them
-// into the rows. No newer epoch can begin while the budget is locked.
-func lockNewest(t *engine.Tx, list []*rows.Bucket) error {
-	if len(list) == 0 {
-		return nil
+// lockOne locks a budget and the newest epoch of one of its buckets. list has all of its buckets;
+// the others are not locked. Errors: BudgetNotFound, BucketNotFound.
+func lockOne(t *engine.Tx, op string, budgetID, bucketID int64) (
+	b *rows.Budget, list []rows.Bucket, row *rows.Bucket, err error) {
+	if b, err = rows.LockBudget(t, op, budgetID); err != nil {
+		return nil, nil, nil, err
 	}
-	positions := make([]rows.Position, len(list))
-	for i, row := range list {
-		positions[i] = row.Position()
+	if list, err = rows.Buckets(&t.Reader, b.ID); err != nil {
+		return nil, nil, nil, err
 	}
-	locked, err := rows.LockEpochs(t, positions)
-	if err != nil {
-		return err
+	if row, err = find(op, b, list, bucketID); err != nil {
+		return nil, nil, nil, err
 	}
-	for i, row := range list {
-		epoch := locked[positions[i]]
-		if epoch == nil {
-			return engine.Defect("epoch %v is gone", positions[i])
-		}
-		row.Epoch = *epoch
-	}
-	return nil
+	return b, list, row, rows.LockNewest(t, []*rows.Bucket{row})
 }
 
 // pointers returns pointers to the chosen elements.
@@ -100,7 +92,7 @@ func choose(b *rows.Budget, list []rows.Bucket, from int, drained map[bucket.Lan
 
 // lock locks the newest epochs of the chunk, and drops buckets that have changed since.
 func (h *handout) lock(t *engine.Tx, b *rows.Budget) error {
-	if err := lockNewest(t, h.chunk); err != nil {
+	if err := rows.LockNewest(t, h.chunk); err != nil {
 		return err
 	}
 	n := len(h.chunk)

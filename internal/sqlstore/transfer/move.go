@@ -62,7 +62,7 @@ func (p *Part) moveStep(ctx context.Context, budgetID int64, list []transfer.Pla
 		if len(movers) == 0 {
 			return nil
 		}
-		if err := lockNewest(t, movers); err != nil {
+		if err := rows.LockNewest(t, movers); err != nil {
 			return err
 		}
 		if err := changeLanes(t, b, movers, to); err != nil {

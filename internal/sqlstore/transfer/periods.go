@@ -120,14 +120,14 @@ func (r *rollover) end() error {
 	switch {
 	case r.locked:
 		all := pointers(r.list, func(*rows.Bucket) bool { return true })
-		if err := lockNewest(r.t, all); err != nil {
+		if err := rows.LockNewest(r.t, all); err != nil {
 			return err
 		}
 		live = pointers(r.list, func(row *rows.Bucket) bool { return row.Live() && row.Fenced == "" })
 	case len(live) > 0:
 		r.more = true
 		live = live[:min(len(live), transfer.MaxEpochs)]
-		if err := lockNewest(r.t, live); err != nil {
+		if err := rows.LockNewest(r.t, live); err != nil {
 			return err
 		}
 	}

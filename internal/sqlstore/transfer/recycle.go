@@ -164,7 +164,7 @@ func (s *recycling) step() (err error) {
 		return err
 	}
 	if n <= transfer.MaxEpochs {
-		if err := lockNewest(s.t, s.l.fit); err != nil {
+		if err := rows.LockNewest(s.t, s.l.fit); err != nil {
 			return err
 		}
 		if err := s.exchange(0, n, true, true, drained); err != nil {
@@ -181,7 +181,7 @@ func (s *recycling) pass(n int, drained map[bucket.Lane]bool) error {
 	giving := s.run.Next >= n
 	from := s.run.Next % n
 	to := min(from+transfer.MaxEpochs, n)
-	if err := lockNewest(s.t, s.l.fit[from:to]); err != nil {
+	if err := rows.LockNewest(s.t, s.l.fit[from:to]); err != nil {
 		return err
 	}
 	if err := s.exchange(from, to, !giving, giving, drained); err != nil {

@@ -40,7 +40,7 @@ func (p *Part) Apply(ctx context.Context, budgetID int64, want transfer.Want) (
 		if err != nil || !found || row.Budget != budgetID {
 			return err
 		}
-		if err := lockNewest(t, []*rows.Bucket{row}); err != nil {
+		if err := rows.LockNewest(t, []*rows.Bucket{row}); err != nil {
 			return err
 		}
 		level = moves.Level(row, 0)
@@ -187,23 +187,12 @@ func kindOf(t *engine.Tx, b *rows.Budget) (moves.Kind, error) {
 // Offline ends a bucket's epoch and removes the bucket from the list. See transfer.Supply.
 func (p *Part) Offline(ctx context.Context, budgetID, bucketID int64, by bucket.OfflineBy) error {
 	return p.db.Write(ctx, "offline", func(t *engine.Tx) error {
-		b, err := rows.LockBudget(t, "offline", budgetID)
-		if err != nil {
-			return err
-		}
-		list, err := rows.Buckets(&t.Reader, b.ID)
-		if err != nil {
-			return err
-		}
-		row, err := find("offline", b, list, bucketID)
+		b, list, row, err := lockOne(t, "offline", budgetID, bucketID)
 		if err != nil {
 			return err
 		}
 		if row.ListStatus == rows.Online && moves.IsLast(t, b, list, bucketID) {
 			return lastBucket(b, row)
-		}
-		if err := lockNewest(t, []*rows.Bucket{row}); err != nil {
-			return err
 		}
 		if row.ListStatus == rows.Offline {
 			if row.OfflineBy == string(by) || by != bucket.ByOperator {
@@ -243,19 +232,8 @@ func (p *Part) Online(ctx context.Context, budgetID, bucketID int64) (transfer.M
 	var out transfer.Moved
 	err := p.db.Write(ctx, "online", func(t *engine.Tx) error {
 		out = transfer.Moved{}
-		b, err := rows.LockBudget(t, "online", budgetID)
+		b, _, row, err := lockOne(t, "online", budgetID, bucketID)
 		if err != nil {
-			return err
-		}
-		list, err := rows.Buckets(&t.Reader, b.ID)
-		if err != nil {
-			return err
-		}
-		row, err := find("online", b, list, bucketID)
-		if err != nil {
-			return err
-		}
-		if err := lockNewest(t, []*rows.Bucket{row}); err != nil {
 			return err
 		}
 		switch {
