@@ -132,6 +132,10 @@ type Memories interface {
 	// marker. Error: ErrOtherMemory if there is a larger marker, or if since requires a marker that is
 	// missing.
 	Mark(ctx context.Context, m Memory, since int64) error
+	// Doubt sets Marker.SinceMS to sinceMS unless it is later: a record from before may be missing,
+	// because a bucket came from a memory that was lost. Errors: ErrOtherMemory, Unavailable,
+	// OutcomeUnknown. Repeating it changes nothing.
+	Doubt(ctx context.Context, m Memory, sinceMS int64) error
 	// Time reads the lane's clock. Errors: Unavailable.
 	Time(ctx context.Context, lane Lane) (time.Time, error)
 }
@@ -366,7 +370,8 @@ type Marker struct {
 	// Activation is 0 if there is no marker.
 	Activation int64
 	// Since is the first activation since which this memory was kept without a gap, and SinceMS the
-	// instant of it: 0 for the lane's first activation, before which nothing was lost.
+	// instant of it, or a later one (Memories.Doubt): 0 for the lane's first activation, before which
+	// nothing was lost.
 	Since, SinceMS int64
 }
 

@@ -1,12 +1,14 @@
 package counter_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
 )
 
 // TestMove checks that a bucket that moves to another lane keeps its records, counters and late
@@ -45,6 +47,42 @@ func TestMove(t *testing.T) {
 			w.Errorf("replay at the old place: %+v", again)
 		}
 	})
+}
+
+// TestMoveAfterALoss checks that where a bucket has moved to after a loss, too, a missing record
+// proves nothing until the record window is over.
+func TestMoveAfterALoss(t *testing.T) {
+	for _, copied := range []bool{false, true} {
+		t.Run(fmt.Sprint("copied=", copied), func(t *testing.T) {
+			w := inMemory(t, 2)
+			d := promo("sale", 100, 1)
+			d.OnLoss = budget.AssumeUnused
+			b := w.create(d)
+			bk := b.Buckets[0]
+			w.deduct(b, "lost", 5)
+			w.mem.Wipe(bk.Lane.Index, true)
+			_ = w.try("store sync") // the lane is verified again
+			w.run("store sync")
+			if copied { // an epoch of the new memory
+				w.deduct(b, "new", 1)
+			}
+			w.ok(w.node.Move(t.Context(), b.ID, bk.ID, w.lanes[1-bk.Lane.Index]))
+			r := bucket.RollbackRequest{Budget: ref(b), RequestID: "lost"}
+			for range 2 {
+				if v, err := w.node.Rollback(t.Context(), r); !budget.Is(err, budget.OutcomeUnknown) {
+					t.Errorf("rollback: %+v, %v", v, err)
+				}
+				if v, err := w.node.Cancel(t.Context(), r); !budget.Is(err, budget.OutcomeUnknown) {
+					t.Errorf("cancel: %+v, %v", v, err)
+				}
+			}
+			w.clock.Advance(11 * time.Minute)
+			r.RequestID = "other"
+			if v, err := w.node.Cancel(t.Context(), r); err != nil || v.State != ledger.StateVoid {
+				t.Errorf("%+v, %v", v, err)
+			}
+		})
+	}
 }
 
 // TestShrink checks that a shrink that U does not cover waits until closed epochs have returned

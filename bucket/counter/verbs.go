@@ -166,10 +166,13 @@ func (s *Service) Move(ctx context.Context, budgetID, bucketID int64, to bucket.
 	if bk = b.Bucket(bucketID); bk == nil || bk.Epoch.Number != m.ref.Epoch || bk.Epoch.Status.Live() {
 		return newerEpoch(m.ref)
 	}
-	if bk.Epoch.Status != ledger.Lost && !row.givenUp() {
-		if err := m.copy(ctx); err != nil {
-			return err
-		}
+	if bk.Epoch.Status == ledger.Lost || row.givenUp() {
+		err = m.doubt(ctx, s.sqlNow().UnixMilli())
+	} else {
+		err = m.copy(ctx)
+	}
+	if err != nil {
+		return err
 	}
 	moved, err := s.ledger.Moves.Move(ctx, budgetID, m.ref, source.name, target.name)
 	if err == nil && !moved {
@@ -238,6 +241,13 @@ func (m *moving) copy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	marker, err := m.source.store.Marker(ctx, m.source.name, from.Identity)
+	if err != nil {
+		return m.broken(m.source, from, err)
+	}
+	if err := m.doubt(ctx, marker.SinceMS); err != nil {
+		return err
+	}
 	random := make([]byte, deduct.NonceBytes)
 	m.s.host.Rand(random)
 	attempt := hex.EncodeToString(random)
@@ -270,6 +280,19 @@ func (m *moving) copy(ctx context.Context) error {
 	if verdict != bucket.Accepted {
 		return budget.Refuse(budget.Unavailable, "move", "another copy of bucket %d has begun",
 			m.ref.Bucket)
+	}
+	return nil
+}
+
+// doubt tells the target that records of the bucket from before an instant may be missing, so that
+// a missing one is no proof (I4).
+func (m *moving) doubt(ctx context.Context, sinceMS int64) error {
+	to, err := m.target.memory(ctx)
+	if err != nil {
+		return err
+	}
+	if err := m.target.store.Doubt(ctx, to.Memory, sinceMS); err != nil {
+		return m.broken(m.target, to, err)
 	}
 	return nil
 }

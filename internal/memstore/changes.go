@@ -189,6 +189,15 @@ func (s *Store) Mark(_ context.Context, m bucket.Memory, since int64) error {
 	return err
 }
 
+// Doubt implements bucket.Memories.
+func (s *Store) Doubt(_ context.Context, m bucket.Memory, sinceMS int64) error {
+	_, err := with(s, "doubt", m, func(l *lane) (struct{}, error) {
+		l.marker.SinceMS = max(l.marker.SinceMS, sinceMS)
+		return struct{}{}, nil
+	})
+	return err
+}
+
 // Time implements bucket.Memories.
 func (s *Store) Time(_ context.Context, of bucket.Lane) (time.Time, error) {
 	s.mu.Lock()

@@ -191,6 +191,17 @@ func (s *Store) Mark(ctx context.Context, m bucket.Memory, since int64) error {
 	return err
 }
 
+// Doubt implements bucket.Memories.
+func (s *Store) Doubt(ctx context.Context, m bucket.Memory, sinceMS int64) error {
+	const op = "doubt a memory"
+	k, err := s.keysOf(op, m)
+	if err != nil {
+		return err
+	}
+	_, err = s.call(ctx, op, m, doubt, []string{k.marker}, sinceMS)
+	return err
+}
+
 // Marker implements bucket.Memories.
 func (s *Store) Marker(
 	ctx context.Context,

@@ -15,6 +15,7 @@ var (
 	filterTake  = script("filter_take")
 	mark        = script("mark")
 	marker      = script("marker")
+	doubt       = script("shared", "doubt")
 	open        = script("shared", "entries", "open")
 	grant       = script("shared", "entries", "grant")
 	closing     = script("shared", "entries", "close")

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -155,6 +156,20 @@ func youngMemory(k *kit) {
 		k.Errorf("cancelled: %+v", got)
 	}
 	k.cancel("c", bucket.Known)
+	now, err := k.Store.Time(k.Context(), k.m.Lane)
+	k.must(err)
+	// The later instant counts. This one is so late that the memory stays young.
+	for _, since := range []int64{now.Add(time.Hour).UnixMilli(), 1} {
+		k.must(k.Store.Doubt(k.Context(), k.m, since))
+		k.rollback("d", "r", 0, bucket.Unclear)
+	}
+	k.cancel("d", bucket.Unclear)
+	k.cancel("c", bucket.Known)
+	other := k.m
+	other.Activation++
+	if err := k.Store.Doubt(k.Context(), other, 1); !errors.Is(err, bucket.ErrOtherMemory) {
+		k.Errorf("of another memory: %v", err)
+	}
 }
 
 // olderActivation checks that records from before a gap answer repeats and cannot be rolled back,

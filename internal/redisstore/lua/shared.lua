@@ -1,8 +1,8 @@
 -- shared.lua is the common beginning of all scripts of store mode.
 --
 -- Every script begins with KEYS[1], the lane's marker, a hash: installation, activation, since (the first
--- activation since which this memory was kept without a gap), since_ms (when that began; 0 for the lane's first
--- activation), slice (number of the present time slice of the records), slice_ms (when that began).
+-- activation since which this memory was kept without a gap), since_ms (when that began, or later: doubt.lua; 0 for
+-- the lane's first activation), slice (number of the present time slice of the records), slice_ms (when that began).
 -- ARGV[1] is the installation id, ARGV[2] the activation and ARGV[3] the replication id, as the caller verified
 -- them. If one of them differs, nothing is done.
 --
