@@ -282,3 +282,23 @@ func (c *Budgets) NameOf(id int64) string {
 	}
 	return ""
 }
+
+// Home returns the bucket of a routing key in store mode: the ring's first choice among all
+// buckets, because the records of its ids are there whatever its status is. It is nil if the budget
+// has no buckets. The budget must come from Budgets.
+func (b *Budget) Home(key string) *Bucket {
+	if b.routes == nil {
+		return nil
+	}
+	i := b.routes.LocateIndex(key, nil)
+	if i < 0 {
+		return nil
+	}
+	return &b.Buckets[i]
+}
+
+// HomeKey returns what selects a request's bucket in store mode: its value of the budget's routing
+// dimension, else its key, else its id.
+func (b *Budget) HomeKey(dimensions map[string]string, key, id string) string {
+	return cmp.Or(dimensions[b.RoutingDimension], key, id)
+}

@@ -1,7 +1,6 @@
 package bucket
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -66,8 +65,8 @@ type Counter interface {
 	// counted. A rollback id takes effect once (I5). The sums change at once. SQL has them after Sums
 	// or Changed of the bucket was written to it, and only then are callers answered (I3). Verdicts,
 	// in order of precedence: Broken, Moving, NotFound, Unclear (also for a void record that is
-	// Unsure), Known (the deduction is void, or the
-	// rollback id was done: Amount is what it returned), TooMuch, TooMany, Accepted.
+	// Unsure), Known (the deduction is void, or the rollback id was done: Amount is what it returned),
+	// TooMuch, TooMany, Accepted.
 	Rollback(ctx context.Context, m Memory, rollbacks []StoreRollback) ([]StoreReturn, error)
 	// Cancel returns all that is left of recorded deductions. For an id without a record it writes a
 	// void record, so that a late Deduct is Known and changes nothing. Verdicts: Broken, Moving,
@@ -117,7 +116,7 @@ type Changes interface {
 	Sweep(ctx context.Context, m Memory) (more bool, err error)
 }
 
-// Memories reports whether a lane still has the memory that SQL knows. Only Mark writes.
+// Memories reports whether a lane still has the memory that SQL knows.
 type Memories interface {
 	// Identity returns who serves the lane, read on its own connection; see Memory.Identity. It
 	// changes when the process restarts and when its data is replaced by another server's. Errors:
@@ -132,9 +131,9 @@ type Memories interface {
 	// marker. Error: ErrOtherMemory if there is a larger marker, or if since requires a marker that is
 	// missing.
 	Mark(ctx context.Context, m Memory, since int64) error
-	// Doubt sets Marker.SinceMS to sinceMS unless it is later: a record from before may be missing,
-	// because a bucket came from a memory that was lost. Errors: ErrOtherMemory, Unavailable,
-	// OutcomeUnknown. Repeating it changes nothing.
+	// Doubt sets Marker.SinceMS to sinceMS unless it is later: an earlier record may be missing,
+	// because a bucket came from a memory that was lost. Repeating it changes nothing. Errors:
+	// ErrOtherMemory, Unavailable, OutcomeUnknown.
 	Doubt(ctx context.Context, m Memory, sinceMS int64) error
 	// Time reads the lane's clock. Errors: Unavailable.
 	Time(ctx context.Context, lane Lane) (time.Time, error)
@@ -369,9 +368,8 @@ type Marker struct {
 	Installation string
 	// Activation is 0 if there is no marker.
 	Activation int64
-	// Since is the first activation since which this memory was kept without a gap, and SinceMS the
-	// instant of it, or a later one (Memories.Doubt): 0 for the lane's first activation, before which
-	// nothing was lost.
+	// Since is the first activation since which this memory was kept without a gap. SinceMS is its
+	// instant, or a later one (Doubt); 0 for the lane's first, before which nothing was lost.
 	Since, SinceMS int64
 }
 
@@ -382,24 +380,4 @@ type CopyPart struct {
 	// Activation is the source's. Since is the first activation whose records could be rolled back
 	// there.
 	Activation, Since int64
-}
-
-// Home returns the bucket of a routing key in store mode: the ring's first choice among all
-// buckets, because the records of its ids are there whatever its status is. It is nil if the budget
-// has no buckets. The budget must come from Budgets.
-func (b *Budget) Home(key string) *Bucket {
-	if b.routes == nil {
-		return nil
-	}
-	i := b.routes.LocateIndex(key, nil)
-	if i < 0 {
-		return nil
-	}
-	return &b.Buckets[i]
-}
-
-// HomeKey returns what selects a request's bucket in store mode: its value of the budget's routing
-// dimension, else its key, else its id.
-func (b *Budget) HomeKey(dimensions map[string]string, key, id string) string {
-	return cmp.Or(dimensions[b.RoutingDimension], key, id)
 }

@@ -180,7 +180,7 @@ func (b *batch) givenUp(ctx context.Context, n int, open []int) ([]BatchResult, 
 }
 
 // complete returns an error unless a call with n items was answered with n results; otherwise it is
-// unknown which of them happened, unless the call is harmless.
+// unknown which of them happened, unless the call only reads.
 func (c *Client) complete(what call, answer batchAnswer, n int) error {
 	if len(answer.Results) == n {
 		return nil
@@ -190,10 +190,10 @@ func (c *Client) complete(what call, answer batchAnswer, n int) error {
 
 // unreadable returns the error of a call whose answer, or a part of it, cannot be read.
 func (c *Client) unreadable(what call, err error) error {
-	return &TransportError{Op: what.op, Server: c.Server(), Sent: true, read: what.harmless, Err: err}
+	return &TransportError{Op: what.op, Server: c.Server(), Sent: true, read: what.read(), Err: err}
 }
 
-// problemIn parses a result that is a problem, or says why it is none.
+// problemIn parses a result that is a problem. Anything else is an error.
 func problemIn(what call, text jsontext.Value) (*Problem, error) {
 	var wire struct {
 		Status      int `json:"status"`
