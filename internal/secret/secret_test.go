@@ -80,8 +80,8 @@ func TestEmpty(t *testing.T) {
 			t.Errorf("%v is not empty", text)
 		}
 	}
-	if New("a").Empty() {
-		t.Error("a secret of one letter is empty")
+	if New("a").Empty() || !New("a").Equal(New("a")) || New("a").Equal(New("b")) || New("a").Equal(New("ab")) {
+		t.Error("Empty or Equal does not tell secrets apart")
 	}
 }
 

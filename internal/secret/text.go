@@ -1,6 +1,7 @@
 package secret
 
 import (
+	"crypto/subtle"
 	"fmt"
 	"log/slog"
 )
@@ -8,7 +9,7 @@ import (
 // Hidden is shown in place of a secret.
 const Hidden = "(secret)"
 
-// Text is a secret. The zero Text is empty.
+// Text is a secret. The zero Text is empty. Texts are compared with Equal.
 type Text struct {
 	// value returns the secret. It is a function because package fmt and debuggers print unexported
 	// fields without calling a method, but only the address of a function. A struct with a function
@@ -34,6 +35,12 @@ func (t Text) Reveal() string {
 
 // Empty reports whether the secret is empty.
 func (t Text) Empty() bool { return t.value == nil }
+
+// Equal reports whether both secrets are the same, in a time that depends only on their lengths.
+// Package cmp calls it too, such as in tests that compare configurations.
+func (t Text) Equal(other Text) bool {
+	return subtle.ConstantTimeCompare([]byte(t.Reveal()), []byte(other.Reveal())) == 1
+}
 
 // shown returns "" for an empty secret and Hidden for any other.
 func (t Text) shown() string {
