@@ -1,7 +1,6 @@
 package console_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/internal/daemon"
+	"github.com/budgetd/budgetd/internal/testservers"
 )
 
 // server is a budgetd under way.
@@ -23,24 +23,6 @@ type server struct {
 	url   string
 	token string // sent with every call unless it is empty
 	stop  func()
-}
-
-// written is what a process wrote.
-type written struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (w *written) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.text.Write(p)
-}
-
-func (w *written) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.text.String()
 }
 
 var listening = regexp.MustCompile(`msg=listening addr=(\S+)`)
@@ -58,7 +40,7 @@ func serve(t testing.TB, config string, environ ...string) *server {
 		args = []string{"--config", file}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	log, status := new(written), make(chan int, 1)
+	log, status := new(testservers.Text), make(chan int, 1)
 	environ = append([]string{"BUDGETD_LISTEN=127.0.0.1:0",
 		"BUDGETD_DATABASE_DSN=" + filepath.Join(t.TempDir(), "budgetd.db")}, environ...)
 	go func() { status <- daemon.Run(ctx, args, environ, io.Discard, log) }()

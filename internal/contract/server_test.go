@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,24 +21,6 @@ type node struct {
 	URL, token string
 	database   string // its file
 	stores     []*testservers.RedisServer
-}
-
-// logged is a log that is read while it is written.
-type logged struct {
-	mu  sync.Mutex
-	all bytes.Buffer
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.String()
 }
 
 var listening = regexp.MustCompile(`listening.*addr"?[=:]"?([0-9.]+:[0-9]+)`)
@@ -71,7 +52,7 @@ func start(t *testing.T, more ...string) *node {
 // ready.
 func run(t *testing.T, file string) *node {
 	t.Helper()
-	var token, log logged
+	var token, log testservers.Text
 	ctx, cancel := context.WithCancel(context.Background())
 	args := []string{"keys", "bootstrap", "--config", file}
 	if status := daemon.Run(ctx, args, nil, &token, &log); status != 0 {

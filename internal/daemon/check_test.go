@@ -48,7 +48,7 @@ func TestCheckConfigConnects(t *testing.T) {
 		{"open by mistake", "listen: 0.0.0.0:8080\nauth: none", nil, 2, "--insecure-listen"},
 	} {
 		file := config(test.config)
-		var out, log buffer
+		var out, log testservers.Text
 		args := append([]string{"--config", file, "--check-config"}, test.args...)
 		status := daemon.Run(t.Context(), args, nil, &out, &log)
 		if said := out.String() + log.String(); status != test.status || !strings.Contains(said, test.says) {

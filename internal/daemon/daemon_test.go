@@ -1,7 +1,6 @@
 package daemon_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -11,45 +10,28 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/budgetd/budgetd/internal/daemon"
+	"github.com/budgetd/budgetd/internal/testservers"
 )
 
 // process is a Run in progress.
 type process struct {
 	t      *testing.T
-	log    *buffer
-	out    *buffer
+	log    *testservers.Text
+	out    *testservers.Text
 	signal context.CancelFunc
 	status chan int
 	url    string
-}
-
-type buffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }
 
 // launch runs a daemon on a free port and with its own database, unless environ says otherwise.
 func launch(t *testing.T, args []string, environ ...string) *process {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &process{t: t, log: new(buffer), out: new(buffer), signal: cancel, status: make(chan int, 1)}
+	p := &process{t: t, log: new(testservers.Text), out: new(testservers.Text), signal: cancel, status: make(chan int, 1)}
 	environ = append([]string{"BUDGETD_LISTEN=127.0.0.1:0",
 		"BUDGETD_DATABASE_DSN=" + filepath.Join(t.TempDir(), "data", "budgetd.db")}, environ...)
 	go func() { p.status <- daemon.Run(ctx, args, environ, p.out, p.log) }()
@@ -160,7 +142,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"--no-such-flag"}, 2, "", []string{"no-such-flag", "--help"}},
 		{[]string{"serve"}, 2, "", []string{`"serve"`, "--help"}},
 	} {
-		var out, log buffer
+		var out, log testservers.Text
 		status := daemon.Run(t.Context(), c.args, nil, &out, &log)
 		if status != c.status || !strings.Contains(out.String(), c.out) || c.out == "" && out.String() != "" {
 			t.Errorf("%v: status %d, %s", c.args, status, out.String())

@@ -41,7 +41,7 @@ func buildExamples(t *testing.T) string {
 func startExample(t *testing.T, n *node, dir, name string, args ...string) *example {
 	t.Helper()
 	e := &example{t: t, proxy: testservers.NewProxy(t, n.addr)}
-	log := &lockedBuffer{}
+	log := &testservers.Text{}
 	cmd := exec.Command(filepath.Join(dir, name), append([]string{"-listen", "127.0.0.1:0",
 		"-budgetd", "http://" + e.proxy.Addr()}, args...)...)
 	cmd.Stdout, cmd.Stderr = log, log

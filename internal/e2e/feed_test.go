@@ -28,7 +28,7 @@ type follower struct {
 	name         string
 	out, cursor  string
 	cmd          *exec.Cmd
-	log          lockedBuffer
+	log          testservers.Text
 	starts, torn int
 }
 

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -10,7 +9,6 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -23,28 +21,11 @@ import (
 type node struct {
 	t    *testing.T
 	cmd  *exec.Cmd
-	log  *lockedBuffer
+	log  *testservers.Text
 	addr string
 	// done is closed when the process has ended. err is then the result of Wait.
 	done chan struct{}
 	err  error
-}
-
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }
 
 var listening = regexp.MustCompile(`listening.*addr"?[=:]"?([0-9.]+:[0-9]+)`)
@@ -53,7 +34,7 @@ var listening = regexp.MustCompile(`listening.*addr"?[=:]"?([0-9.]+:[0-9]+)`)
 func launch(t *testing.T, dir string, args ...string) *node {
 	t.Helper()
 	path := testservers.Program(t, "budgetd")
-	n := &node{t: t, log: &lockedBuffer{}, done: make(chan struct{})}
+	n := &node{t: t, log: &testservers.Text{}, done: make(chan struct{})}
 	n.cmd = exec.Command(path, args...)
 	n.cmd.Dir = dir
 	// Deadlines are generous, because the machine may be busy. A test's own settings come last and

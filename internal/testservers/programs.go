@@ -1,6 +1,7 @@
 package testservers
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -53,4 +54,24 @@ func raced() bool {
 		}
 	}
 	return false
+}
+
+// Text is what a process writes. It can be read meanwhile, and is safe for concurrent use.
+type Text struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write implements io.Writer. It never fails.
+func (t *Text) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.Write(p)
+}
+
+// String returns all that was written so far.
+func (t *Text) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.String()
 }
