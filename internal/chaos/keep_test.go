@@ -13,7 +13,8 @@ import (
 
 // keep writes a history that cannot be put in order: as porcupine's picture (.html), and as text
 // (.txt) with the longest order that was found, the state after each operation, the operations that
-// do not fit after it, and those that were pruned. It returns the file names.
+// do not fit after it, and those that were pruned. It logs the text, because only the log outlives
+// an automatic run, and returns the file names.
 func keep(t *testing.T, path string, m porcupine.Model, history, out []porcupine.Operation) string {
 	t.Helper()
 	_, info := porcupine.CheckOperationsVerbose(m, history, checkLimit)
@@ -29,6 +30,7 @@ func keep(t *testing.T, path string, m porcupine.Model, history, out []porcupine
 		}
 	}
 	text := explain(m, history, longest, out) + culprits(m, history)
+	t.Log(text)
 	if err := os.WriteFile(path+".txt", []byte(text), 0o600); err != nil {
 		t.Error(err)
 	}

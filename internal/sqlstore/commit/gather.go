@@ -119,7 +119,8 @@ func gather(t *engine.Tx, f *flight, budgetID, bucketID int64) (*gathering, erro
 }
 
 // lookAgain confirms that operations are Exhausted. It reads the sum once more with locks, because
-// the first read may have missed units that came back just before (I3).
+// the first read may have missed units that came back just before (I3). Each refusal states what
+// the operations before it left, as if they had run one after the other.
 func (g *gathering) lookAgain() error {
 	if g.count(bucket.Exhausted) == 0 {
 		return nil
@@ -128,12 +129,13 @@ func (g *gathering) lookAgain() error {
 	if err != nil {
 		return err
 	}
-	cover, s := found[g.budget.ID], g.epochs[g.target.Epoch.Bucket]
-	spend(&cover, s.used+s.held)
+	cover := found[g.budget.ID]
 	for i := range g.out {
-		switch o := &g.out[i]; {
+		switch o, amount := &g.out[i], g.ops[i].Request.Amount; {
+		case o.Verdict == bucket.Accepted:
+			spend(&cover, amount)
 		case o.Verdict != bucket.Exhausted:
-		case g.ops[i].Request.Amount > cover.Sum():
+		case amount > cover.Sum():
 			o.Cover = cover
 		default:
 			*o = bucket.Outcome{Verdict: bucket.Short}

@@ -59,7 +59,7 @@ func TestGatherExhausted(t *testing.T) {
 	each(t, 300, 3, nil, func(w *world) {
 		out, levels := w.gather([]bucket.Verdict{bucket.Exhausted, bucket.Accepted, bucket.Exhausted},
 			w.asks(0, "a", 301), w.asks(0, "b", 200), w.asks(0, "c", 101))
-		if out[0].Cover.Sum() != 300-200 && out[0].Cover.Sum() != 300 || out[2].Cover.Sum() != 100 {
+		if out[0].Cover.Sum() != 300 || out[2].Cover.Sum() != 300-200 {
 			t.Errorf("covers %+v, %+v", out[0].Cover, out[2].Cover)
 		}
 		if len(levels) == 0 {
@@ -70,6 +70,19 @@ func TestGatherExhausted(t *testing.T) {
 		_, levels = w.gather(one(bucket.Exhausted), w.asks(0, "d", 101))
 		if w.holds(before); len(levels) != 0 {
 			t.Errorf("levels %+v", levels)
+		}
+	})
+}
+
+// TestGatherInOrder checks that a refusal states what was left before a smaller request with the same
+// id was accepted: after that, the id's other payload would be a conflict.
+func TestGatherInOrder(t *testing.T) {
+	each(t, 30, 3, nil, func(w *world) {
+		w.gather(one(bucket.Accepted), w.asks(0, "a", 28))
+		out, _ := w.gather([]bucket.Verdict{bucket.Exhausted, bucket.Accepted, bucket.Known},
+			w.asks(0, "b", 3), w.asks(0, "b", 2), w.asks(0, "b", 3))
+		if left := out[0].Cover.Sum(); left != 2 {
+			t.Errorf("the refusal states %d available units, want 2", left)
 		}
 	})
 }
