@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"maps"
+	"math/big"
 	"slices"
 
 	"github.com/budgetd/budgetd/bucket"
@@ -132,7 +133,9 @@ func kept(measure budget.Measure, counts, amount, back int64) int64 {
 	case counts == amount:
 		return left
 	}
-	return (counts*left + amount - 1) / amount
+	product := new(big.Int).Mul(big.NewInt(counts), big.NewInt(left))
+	product.Add(product, big.NewInt(amount-1))
+	return product.Div(product, big.NewInt(amount)).Int64()
 }
 
 // note is the part of a record that concerns limits.

@@ -2,6 +2,8 @@ package storetest
 
 import (
 	"fmt"
+	"math/big"
+	"math/rand/v2"
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
@@ -201,6 +203,40 @@ func ownCounts(k *kit) {
 		budget.MaxAmount,
 	}
 	k.deducted(huge, bucket.Limited) // no count exceeds 2^53 - 1
+}
+
+// rollbackLargeCounts checks that units in proportion are exact where their product exceeds 2^53:
+// each quotient is slightly above a whole number, so one more is kept.
+func rollbackLargeCounts(k *kit) {
+	terms := k.terms(bucket.LimitTerms{
+		Name:    "a",
+		Changed: 1,
+		Kind:    budget.WindowLifetime,
+		Max:     budget.MaxAmount,
+		Measure: budget.MeasureAmount,
+	})
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := int64(1); i <= 20; {
+		amount := budget.MaxAmount - random.Int64N(budget.MaxAmount/2)
+		left := 1 + random.Int64N(amount-1)
+		inverse := new(big.Int).ModInverse(big.NewInt(left), big.NewInt(amount))
+		if inverse == nil {
+			continue
+		}
+		counts := inverse.Int64()
+		k.fill(i, 1, amount)
+		d := k.valued("a", amount, "u", terms)
+		d.Bucket, d.Counts = i, []int64{counts}
+		k.used(k.deducted(d, bucket.Accepted), counts)
+		got, err := k.Store.Rollback(k.Context(), k.m, []bucket.StoreRollback{
+			{RecordID: d.RecordID, RollbackID: "r", Amount: amount - left, Terms: terms}})
+		k.must(err)
+		k.verdict("rollback", got[0].Verdict, bucket.Accepted)
+		kept := inverse.Div(inverse.Mul(inverse, big.NewInt(left)), big.NewInt(amount)).Int64() + 1
+		d.ID, d.Amount, d.Counts = "b", 1, []int64{0}
+		k.used(k.deducted(d, bucket.Accepted), kept)
+		i++
+	}
 }
 
 // sameValue checks that deductions of one value in one call are counted in sequence.

@@ -54,6 +54,29 @@ local function text_of(values)
   return packm(unpack(values))
 end
 
+-- share returns counts * left / amount, rounded up, of whole numbers up to 2^53 with left < amount. Lua's
+-- numbers are exact only up to 2^53, so a larger product is never formed: whole * amount + rest is the
+-- product of the remainder with the bits of left that were read, and rest stays below amount.
+local function share(counts, left, amount)
+  if counts * left <= MAX then return math.ceil(counts * left / amount) end
+  local remainder, whole, rest, bits, bit = math.fmod(counts, amount), 0, 0, left, 4503599627370496
+  local function add(n)
+    if rest < amount - n then rest = rest + n
+    else rest, whole = rest - (amount - n), whole + 1
+    end
+  end
+  while bit >= 1 do
+    whole = 2 * whole
+    add(rest)
+    if bits >= bit then
+      bits = bits - bit
+      add(remainder)
+    end
+    bit = bit / 2
+  end
+  return (counts - remainder) / amount * left + whole + (rest > 0 and 1 or 0)
+end
+
 -- kept returns what a deduction still counts in a limit: a call as long as a unit is left, and units in
 -- proportion to what is left, rounded up.
 local function kept(counts, measure, amount, back)
@@ -61,7 +84,7 @@ local function kept(counts, measure, amount, back)
   if left <= 0 then return 0 end
   if measure == 1 or left >= amount then return counts end
   if counts == amount then return left end
-  return math.ceil(counts * left / amount)
+  return share(counts, left, amount)
 end
 
 -- lower subtracts returned units from the windows in which the deduction was counted.
