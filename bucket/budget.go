@@ -130,6 +130,9 @@ type Definitions interface {
 	// Versions reads the versions of budgets in one statement. Budgets that do not exist are
 	// omitted. Error: Unavailable.
 	Versions(ctx context.Context, ids []int64) (map[int64]Version, error)
+	// VersionSum returns how many of the budgets exist and the sums of their versions. Error:
+	// Unavailable.
+	VersionSum(ctx context.Context, ids []int64) (exist int, sum Version, err error)
 }
 
 // Bucket is a row of sharding_budget_management_bucket with its newest epoch.
@@ -173,7 +176,7 @@ const (
 	ByService OfflineBy = "service"
 )
 
-// Version tells a node whether what it cached about a budget has changed.
+// Version tells a node whether what it cached about a budget has changed. Both numbers only grow.
 type Version struct{ Definition, List int64 }
 
 // Change is an operator's change of a definition. A nil field stays as it is.

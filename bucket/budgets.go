@@ -20,7 +20,7 @@ const (
 	// freshness bounds the age of a budget that a decision is based on (I8).
 	freshness = time.Second
 	// refreshAfter is the age at which the versions of all used budgets are read together.
-	refreshAfter = 300 * time.Millisecond
+	refreshAfter = 500 * time.Millisecond
 	// idleAfter is how long after its last use a budget's versions are still read.
 	idleAfter = 5 * time.Second
 	// versionsChunk bounds the budgets of one statement.
@@ -46,8 +46,8 @@ type BudgetsConfig struct {
 
 // Budgets is an LRU cache of budgets by id and by name. What it returns is at most a second old
 // (I8) and must not be changed. It compares the versions of recently used budgets with the database
-// in one statement, and reads only the budgets that have changed. It runs no goroutine while it is
-// unused. It is safe for concurrent use.
+// in statements for many budgets each, and reads only the budgets that have changed. It runs no
+// goroutine while it is unused. It is safe for concurrent use.
 type Budgets struct {
 	definitions Definitions
 	clock       Clock
@@ -59,6 +59,7 @@ type Budgets struct {
 	byName     *lru.Cache[BudgetRef, *cached]
 	rings      *lru.Cache[int, *ring.Ring]
 	refreshing atomic.Bool
+	refreshes  int64 // how many have begun; only the running one uses it
 	checks     *batch.Queue[*check]
 }
 
@@ -68,13 +69,8 @@ type cached struct {
 	value     atomic.Pointer[Budget]
 	checkedAt atomic.Int64 // when the last comparison of its versions began
 	usedAt    atomic.Int64 // accurate to refreshAfter
+	refresh   int64        // number of the last refresh that found it
 	reloading sync.Mutex
-}
-
-// check is a caller that waits until a cached budget is fresh.
-type check struct {
-	entry *cached
-	done  chan error
 }
 
 // NewBudgets returns an empty cache.
@@ -279,103 +275,6 @@ func (c *Budgets) forget(entry *cached) {
 	c.byID.Remove(entry.id)
 	if b := entry.value.Load(); b != nil {
 		c.byName.Remove(BudgetRef{Tenant: b.Tenant, Name: b.Name})
-	}
-}
-
-// freshen waits until the versions of a budget were compared with the database. Callers share one
-// statement.
-func (c *Budgets) freshen(ctx context.Context, entry *cached, ref BudgetRef) (*Budget, error) {
-	one := &check{entry: entry, done: make(chan error, 1)}
-	c.checks.Add(one)
-	select {
-	case err := <-one.done:
-		if err != nil {
-			return nil, err
-		}
-	case <-ctx.Done():
-		return nil, &budget.Error{Code: budget.Unavailable, Op: "find", Err: ctx.Err(),
-			Message: "the definition could not be read in time", Reason: budget.ReasonDatabaseDown}
-	}
-	if b := c.Fresh(ref); b != nil {
-		return b, nil
-	}
-	return c.load(ctx, ref)
-}
-
-// runChecks compares the budgets that callers wait for, in one statement.
-func (c *Budgets) runChecks(checks []*check) {
-	entries := make([]*cached, len(checks))
-	for i, one := range checks {
-		entries[i] = one.entry
-	}
-	err := c.compare(entries)
-	for _, one := range checks {
-		one.done <- err
-	}
-}
-
-// refresh compares all budgets that were used recently.
-func (c *Budgets) refresh() {
-	defer c.refreshing.Store(false)
-	now := c.now()
-	seen := map[*cached]bool{}
-	var used []*cached
-	for _, entry := range slices.Concat(c.byID.Values(), c.byName.Values()) {
-		if !seen[entry] && now-entry.usedAt.Load() < int64(idleAfter) {
-			seen[entry] = true
-			used = append(used, entry)
-		}
-	}
-	for chunk := range slices.Chunk(used, versionsChunk) {
-		if err := c.compare(chunk); err != nil {
-			c.failed(err)
-			return
-		}
-	}
-}
-
-// compare reads the versions of budgets in one statement, and each budget that has changed. An
-// entry whose budget cannot be read keeps its age.
-func (c *Budgets) compare(entries []*cached) error {
-	ctx, cancel := context.WithTimeout(context.Background(), readTime)
-	defer cancel()
-	at := c.now()
-	var ids []int64
-	for _, entry := range entries {
-		if !slices.Contains(ids[max(0, len(ids)-1):], entry.id) {
-			ids = append(ids, entry.id)
-		}
-	}
-	slices.Sort(ids)
-	versions, err := c.definitions.Versions(ctx, slices.Compact(ids))
-	if err != nil {
-		return err
-	}
-	for _, entry := range entries {
-		v, exists := versions[entry.id]
-		b := entry.value.Load()
-		switch {
-		case !exists:
-			c.forget(entry)
-			entry.checkedAt.Store(0)
-		case v.Definition == b.Version && v.List == b.ListVersion:
-			entry.noteCheck(at)
-		case entry.checkedAt.Load() < at:
-			if _, err := c.reload(ctx, entry); err != nil {
-				c.failed(err)
-			}
-		}
-	}
-	return nil
-}
-
-// noteCheck records that a comparison that began at an instant found no change.
-func (e *cached) noteCheck(at int64) {
-	for {
-		old := e.checkedAt.Load()
-		if old >= at || e.checkedAt.CompareAndSwap(old, at) {
-			return
-		}
 	}
 }
 

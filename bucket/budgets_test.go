@@ -66,11 +66,24 @@ func (d *defined) Versions(_ context.Context, ids []int64) (map[int64]bucket.Ver
 	return out, d.fail
 }
 
+func (d *defined) VersionSum(ctx context.Context, ids []int64) (exist int, sum bucket.Version, err error) {
+	versions, err := d.Versions(ctx, ids)
+	for _, v := range versions {
+		sum.Definition += v.Definition
+		sum.List += v.List
+	}
+	return len(versions), sum, err
+}
+
 func (d *defined) pause(id int64) {
+	d.edit(id, func(b *bucket.Budget) { b.Paused, b.Version = true, b.Version+1 })
+}
+
+func (d *defined) edit(id int64, change func(*bucket.Budget)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	b := d.budgets[id]
-	b.Paused, b.Version = true, b.Version+1
+	change(&b)
 	d.budgets[id] = b
 }
 
@@ -114,6 +127,22 @@ func TestFindIsFresh(t *testing.T) {
 		time.Sleep(time.Second)
 		if !find(7).Paused {
 			t.Error("a budget in use: the change is not seen after a second")
+		}
+		for i := range 40 { // two seconds
+			if _, _ = find(3), find(4); i == 20 {
+				d.edit(3, func(b *bucket.Budget) { b.ListVersion++ })
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		if find(3).ListVersion != 2 {
+			t.Error("a budget in use: the change of its buckets is not seen after a second")
+		}
+		d.mu.Lock()
+		delete(d.budgets, 5)
+		d.mu.Unlock()
+		time.Sleep(time.Second)
+		if _, err := c.Find(t.Context(), bucket.BudgetRef{ID: 5}); !budget.Is(err, budget.BudgetNotFound) {
+			t.Errorf("a budget that no longer exists: %v", err)
 		}
 		time.Sleep(time.Hour)
 		d.pause(8)

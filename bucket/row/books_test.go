@@ -115,6 +115,15 @@ func (b *books) Versions(_ context.Context, ids []int64) (map[int64]bucket.Versi
 	return out, nil
 }
 
+func (b *books) VersionSum(ctx context.Context, ids []int64) (exist int, sum bucket.Version, err error) {
+	versions, err := b.Versions(ctx, ids)
+	for _, v := range versions {
+		sum.Definition += v.Definition
+		sum.List += v.List
+	}
+	return len(versions), sum, err
+}
+
 func (b *books) Commit(_ context.Context, ops []bucket.Operation) ([]bucket.Outcome, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -321,5 +321,9 @@ func TestBudgetsByPage(t *testing.T) {
 		w.ok(err)
 		equal(w, "versions", versions, map[int64]bucket.Version{1: {Definition: 1, List: 1},
 			2: {Definition: 1, List: 1}})
+		exist, sum, err := w.part.VersionSum(w.ctx, []int64{1, 2, 99})
+		w.ok(err)
+		equal(w, "budgets", exist, 2)
+		equal(w, "sum of versions", sum, bucket.Version{Definition: 2, List: 2})
 	})
 }

@@ -22,6 +22,7 @@ package definitions
 
 import (
 	"context"
+	"slices"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
@@ -107,36 +108,64 @@ func view(r *engine.Reader, ref bucket.BudgetRef) (out bucket.Budget, err error)
 	return out, nil
 }
 
-const selectVersions = `SELECT id, version, list_version
-	FROM budget_management_bucket /*by PRIMARY*/ WHERE `
+const (
+	selectVersions = `SELECT id, version, list_version
+		FROM budget_management_bucket /*by PRIMARY*/ WHERE `
+	sumVersions = `SELECT COUNT(*) AS exist, COALESCE(SUM(version), 0) AS version,
+		COALESCE(SUM(list_version), 0) AS list_version
+		FROM budget_management_bucket /*by PRIMARY*/ WHERE `
+)
 
 // Versions reads the versions of many budgets. The result has no element for a budget that does not
 // exist.
 func (p *Part) Versions(ctx context.Context, ids []int64) (map[int64]bucket.Version, error) {
 	out := make(map[int64]bucket.Version, len(ids))
-	err := p.db.Read(ctx, "read", func(r *engine.Reader) error {
-		return inChunks(ids, func(keys [][]any) error {
-			var read []struct {
-				ID          int64 `db:"id"`
-				Version     int64 `db:"version"`
-				ListVersion int64 `db:"list_version"`
-			}
-			s := r.Statement()
-			s.SQL(selectVersions)
-			s.Tuples([]string{"id"}, keys)
-			if err := r.RowsOf(&read, s); err != nil {
-				return err
-			}
-			for _, row := range read {
-				out[row.ID] = bucket.Version{Definition: row.Version, List: row.ListVersion}
-			}
-			return nil
-		})
+	err := readVersions(ctx, p, selectVersions, ids, func(row versionRow) {
+		out[row.ID] = bucket.Version{Definition: row.Version, List: row.ListVersion}
 	})
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
+}
+
+// VersionSum reads how many of the budgets exist and the sums of their versions. The database
+// answers with one row for many budgets, which costs a fraction of Versions.
+func (p *Part) VersionSum(ctx context.Context, ids []int64) (
+	exist int, sum bucket.Version, err error) {
+	err = readVersions(ctx, p, sumVersions, ids, func(row versionRow) {
+		exist += row.Exist
+		sum.Definition += row.Version
+		sum.List += row.ListVersion
+	})
+	return exist, sum, err
+}
+
+// versionRow is a row of selectVersions or sumVersions.
+type versionRow struct {
+	ID          int64 `db:"id"`
+	Exist       int   `db:"exist"`
+	Version     int64 `db:"version"`
+	ListVersion int64 `db:"list_version"`
+}
+
+func readVersions(ctx context.Context, p *Part, query string, ids []int64,
+	each func(versionRow)) error {
+	return p.db.Read(ctx, "read", func(r *engine.Reader) error {
+		for chunk := range slices.Chunk(ids, engine.ListChunk) {
+			var read []versionRow
+			s := r.Statement()
+			s.SQL(query)
+			s.Numbers("id", chunk)
+			if err := r.RowsOf(&read, s); err != nil {
+				return err
+			}
+			for _, row := range read {
+				each(row)
+			}
+		}
+		return nil
+	})
 }
 
 const (
