@@ -180,12 +180,18 @@ func (e *edit) apply() (string, error) {
 	return string(text[:found[0][0]]) + strings.Join(e.new, "\n") + string(text[found[0][1]:]), nil
 }
 
-// hasTests returns an error unless each test of the pattern exists.
+// hasTests returns an error unless each test of the pattern exists, and the names of its subtests,
+// which may be in the suite of the stores.
 func (m *mutant) hasTests() error {
 	files, err := filepath.Glob(filepath.Join(root, m.pkg, "*_test.go"))
 	if err != nil {
 		return err
 	}
+	suite, err := filepath.Glob(filepath.Join(root, "internal/storetest", "*.go"))
+	if err != nil {
+		return err
+	}
+	files = append(files, suite...)
 	source := ""
 	for _, file := range files {
 		text, err := os.ReadFile(file)
@@ -197,6 +203,13 @@ func (m *mutant) hasTests() error {
 	for name := range strings.SplitSeq(m.names(), "|") {
 		if !strings.Contains(source, "func "+name+"(") {
 			return fmt.Errorf("there is no %s in %s", name, m.pkg)
+		}
+	}
+	_, subtests, _ := strings.Cut(m.tests, "/")
+	for _, name := range strings.FieldsFunc(subtests, func(r rune) bool { return strings.ContainsRune("/|^()$", r) }) {
+		name, _, _ = strings.Cut(name, "=") // the value of a name such as copied=true is put in
+		if !strings.Contains(source, strings.ReplaceAll(name, "_", " ")) {
+			return fmt.Errorf("there is no subtest %s in %s", name, m.pkg)
 		}
 	}
 	return nil
