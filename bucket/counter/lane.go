@@ -34,6 +34,10 @@ type lane struct {
 	syncing  sync.Mutex
 	syncedAt time.Time // when the last successful sync began
 
+	// Of the last time that SyncLoop ended all lost epochs: m.since, and when that began.
+	endedSince int64
+	endedAt    time.Time
+
 	list []bucket.StoreDeduction // of the call under way
 	sent []*op
 }

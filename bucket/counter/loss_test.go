@@ -11,6 +11,7 @@ import (
 	"github.com/budgetd/budgetd/bucket/counter"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/memstore"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 )
 
 // TestLostMemory checks that what the buckets of a lost memory had is quarantined or returns to the
@@ -72,6 +73,27 @@ func idsOn(w *world, b *bucket.Budget, index, n int) (out []string) {
 	return out
 }
 
+// TestLostRowAppears checks that an epoch of an older memory which only appears in SQL later, as
+// after a restore, also ends, although no other memory has begun since.
+func TestLostRowAppears(t *testing.T) {
+	w := inMemory(t, 1)
+	b := w.create(promo("sale", 100, 2))
+	w.run("store sync")
+	w.ok(w.db.Write(w.Context(), "restore", func(t *engine.Tx) error {
+		_, err := t.Exec(`UPDATE bucket_epoch SET activation = 0 WHERE bucket_id = ?`, b.Buckets[0].ID)
+		return err
+	}))
+	w.run("store sync")
+	if got := w.books(b.ID); got.Q != 0 {
+		t.Errorf("%d units in quarantine at once: the rows of all buckets were read", got.Q)
+	}
+	w.clock.Advance(30 * time.Second)
+	w.run("store sync")
+	if got := w.books(b.ID); got.Q != 50 {
+		t.Errorf("%d units in quarantine after 30 s, want 50", got.Q)
+	}
+}
+
 // TestLostEntry checks that a missing entry loses its epoch and no other.
 func TestLostEntry(t *testing.T) {
 	w := inMemory(t, 1)
@@ -102,6 +124,7 @@ func TestDurable(t *testing.T) {
 	b := w.create(promo("sale", 100, 1))
 	w.deduct(b, "one", 10)
 	w.settled(b, books{T: 100, O: 90, S: 10})
+	synced := w.mem.Remember(0) // its set of changes is empty
 	w.deduct(b, "two", 10)
 	older := w.mem.Remember(0)
 	w.mem.GoBack(0, older, false) // the same data
@@ -110,7 +133,7 @@ func TestDurable(t *testing.T) {
 	if v := w.rollback(b, "one", "", 0); v.RolledBack != 10 {
 		t.Errorf("%+v", v)
 	}
-	w.mem.GoBack(0, older, false) // below SQL's counters
+	w.mem.GoBack(0, synced, false) // below SQL's counters, and nothing in it says so
 	_ = w.try("store sync")
 	w.settled(b, books{T: 100, S: 10, Q: 90})
 }

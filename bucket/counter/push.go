@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
@@ -246,6 +247,23 @@ func (l *lane) endLost(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// endLostEvery is how often a lane looks for lost epochs although it has no other memory.
+const endLostEvery = 30 * time.Second
+
+// endNewlyLost is endLost, but only after another memory began, and from time to time in case SQL
+// was restored: it reads the rows of all buckets of the lane.
+func (l *lane) endNewlyLost(ctx context.Context, m *remembered) error {
+	now := l.s.clock.Now()
+	if age := now.Sub(l.endedAt); l.endedSince == m.since && age >= 0 && age < endLostEvery {
+		return nil
+	}
+	if err := l.endLost(ctx); err != nil {
+		return err
+	}
+	l.endedSince, l.endedAt = m.since, now
+	return nil
 }
 
 // unfinishedAtOnce bounds the buckets that one run of PushLoop pushes.

@@ -187,10 +187,10 @@ func (y *SyncLoop) RunOnce(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if err := l.endLost(ctx); err != nil {
-				return err
-			}
 			m, err := l.memory(ctx)
+			if err == nil {
+				err = l.endNewlyLost(ctx, m)
+			}
 			for more := true; err == nil && more; {
 				for range sweepSteps {
 					if more, err = l.store.Sweep(ctx, m.Memory); err != nil || !more {

@@ -64,4 +64,4 @@ type Refills interface {
 }
 
 // MaxFlightBuckets bounds the buckets of one flight, and so the epochs that it locks.
-const MaxFlightBuckets = 64
+const MaxFlightBuckets = 512

@@ -1,6 +1,6 @@
 // Package commit is the part of the database that ledger-mode deductions go through.
 //
-// A flight is a transaction of up to 1,000 operations in up to 64 buckets. It has two forms.
+// A flight is a transaction of up to 1,000 operations in up to 512 buckets. It has two forms.
 //
 // The fast form is one packet of statements, sent on a connection that accepts packets and has
 // autocommit off:

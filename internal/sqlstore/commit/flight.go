@@ -11,6 +11,8 @@ import (
 // Bounds of one transaction.
 const (
 	maxOperations = 1000
+	// flightBuckets bounds the buckets of a flight, maxBuckets those that Gather locks.
+	flightBuckets = 512
 	maxBuckets    = 64
 	// maxText bounds the bytes of the texts of all operations. Each text is written up to three
 	// times, with two hexadecimal digits per byte.
@@ -82,7 +84,7 @@ func split(ops []bucket.Operation, out []bucket.Outcome) []*flight {
 		for ; end < len(ops) && end-begin < maxOperations; end++ {
 			op := &ops[end]
 			text += textOf(op)
-			if !seen[op.Bucket] && len(seen) == maxBuckets || text > maxText && end > begin {
+			if !seen[op.Bucket] && len(seen) == flightBuckets || text > maxText && end > begin {
 				break
 			}
 			seen[op.Bucket] = true

@@ -1,6 +1,7 @@
 package commit_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -56,5 +57,25 @@ func TestClockGoesBack(t *testing.T) {
 		if got := ledger.ReadDimensions(out[1].Deduction.Dimensions)["user"]; got != "u" {
 			t.Errorf("dimensions %q, want user u", out[1].Deduction.Dimensions)
 		}
+	})
+}
+
+// TestManyBuckets checks that operations in more buckets than a flight may have are all written, in
+// as few flights as possible.
+func TestManyBuckets(t *testing.T) {
+	const buckets = 520
+	each(t, 2*buckets, buckets, nil, func(w *world) {
+		ops, want := make([]bucket.Operation, buckets), make([]bucket.Verdict, buckets)
+		for i := range ops {
+			ops[i], want[i] = w.asks(i, fmt.Sprint("r", i), 1), bucket.Accepted
+		}
+		w.want(want, ops...)
+		if packets, locking := w.part.Forms(); packets+locking != 2 {
+			t.Errorf("%d packets and %d locking transactions, want 2 together", packets, locking)
+		}
+		if n := w.figure(`SELECT COUNT(*) FROM bucket_epoch WHERE outstanding_quantity = 1`); n != buckets {
+			t.Errorf("%d buckets gave a unit, want %d", n, buckets)
+		}
+		w.consistent()
 	})
 }

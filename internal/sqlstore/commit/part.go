@@ -47,7 +47,7 @@ func New(db *engine.DB) *Part {
 }
 
 // Commit judges operations in order and writes the accepted ones. It uses one transaction for up to
-// 1,000 operations in at most 64 buckets with at most 1 MiB of text, and several beyond that. The
+// 1,000 operations in at most 512 buckets with at most 1 MiB of text, and several beyond that. The
 // outcomes are in the order of the operations.
 //
 // Repeating the same operations is harmless: a row with an operation's nonce is that operation's
