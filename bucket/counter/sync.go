@@ -131,10 +131,7 @@ func (l *lane) compare(ctx context.Context, m *remembered, ref bucket.Ref) error
 	e := entries[0]
 	if (e.Verdict == bucket.Accepted || e.Verdict == bucket.Closed) &&
 		(e.Taken < live[0].Taken || e.GivenBack < live[0].GivenBack) {
-		l.giveUp(
-			m,
-			fmt.Sprintf("bucket %d took %d, SQL knows of %d", ref.Bucket, e.Taken, live[0].Taken),
-		)
+		l.giveUp(m, fmt.Sprintf("bucket %d took %d, SQL knows of %d", ref.Bucket, e.Taken, live[0].Taken))
 		return bucket.ErrOtherMemory
 	}
 	return nil

@@ -219,10 +219,8 @@ func reachable(listen string) (string, error) {
 }
 
 // call makes one call and shows its answer in the selected format. layout makes the table.
-func call[T any](
-	a *app, cmd *cobra.Command,
-	ask func(context.Context, *client.Client) (T, error), layout func(T) string,
-) error {
+func call[T any](a *app, cmd *cobra.Command,
+	ask func(context.Context, *client.Client) (T, error), layout func(T) string) error {
 	c, err := a.client()
 	if err != nil {
 		return err

@@ -234,11 +234,7 @@ func (l *loader) instances() []Instance {
 // strangers adds a fault for every environment variable that sets nothing.
 func (l *loader) strangers() {
 	for variable := range l.environment {
-		l.fault(
-			variable,
-			nil,
-			"is not a key of budgetd; see config.yaml for how keys are written here",
-		)
+		l.fault(variable, nil, "is not a key of budgetd; see config.yaml for how keys are written here")
 	}
 	slices.SortStableFunc(l.faults, func(a, b Fault) int { return strings.Compare(a.Key, b.Key) })
 }

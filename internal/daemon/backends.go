@@ -139,11 +139,7 @@ func unreachable(err error) bool {
 		budget.Is(err, budget.Unavailable)
 }
 
-func newRedis(
-	i config.Instance,
-	installation string,
-	recordWindow time.Duration,
-) (store, error) {
+func newRedis(i config.Instance, installation string, recordWindow time.Duration) (store, error) {
 	password, err := i.Source()
 	if err != nil {
 		return nil, fmt.Errorf("instance %s: %w", i.Name, err)
@@ -230,12 +226,8 @@ func strictly(problems []string) error {
 // checkDatabase warns of settings with which the database may lose what it has committed; in strict
 // mode it refuses them. It returns them as one text. It does not repeat a warning if they equal
 // known, the text of the previous call.
-func (b *backends) checkDatabase(
-	ctx context.Context,
-	known string,
-	strict bool,
-	log *slog.Logger,
-) (string, error) {
+func (b *backends) checkDatabase(ctx context.Context, known string, strict bool,
+	log *slog.Logger) (string, error) {
 	weaknesses, err := b.db.Weaknesses(ctx)
 	switch {
 	case err != nil && strict:

@@ -139,11 +139,8 @@ const firstPrincipal = "admin"
 
 // first stores a token as the key of the first administrator if there are no keys. It reports
 // whether it did.
-func (k *apiKeys) first(
-	ctx context.Context,
-	token access.Token,
-	source string,
-) (made bool, err error) {
+func (k *apiKeys) first(ctx context.Context, token access.Token,
+	source string) (made bool, err error) {
 	key := access.Key{ID: token.ID(), Hash: token.Hash(), Principal: firstPrincipal,
 		Role: access.Admin, CreatedMS: k.db.Now().UnixMilli(), CreatedBy: source}
 	entry := trail.NewEntry(trail.Row{AtMS: key.CreatedMS, Principal: source, Op: "create key"})
@@ -219,10 +216,8 @@ func (l *auditLog) Append(ctx context.Context, row trail.Row) error {
 }
 
 // Read reads a page.
-func (l *auditLog) Read(
-	ctx context.Context,
-	q httpapi.AuditQuery,
-) (page httpapi.AuditPage, err error) {
+func (l *auditLog) Read(ctx context.Context,
+	q httpapi.AuditQuery) (page httpapi.AuditPage, err error) {
 	query := auditlog.Query{After: q.After, Before: q.Before, Principal: q.Principal,
 		Tenant: q.Tenant, Op: q.Op, NewestFirst: q.NewestFirst, Limit: q.Limit}
 	if !q.From.IsZero() {

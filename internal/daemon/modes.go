@@ -36,10 +36,7 @@ func (m *mover) Buckets(ctx context.Context, ref bucket.BudgetRef) ([]bucket.Buc
 }
 
 // inStore reports whether a budget is in store mode.
-func (m *mover) inStore(
-	ctx context.Context,
-	ref bucket.BudgetRef,
-) (*bucket.Budget, bool, error) {
+func (m *mover) inStore(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budget, bool, error) {
 	b, err := m.budgets.Find(ctx, ref)
 	if err != nil {
 		return nil, false, err
@@ -50,12 +47,7 @@ func (m *mover) inStore(
 // onBucket is a call on one bucket.
 type onBucket func(ctx context.Context, ref bucket.BudgetRef, key string) (bucket.BucketView, error)
 
-func (m *mover) send(
-	ctx context.Context,
-	ref bucket.BudgetRef,
-	key string,
-	rows, stores onBucket,
-) (
+func (m *mover) send(ctx context.Context, ref bucket.BudgetRef, key string, rows, stores onBucket) (
 	bucket.BucketView, error) {
 	_, inStore, err := m.inStore(ctx, ref)
 	switch {

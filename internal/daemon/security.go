@@ -96,19 +96,8 @@ func (s *security) sessions(c config.OIDC) error {
 }
 
 // refused answers a failed log-in. It sends a browser back to the page, which says why.
-func (s *security) refused(
-	w http.ResponseWriter,
-	r *http.Request,
-	reason string,
-	err error,
-) {
-	s.guard.Refusals.Add(
-		time.Now().UnixMilli(),
-		"",
-		guard.SourceOf(guard.Remote(r)),
-		"login",
-		reason,
-	)
+func (s *security) refused(w http.ResponseWriter, r *http.Request, reason string, err error) {
+	s.guard.Refusals.Add(time.Now().UnixMilli(), "", guard.SourceOf(guard.Remote(r)), "login", reason)
 	if strings.Contains(r.Header.Get("Accept"), "text/html") {
 		w.Header().Set("Location", "../?refused="+url.QueryEscape(reason)) // relative: under any path
 		w.WriteHeader(http.StatusSeeOther)

@@ -114,13 +114,7 @@ func stopService(ctx context.Context, service *node, stop config.Stop, log *slog
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), stop.DrainTimeout)
 	defer cancel()
 	if err := service.stop(bounded); err != nil {
-		log.Warn(
-			"background work is cut off",
-			"drain_timeout",
-			stop.DrainTimeout.String(),
-			"error",
-			err,
-		)
+		log.Warn("background work is cut off", "drain_timeout", stop.DrainTimeout.String(), "error", err)
 	}
 	log.Info("stopped")
 }

@@ -24,11 +24,7 @@ type Keys interface {
 	Issue(ctx context.Context, key access.Key) (access.Token, access.Key, error)
 	// Rotate creates a key like a live one, which stays valid for overlap. Errors: KeyNotFound,
 	// KeyNotLive, TooManyKeys, Unavailable, OutcomeUnknown.
-	Rotate(
-		ctx context.Context,
-		id, by string,
-		overlap time.Duration,
-	) (access.Token, access.Key, error)
+	Rotate(ctx context.Context, id, by string, overlap time.Duration) (access.Token, access.Key, error)
 	// Revoke ends the validity of a key. Errors: KeyNotFound, Unavailable, OutcomeUnknown.
 	Revoke(ctx context.Context, id string) (access.Key, error)
 }

@@ -14,11 +14,8 @@ import (
 const mostChanges = 500
 
 // Changed implements bucket.Changes. The cursor is a position in the order of buckets.
-func (s *Store) Changed(
-	_ context.Context,
-	m bucket.Memory,
-	cursor string,
-) (sums []bucket.Sum, next string, err error) {
+func (s *Store) Changed(_ context.Context, m bucket.Memory,
+	cursor string) (sums []bucket.Sum, next string, err error) {
 	sums, err = with(s, "changed", m, func(l *lane) ([]bucket.Sum, error) {
 		var names []epochName
 		for name := range l.changed {
@@ -132,11 +129,7 @@ func (s *Store) Identity(_ context.Context, of bucket.Lane) (string, error) {
 }
 
 // Marker implements bucket.Memories.
-func (s *Store) Marker(
-	_ context.Context,
-	of bucket.Lane,
-	identity string,
-) (bucket.Marker, error) {
+func (s *Store) Marker(_ context.Context, of bucket.Lane, identity string) (bucket.Marker, error) {
 	return faulty(s, "marker", func() (bucket.Marker, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -32,13 +32,8 @@ func (s *Store) ReadCopy(_ context.Context, m bucket.Memory, ref bucket.Ref, _ s
 	part bucket.CopyPart, next string, err error) {
 	part, err = with(s, "copy", m, func(l *lane) (bucket.CopyPart, error) {
 		if e := l.entries[ref.Bucket]; e.epoch != ref.Epoch || e.state != moving {
-			return bucket.CopyPart{}, budget.Refuse(
-				budget.Invalid,
-				"copy from",
-				"bucket %d is not moving away at epoch %d",
-				ref.Bucket,
-				ref.Epoch,
-			)
+			return bucket.CopyPart{}, budget.Refuse(budget.Invalid, "copy from",
+				"bucket %d is not moving away at epoch %d", ref.Bucket, ref.Epoch)
 		}
 		part := bucket.CopyPart{Activation: m.Activation, Since: l.marker.Since}
 		for _, slice := range []int64{l.slice - 1, l.slice} {
@@ -61,11 +56,8 @@ func (s *Store) ReadCopy(_ context.Context, m bucket.Memory, ref bucket.Ref, _ s
 		}
 		for name, late := range l.late {
 			if name.bucket == ref.Bucket {
-				part.Late = append(
-					part.Late,
-					strconv.FormatInt(name.epoch, 10),
-					strconv.FormatInt(late.units, 10),
-				)
+				part.Late = append(part.Late, strconv.FormatInt(name.epoch, 10),
+					strconv.FormatInt(late.units, 10))
 			}
 		}
 		return part, nil
@@ -82,12 +74,8 @@ func encoded(v any) string {
 }
 
 // BeginCopy implements bucket.Copies.
-func (s *Store) BeginCopy(
-	_ context.Context,
-	m bucket.Memory,
-	ref bucket.Ref,
-	attempt string,
-) (bucket.Verdict, error) {
+func (s *Store) BeginCopy(_ context.Context, m bucket.Memory, ref bucket.Ref,
+	attempt string) (bucket.Verdict, error) {
 	return with(s, "copy", m, func(l *lane) (bucket.Verdict, error) {
 		e := l.entries[ref.Bucket]
 		if l.newest[ref.Bucket] > ref.Epoch ||
@@ -117,13 +105,8 @@ func (s *Store) BeginCopy(
 }
 
 // AddCopy implements bucket.Copies.
-func (s *Store) AddCopy(
-	_ context.Context,
-	m bucket.Memory,
-	ref bucket.Ref,
-	attempt string,
-	part bucket.CopyPart,
-) (
+func (s *Store) AddCopy(_ context.Context, m bucket.Memory, ref bucket.Ref, attempt string,
+	part bucket.CopyPart) (
 	bucket.Verdict, error) {
 	return with(s, "copy", m, func(l *lane) (bucket.Verdict, error) {
 		if e := l.entries[ref.Bucket]; e.epoch != ref.Epoch || e.state != copying ||
@@ -168,12 +151,8 @@ func (s *Store) AddCopy(
 }
 
 // EndCopy implements bucket.Copies.
-func (s *Store) EndCopy(
-	_ context.Context,
-	m bucket.Memory,
-	ref bucket.Ref,
-	attempt string,
-) (bucket.Verdict, error) {
+func (s *Store) EndCopy(_ context.Context, m bucket.Memory, ref bucket.Ref,
+	attempt string) (bucket.Verdict, error) {
 	return with(s, "copy", m, func(l *lane) (bucket.Verdict, error) {
 		e := l.entries[ref.Bucket]
 		switch {

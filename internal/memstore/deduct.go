@@ -135,11 +135,7 @@ func (l *lane) check(d *bucket.StoreDeduction, nowMS int64, predict bool) (
 }
 
 // deduct checks one deduction, and executes it if no check fails.
-func (l *lane) deduct(
-	m bucket.Memory,
-	d *bucket.StoreDeduction,
-	nowMS int64,
-) bucket.StoreOutcome {
+func (l *lane) deduct(m bucket.Memory, d *bucket.StoreDeduction, nowMS int64) bucket.StoreOutcome {
 	out, next := l.check(d, nowMS, false)
 	if out.Verdict != bucket.Accepted {
 		return out
@@ -170,10 +166,8 @@ func (l *lane) deduct(
 
 // judge returns the counter and the usage of limits after a deduction. If the deduction does not
 // fit, fits is false and uses is the present usage. A deduction that counts for no limit fits.
-func (l *lane) judge(
-	d *bucket.StoreDeduction,
-	nowMS int64,
-) (next *counter, uses []bucket.LimitUse, fits bool) {
+func (l *lane) judge(d *bucket.StoreDeduction,
+	nowMS int64) (next *counter, uses []bucket.LimitUse, fits bool) {
 	t := d.Terms
 	if d.Value == "" || len(t.Limits) == 0 {
 		return nil, nil, true
@@ -237,29 +231,19 @@ func (l *lane) slots(d *bucket.StoreDeduction, nowMS int64) [][]limit.Slot {
 }
 
 // Rollback implements bucket.Counter.
-func (s *Store) Rollback(
-	_ context.Context,
-	m bucket.Memory,
-	all []bucket.StoreRollback,
-) ([]bucket.StoreReturn, error) {
+func (s *Store) Rollback(_ context.Context, m bucket.Memory,
+	all []bucket.StoreRollback) ([]bucket.StoreReturn, error) {
 	return s.undo("rollback", m, all, false)
 }
 
 // Cancel implements bucket.Counter.
-func (s *Store) Cancel(
-	_ context.Context,
-	m bucket.Memory,
-	all []bucket.StoreRollback,
-) ([]bucket.StoreReturn, error) {
+func (s *Store) Cancel(_ context.Context, m bucket.Memory,
+	all []bucket.StoreRollback) ([]bucket.StoreReturn, error) {
 	return s.undo("cancel", m, all, true)
 }
 
-func (s *Store) undo(
-	op string,
-	m bucket.Memory,
-	all []bucket.StoreRollback,
-	cancel bool,
-) ([]bucket.StoreReturn, error) {
+func (s *Store) undo(op string, m bucket.Memory, all []bucket.StoreRollback,
+	cancel bool) ([]bucket.StoreReturn, error) {
 	return with(s, op, m, func(l *lane) ([]bucket.StoreReturn, error) {
 		out, nowMS := make([]bucket.StoreReturn, len(all)), s.nowMS()
 		for i := range all {
@@ -275,13 +259,8 @@ func (s *Store) young(l *lane, nowMS int64) bool {
 }
 
 // undo gives back units of one deduction.
-func (l *lane) undo(
-	m bucket.Memory,
-	x *bucket.StoreRollback,
-	cancel bool,
-	nowMS int64,
-	young bool,
-) bucket.StoreReturn {
+func (l *lane) undo(m bucket.Memory, x *bucket.StoreRollback, cancel bool, nowMS int64,
+	young bool) bucket.StoreReturn {
 	e := l.entries[x.Bucket]
 	if e.state == moving || e.state == copying || e.state == copied {
 		return bucket.StoreReturn{Verdict: bucket.Moving}
@@ -305,10 +284,8 @@ func (l *lane) undo(
 		return bucket.StoreReturn{Verdict: bucket.Unclear, Record: r}
 	}
 	id, amount, left := x.RollbackID, x.Amount, r.Amount-r.RolledBack
-	earlier := slices.IndexFunc(
-		r.Rollbacks,
-		func(b bucket.RecordedRollback) bool { return b.ID == id },
-	)
+	earlier := slices.IndexFunc(r.Rollbacks,
+		func(b bucket.RecordedRollback) bool { return b.ID == id })
 	gave := int64(0)
 	if earlier >= 0 {
 		gave = r.Rollbacks[earlier].Amount
@@ -341,11 +318,8 @@ func (l *lane) undo(
 }
 
 // Find implements bucket.Counter.
-func (s *Store) Find(
-	_ context.Context,
-	m bucket.Memory,
-	ids []bucket.RecordID,
-) ([]bucket.StoreReturn, error) {
+func (s *Store) Find(_ context.Context, m bucket.Memory,
+	ids []bucket.RecordID) ([]bucket.StoreReturn, error) {
 	return with(s, "find", m, func(l *lane) ([]bucket.StoreReturn, error) {
 		out := make([]bucket.StoreReturn, len(ids))
 		for i, id := range ids {

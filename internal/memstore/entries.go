@@ -34,11 +34,8 @@ func (l *lane) put(bucketID int64, e entry) {
 }
 
 // Open implements bucket.Entries.
-func (s *Store) Open(
-	_ context.Context,
-	m bucket.Memory,
-	openings []bucket.Opening,
-) ([]bucket.Entry, error) {
+func (s *Store) Open(_ context.Context, m bucket.Memory,
+	openings []bucket.Opening) ([]bucket.Entry, error) {
 	return with(s, "open", m, func(l *lane) ([]bucket.Entry, error) {
 		return figures(openings, func(o bucket.Opening) (bucket.Verdict, entry) {
 			e := l.entries[o.Bucket]
@@ -64,11 +61,8 @@ func (s *Store) Open(
 }
 
 // Grant implements bucket.Entries.
-func (s *Store) Grant(
-	_ context.Context,
-	m bucket.Memory,
-	grants []bucket.StoreGrant,
-) ([]bucket.Entry, error) {
+func (s *Store) Grant(_ context.Context, m bucket.Memory,
+	grants []bucket.StoreGrant) ([]bucket.Entry, error) {
 	return with(s, "grant", m, func(l *lane) ([]bucket.Entry, error) {
 		return figures(grants, func(g bucket.StoreGrant) (bucket.Verdict, entry) {
 			e := l.entries[g.Bucket]
@@ -96,12 +90,8 @@ func (s *Store) Grant(
 }
 
 // Close implements bucket.Entries.
-func (s *Store) Close(
-	_ context.Context,
-	m bucket.Memory,
-	refs []bucket.Ref,
-	moves bool,
-) ([]bucket.Entry, error) {
+func (s *Store) Close(_ context.Context, m bucket.Memory, refs []bucket.Ref,
+	moves bool) ([]bucket.Entry, error) {
 	return with(s, "close", m, func(l *lane) ([]bucket.Entry, error) {
 		return figures(refs, func(r bucket.Ref) (bucket.Verdict, entry) {
 			e, to := l.entries[r.Bucket], closed
@@ -126,11 +116,8 @@ func (s *Store) Close(
 }
 
 // Read implements bucket.Entries.
-func (s *Store) Read(
-	_ context.Context,
-	m bucket.Memory,
-	refs []bucket.Ref,
-) ([]bucket.Entry, error) {
+func (s *Store) Read(_ context.Context, m bucket.Memory,
+	refs []bucket.Ref) ([]bucket.Entry, error) {
 	return with(s, "read", m, func(l *lane) ([]bucket.Entry, error) {
 		out := figures(refs, func(r bucket.Ref) (bucket.Verdict, entry) {
 			e := l.entries[r.Bucket]

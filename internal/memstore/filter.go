@@ -49,11 +49,8 @@ func (s *Store) Set(_ context.Context, of bucket.Lane, levels []bucket.Level) er
 }
 
 // Take implements bucket.Filter.
-func (s *Store) Take(
-	_ context.Context,
-	of bucket.Lane,
-	takes []bucket.Take,
-) ([]bucket.Taken, error) {
+func (s *Store) Take(_ context.Context, of bucket.Lane,
+	takes []bucket.Take) ([]bucket.Taken, error) {
 	do := func() ([]bucket.Taken, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -14,25 +14,15 @@ import (
 const mostScanned = 500
 
 // Changed implements bucket.Changes.
-func (s *Store) Changed(
-	ctx context.Context,
-	m bucket.Memory,
-	cursor string,
-) ([]bucket.Sum, string, error) {
+func (s *Store) Changed(ctx context.Context, m bucket.Memory,
+	cursor string) ([]bucket.Sum, string, error) {
 	const op = "read changes"
 	k, err := s.keysOf(op, m)
 	if err != nil {
 		return nil, "", err
 	}
-	answer, err := s.call(
-		ctx,
-		op,
-		m,
-		changed,
-		k.entries(k.late, k.changed),
-		cmp.Or(cursor, "0"),
-		mostScanned,
-	)
+	answer, err := s.call(ctx, op, m, changed, k.entries(k.late, k.changed), cmp.Or(cursor, "0"),
+		mostScanned)
 	if err != nil {
 		return nil, "", err
 	}
@@ -129,16 +119,8 @@ func (s *Store) Sweep(ctx context.Context, m bucket.Memory) (more bool, err erro
 	} else {
 		key = k.counters[at.hash]
 	}
-	answer, err := s.call(
-		ctx,
-		op,
-		m,
-		sweep,
-		[]string{k.marker, key, k.changed},
-		kind,
-		cmp.Or(at.cursor, "0"),
-		mostScanned,
-	)
+	answer, err := s.call(ctx, op, m, sweep, []string{k.marker, key, k.changed}, kind,
+		cmp.Or(at.cursor, "0"), mostScanned)
 	if err != nil {
 		return false, err
 	}
@@ -203,11 +185,8 @@ func (s *Store) Doubt(ctx context.Context, m bucket.Memory, sinceMS int64) error
 }
 
 // Marker implements bucket.Memories.
-func (s *Store) Marker(
-	ctx context.Context,
-	lane bucket.Lane,
-	identity string,
-) (bucket.Marker, error) {
+func (s *Store) Marker(ctx context.Context, lane bucket.Lane,
+	identity string) (bucket.Marker, error) {
 	const op = "read a marker"
 	if err := s.Known(op, lane); err != nil {
 		return bucket.Marker{}, err

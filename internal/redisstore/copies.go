@@ -45,13 +45,8 @@ func (s *Store) ReadCopy(ctx context.Context, m bucket.Memory, ref bucket.Ref, c
 	parts, ok := answer.([]any)
 	switch {
 	case answer == int64(0):
-		return part, "", budget.Refuse(
-			budget.Invalid,
-			op,
-			"bucket %d is not moving away at epoch %d",
-			ref.Bucket,
-			ref.Epoch,
-		)
+		return part, "", budget.Refuse(budget.Invalid, op, "bucket %d is not moving away at epoch %d",
+			ref.Bucket, ref.Epoch)
 	case !ok || len(parts) != 3:
 		return part, "", strange(op, m.Lane, answer)
 	}
@@ -95,12 +90,8 @@ func texts(answer any) ([]string, bool) {
 }
 
 // BeginCopy implements bucket.Copies.
-func (s *Store) BeginCopy(
-	ctx context.Context,
-	m bucket.Memory,
-	ref bucket.Ref,
-	attempt string,
-) (bucket.Verdict, error) {
+func (s *Store) BeginCopy(ctx context.Context, m bucket.Memory, ref bucket.Ref,
+	attempt string) (bucket.Verdict, error) {
 	const op = "begin a copy"
 	k, err := s.keysOf(op, m)
 	if err != nil {
@@ -114,18 +105,8 @@ func (s *Store) BeginCopy(
 	}
 	for _, key := range k.copyKeys(ref.Bucket, k.slice.Load()) {
 		for cursor := "0"; ; {
-			answer, err := s.call(
-				ctx,
-				op,
-				m,
-				copyBegin,
-				k.entries(key),
-				ref.Bucket,
-				ref.Epoch,
-				attempt,
-				cursor,
-				mostScanned,
-			)
+			answer, err := s.call(ctx, op, m, copyBegin, k.entries(key), ref.Bucket, ref.Epoch, attempt,
+				cursor, mostScanned)
 			if err != nil {
 				return 0, err
 			}
@@ -149,45 +130,27 @@ func (s *Store) BeginCopy(
 }
 
 // AddCopy implements bucket.Copies.
-func (s *Store) AddCopy(
-	ctx context.Context,
-	m bucket.Memory,
-	ref bucket.Ref,
-	attempt string,
-	part bucket.CopyPart,
-) (
+func (s *Store) AddCopy(ctx context.Context, m bucket.Memory, ref bucket.Ref, attempt string,
+	part bucket.CopyPart) (
 	bucket.Verdict, error) {
 	return s.copyAdd(ctx, "write a copy", m, ref, attempt, part, 0)
 }
 
 // EndCopy implements bucket.Copies.
-func (s *Store) EndCopy(
-	ctx context.Context,
-	m bucket.Memory,
-	ref bucket.Ref,
-	attempt string,
-) (bucket.Verdict, error) {
+func (s *Store) EndCopy(ctx context.Context, m bucket.Memory, ref bucket.Ref,
+	attempt string) (bucket.Verdict, error) {
 	return s.copyAdd(ctx, "end a copy", m, ref, attempt, bucket.CopyPart{}, 1)
 }
 
-func (s *Store) copyAdd(
-	ctx context.Context,
-	op string,
-	m bucket.Memory,
-	ref bucket.Ref,
-	attempt string,
-	part bucket.CopyPart,
-	ends int64,
-) (bucket.Verdict, error) {
+func (s *Store) copyAdd(ctx context.Context, op string, m bucket.Memory, ref bucket.Ref,
+	attempt string, part bucket.CopyPart, ends int64) (bucket.Verdict, error) {
 	k, err := s.keysOf(op, m)
 	if err != nil {
 		return 0, err
 	}
 	page := pageOf(ref.Bucket)
 	answer, err := s.sliced(op, m, k, func(slice int64) (any, error) {
-		a := packer(
-			nil,
-		).array(9).
+		a := packer(nil).array(9).
 			decimal(slice).
 			decimal(ref.Bucket).
 			text(strconv.FormatInt(ref.Epoch, 10)).

@@ -9,32 +9,19 @@ import (
 
 // Deduct implements bucket.Counter. Deductions of one bucket with different epochs or terms go into
 // different runs of the script, because a run has one epoch and one Terms per bucket.
-func (s *Store) Deduct(
-	ctx context.Context,
-	m bucket.Memory,
-	deductions []bucket.StoreDeduction,
-) (
+func (s *Store) Deduct(ctx context.Context, m bucket.Memory, deductions []bucket.StoreDeduction) (
 	bucket.StoreAnswer, error) {
 	return s.deduct(ctx, "deduct", m, deductions, false)
 }
 
 // Predict implements bucket.Counter. A run of the script has at most one deduction per bucket.
-func (s *Store) Predict(
-	ctx context.Context,
-	m bucket.Memory,
-	deductions []bucket.StoreDeduction,
-) (
+func (s *Store) Predict(ctx context.Context, m bucket.Memory, deductions []bucket.StoreDeduction) (
 	bucket.StoreAnswer, error) {
 	return s.deduct(ctx, "predict", m, deductions, true)
 }
 
-func (s *Store) deduct(
-	ctx context.Context,
-	op string,
-	m bucket.Memory,
-	deductions []bucket.StoreDeduction,
-	predict bool,
-) (
+func (s *Store) deduct(ctx context.Context, op string, m bucket.Memory,
+	deductions []bucket.StoreDeduction, predict bool) (
 	bucket.StoreAnswer, error) {
 	out := bucket.StoreAnswer{Outcomes: make([]bucket.StoreOutcome, len(deductions))}
 	k, err := s.keysOf(op, m)

@@ -9,11 +9,8 @@ import (
 )
 
 // Open implements bucket.Entries.
-func (s *Store) Open(
-	ctx context.Context,
-	m bucket.Memory,
-	openings []bucket.Opening,
-) ([]bucket.Entry, error) {
+func (s *Store) Open(ctx context.Context, m bucket.Memory,
+	openings []bucket.Opening) ([]bucket.Entry, error) {
 	return s.onEntries(ctx, "open", m, open, len(openings), func(a packer, from, to int) packer {
 		a = a.array(3)
 		a = decimals(a, from, to, func(i int) int64 { return openings[i].Bucket })
@@ -23,11 +20,8 @@ func (s *Store) Open(
 }
 
 // Grant implements bucket.Entries.
-func (s *Store) Grant(
-	ctx context.Context,
-	m bucket.Memory,
-	grants []bucket.StoreGrant,
-) ([]bucket.Entry, error) {
+func (s *Store) Grant(ctx context.Context, m bucket.Memory,
+	grants []bucket.StoreGrant) ([]bucket.Entry, error) {
 	return s.onEntries(ctx, "grant", m, grant, len(grants), func(a packer, from, to int) packer {
 		a = a.array(4)
 		a = decimals(a, from, to, func(i int) int64 { return grants[i].Bucket })
@@ -38,12 +32,8 @@ func (s *Store) Grant(
 }
 
 // Close implements bucket.Entries.
-func (s *Store) Close(
-	ctx context.Context,
-	m bucket.Memory,
-	refs []bucket.Ref,
-	moving bool,
-) ([]bucket.Entry, error) {
+func (s *Store) Close(ctx context.Context, m bucket.Memory, refs []bucket.Ref,
+	moving bool) ([]bucket.Entry, error) {
 	state := "closed"
 	if moving {
 		state = "moving"
@@ -56,14 +46,8 @@ func (s *Store) Close(
 }
 
 // onEntries runs a script that answers six integers per element.
-func (s *Store) onEntries(
-	ctx context.Context,
-	op string,
-	m bucket.Memory,
-	script *driver.Script,
-	n int,
-	argument func(a packer, from, to int) packer,
-) ([]bucket.Entry, error) {
+func (s *Store) onEntries(ctx context.Context, op string, m bucket.Memory, script *driver.Script,
+	n int, argument func(a packer, from, to int) packer) ([]bucket.Entry, error) {
 	k, err := s.keysOf(op, m)
 	if err != nil {
 		return nil, err
@@ -88,11 +72,8 @@ func (s *Store) onEntries(
 }
 
 // Read implements bucket.Entries.
-func (s *Store) Read(
-	ctx context.Context,
-	m bucket.Memory,
-	refs []bucket.Ref,
-) ([]bucket.Entry, error) {
+func (s *Store) Read(ctx context.Context, m bucket.Memory,
+	refs []bucket.Ref) ([]bucket.Entry, error) {
 	const op = "read"
 	k, err := s.keysOf(op, m)
 	if err != nil {

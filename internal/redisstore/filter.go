@@ -32,11 +32,8 @@ func (s *Store) Set(ctx context.Context, lane bucket.Lane, levels []bucket.Level
 
 // Take implements bucket.Filter. A call with many amounts runs the script several times; if a later
 // run fails, the filter has lost what the earlier ones took until the next fill.
-func (s *Store) Take(
-	ctx context.Context,
-	lane bucket.Lane,
-	takes []bucket.Take,
-) ([]bucket.Taken, error) {
+func (s *Store) Take(ctx context.Context, lane bucket.Lane,
+	takes []bucket.Take) ([]bucket.Taken, error) {
 	out := make([]bucket.Taken, 0, len(takes))
 	for len(takes) > 0 {
 		n, amounts := 0, 0
@@ -117,20 +114,13 @@ func (s *Store) take(ctx context.Context, lane bucket.Lane, takes []bucket.Take,
 }
 
 // filter runs a script on the key of a lane's filter.
-func (s *Store) filter(
-	ctx context.Context,
-	op string,
-	lane bucket.Lane,
-	script *driver.Script,
-	arg packer,
-) (
+func (s *Store) filter(ctx context.Context, op string, lane bucket.Lane, script *driver.Script,
+	arg packer) (
 	any, error) {
 	if err := s.Known(op, lane); err != nil {
 		return nil, err
 	}
 	k := s.keys[lane.Index]
-	return s.Run(
-		ctx,
-		driver.Call{Op: op, Lane: lane, Script: script, Keys: k.filter, Args: []any{[]byte(arg)}},
-	)
+	return s.Run(ctx,
+		driver.Call{Op: op, Lane: lane, Script: script, Keys: k.filter, Args: []any{[]byte(arg)}})
 }

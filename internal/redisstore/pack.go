@@ -17,10 +17,7 @@ func (p packer) array(n int) packer {
 	case n < 1<<16:
 		return binary.BigEndian.AppendUint16(append(p, 0xdc), uint16(n)) //nolint:gosec // below 2^16
 	default:
-		return binary.BigEndian.AppendUint32(
-			append(p, 0xdd),
-			uint32(n),
-		) //nolint:gosec // far below 2^32
+		return binary.BigEndian.AppendUint32(append(p, 0xdd), uint32(n)) //nolint:gosec // far below 2^32
 	}
 }
 
@@ -34,10 +31,8 @@ func (p packer) number(n int64) packer {
 	case n >= 0 && n < 1<<32:
 		return binary.BigEndian.AppendUint32(append(p, 0xce), uint32(n)) //nolint:gosec // below 2^32
 	default:
-		return binary.BigEndian.AppendUint64(
-			append(p, 0xd3),
-			uint64(n),
-		) //nolint:gosec // two's complement
+		return binary.BigEndian.AppendUint64(append(p, 0xd3),
+			uint64(n)) //nolint:gosec // two's complement
 	}
 }
 

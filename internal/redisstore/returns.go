@@ -24,13 +24,8 @@ func (s *Store) Cancel(ctx context.Context, m bucket.Memory, cancels []bucket.St
 	return s.undo(ctx, "cancel", m, kindCancel, cancels)
 }
 
-func (s *Store) undo(
-	ctx context.Context,
-	op string,
-	m bucket.Memory,
-	kind int64,
-	all []bucket.StoreRollback,
-) (
+func (s *Store) undo(ctx context.Context, op string, m bucket.Memory, kind int64,
+	all []bucket.StoreRollback) (
 	[]bucket.StoreReturn, error) {
 	k, err := s.keysOf(op, m)
 	if err != nil {
@@ -60,11 +55,8 @@ func (s *Store) undo(
 }
 
 // undoCall returns the keys and the argument of lua/undo.lua.
-func (s *Store) undoCall(
-	k *keyset,
-	slice, kind int64,
-	part []bucket.StoreRollback,
-) ([]string, packer) {
+func (s *Store) undoCall(k *keyset, slice, kind int64,
+	part []bucket.StoreRollback) ([]string, packer) {
 	keys := k.entries(k.late, k.changed)
 	var at [pages]int
 	var terms []*bucket.Terms
@@ -144,11 +136,8 @@ func readReturn(verdict, record any, r *bucket.StoreReturn) bool {
 }
 
 // Find implements bucket.Counter.
-func (s *Store) Find(
-	ctx context.Context,
-	m bucket.Memory,
-	ids []bucket.RecordID,
-) ([]bucket.StoreReturn, error) {
+func (s *Store) Find(ctx context.Context, m bucket.Memory,
+	ids []bucket.RecordID) ([]bucket.StoreReturn, error) {
 	const op = "find a record"
 	k, err := s.keysOf(op, m)
 	if err != nil {
@@ -178,12 +167,8 @@ func (s *Store) Find(
 }
 
 // findCall returns the keys and the argument of lua/find.lua.
-func (s *Store) findCall(
-	k *keyset,
-	slice int64,
-	part []bucket.RecordID,
-	byPage *[pages][]int,
-) ([]string, packer) {
+func (s *Store) findCall(k *keyset, slice int64, part []bucket.RecordID,
+	byPage *[pages][]int) ([]string, packer) {
 	keys := []string{k.marker, k.epoch()}
 	arg := make(packer, 0, 64+32*len(part)).array(4).decimal(slice)
 	arg = arg.number(s.Config().RecordWindow.Milliseconds()).array(len(part))

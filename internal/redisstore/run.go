@@ -120,23 +120,10 @@ func (r *scriptRun) add(i, at int) {
 // keys returns the script's keys.
 func (r *scriptRun) keys(k *keyset, slice int64) []string {
 	keys := make([]string, 0, 7+3*len(r.pages))
-	keys = append(
-		keys,
-		k.marker,
-		k.entry[0],
-		k.entry[1],
-		k.entry[2],
-		k.entry[3],
-		k.limits,
-		k.changed,
-	)
+	keys = append(keys, k.marker, k.entry[0], k.entry[1], k.entry[2], k.entry[3], k.limits, k.changed)
 	for _, p := range r.pages {
-		keys = append(
-			keys,
-			k.records(slice, p.number),
-			k.records(slice-1, p.number),
-			k.counters[p.number],
-		)
+		keys = append(keys, k.records(slice, p.number), k.records(slice-1, p.number),
+			k.counters[p.number])
 	}
 	return keys
 }
@@ -198,12 +185,8 @@ func (r *scriptRun) page(a packer, p *page, record packer) (argument, scratch pa
 	}
 	a = a.array(n)
 	for j, i := range p.ops {
-		record = appendRecord(
-			record[:0],
-			r.memory.Activation,
-			&r.all[i],
-			r.tags[r.buckets[p.bucketOf[j]].terms],
-		)
+		record = appendRecord(record[:0], r.memory.Activation, &r.all[i],
+			r.tags[r.buckets[p.bucketOf[j]].terms])
 		a = a.bytes(record)
 	}
 	a = a.array(n)

@@ -42,30 +42,19 @@ func New(config Config) (*Store, error) {
 	}
 	s := &Store{Instance: instance, sweeps: make([]sweeper, config.Lanes)}
 	for i := range config.Lanes {
-		s.keys = append(
-			s.keys,
-			newKeyset(instance.Prefix(bucket.Lane{Instance: config.Name, Index: i})),
-		)
+		s.keys = append(s.keys, newKeyset(instance.Prefix(bucket.Lane{Instance: config.Name, Index: i})))
 	}
 	return s, nil
 }
 
 // call runs a script of store mode: the memory's arguments precede those given.
-func (s *Store) call(
-	ctx context.Context,
-	op string,
-	m bucket.Memory,
-	script *driver.Script,
-	keys []string,
-	args ...any,
-) (any, error) {
+func (s *Store) call(ctx context.Context, op string, m bucket.Memory, script *driver.Script,
+	keys []string, args ...any) (any, error) {
 	all := append(
 		[]any{s.Config().InstallationID, m.Activation, driver.ReplicationID(m.Identity)},
 		args...)
-	return s.Run(
-		ctx,
-		driver.Call{Op: op, Lane: m.Lane, Identity: m.Identity, Script: script, Keys: keys, Args: all},
-	)
+	return s.Run(ctx,
+		driver.Call{Op: op, Lane: m.Lane, Identity: m.Identity, Script: script, Keys: keys, Args: all})
 }
 
 // keysOf returns the keys of the lane of a memory. Errors: Unavailable, Invalid.
@@ -74,13 +63,8 @@ func (s *Store) keysOf(op string, m bucket.Memory) (*keyset, error) {
 		return nil, err
 	}
 	if !budget.ValidAmount(m.Activation) || m.Identity == "" {
-		return nil, budget.Refuse(
-			budget.Invalid,
-			op,
-			"activation %d of %q names no memory",
-			m.Activation,
-			m.Identity,
-		)
+		return nil, budget.Refuse(budget.Invalid, op, "activation %d of %q names no memory", m.Activation,
+			m.Identity)
 	}
 	return s.keys[m.Lane.Index], nil
 }
@@ -90,12 +74,8 @@ const mostSlices = 3
 
 // sliced makes a call that needs the keys of the present slice, and repeats it with another slice
 // when the script says so, in which case it did nothing.
-func (s *Store) sliced(
-	op string,
-	m bucket.Memory,
-	k *keyset,
-	try func(slice int64) (any, error),
-) (any, error) {
+func (s *Store) sliced(op string, m bucket.Memory, k *keyset,
+	try func(slice int64) (any, error)) (any, error) {
 	for range mostSlices {
 		answer, err := try(k.slice.Load())
 		var told *driver.Rejection
@@ -108,12 +88,8 @@ func (s *Store) sliced(
 		}
 		k.slice.Store(slice)
 	}
-	return nil, budget.Refuse(
-		budget.Unavailable,
-		op,
-		"the records of lane %s advance too fast",
-		m.Lane,
-	)
+	return nil, budget.Refuse(budget.Unavailable, op, "the records of lane %s advance too fast",
+		m.Lane)
 }
 
 // strange returns the error for an answer of an unknown form.

@@ -108,17 +108,12 @@ func refusalsWriteNothing(k *kit) {
 	out := k.deducted(with("next", 1), bucket.Limited)
 	k.used(out, 4, 1)
 	k.same("exceeded", []bool{out.Limits[0].Exceeded, out.Limits[1].Exceeded}, []bool{false, true})
-	mixed := k.deduct(
-		k.deduction("m1", 2, terms),
-		k.deduction("m2", 1, terms),
-		k.deduction("m3", 1, terms),
-	)
+	mixed := k.deduct(k.deduction("m1", 2, terms), k.deduction("m2", 1, terms),
+		k.deduction("m3", 1, terms))
 	k.same("mixed", []bucket.Verdict{mixed[0].Verdict, mixed[1].Verdict, mixed[2].Verdict},
 		[]bucket.Verdict{bucket.Short, bucket.Accepted, bucket.Short})
-	k.deducted(
-		k.deduction("old", 1, k.terms()),
-		bucket.Outdated,
-	) // its terms are older than the limits
+	k.deducted(k.deduction("old", 1, k.terms()),
+		bucket.Outdated) // its terms are older than the limits
 	k.fill(2, 1, 5)
 	roomy := k.terms(bucket.LimitTerms{Name: "r", Changed: 1, Kind: budget.WindowLifetime, Max: 100,
 		Measure: budget.MeasureAmount})
@@ -136,11 +131,7 @@ func refusalsWriteNothing(k *kit) {
 func repeats(k *kit) {
 	k.fill(1, 1, 10)
 	terms := k.terms() // shared, so that all run in one script
-	out := k.deduct(
-		k.deduction("a", 3, terms),
-		k.deduction("a", 3, terms),
-		k.deduction("b", 3, terms),
-	)
+	out := k.deduct(k.deduction("a", 3, terms), k.deduction("a", 3, terms), k.deduction("b", 3, terms))
 	k.same("in one call", []bucket.Verdict{out[0].Verdict, out[1].Verdict, out[2].Verdict},
 		[]bucket.Verdict{bucket.Accepted, bucket.Known, bucket.Accepted})
 	k.same("balances", []int64{out[0].Balance, out[2].Balance}, []int64{7, 4})
@@ -151,16 +142,9 @@ func repeats(k *kit) {
 		k.Errorf("recorded at %d, now %d", got.AtMS, now)
 	}
 	got.AtMS = 0
-	k.same(
-		"record",
-		got,
-		bucket.Record{Amount: 3, Epoch: 1, Activation: 1, Fingerprint: "print of a", Nonce: "nonce"},
-	)
-	k.entry(
-		1,
-		1,
-		bucket.Entry{Verdict: bucket.Accepted, Epoch: 1, Balance: 4, Taken: 6, LastGrant: 1},
-	)
+	k.same("record", got,
+		bucket.Record{Amount: 3, Epoch: 1, Activation: 1, Fingerprint: "print of a", Nonce: "nonce"})
+	k.entry(1, 1, bucket.Entry{Verdict: bucket.Accepted, Epoch: 1, Balance: 4, Taken: 6, LastGrant: 1})
 	if found := k.find("a", bucket.Known); found.Amount != 3 {
 		k.Errorf("found %+v", found)
 	}
@@ -236,11 +220,8 @@ func changesAndAcknowledge(k *kit) {
 	k.same("acknowledged", len(k.changes()), 0)
 	k.rollback("a", "r", 2, bucket.Accepted)
 	second := k.changes()
-	k.same(
-		"changed again",
-		second,
-		[]bucket.Sum{{Bucket: 1, Epoch: 1, Taken: 5, GivenBack: 2, Verdict: bucket.Accepted}},
-	)
+	k.same("changed again", second,
+		[]bucket.Sum{{Bucket: 1, Epoch: 1, Taken: 5, GivenBack: 2, Verdict: bucket.Accepted}})
 	k.must(k.Store.Acknowledge(k.Context(), k.m, second))
 	k.same("acknowledged", len(k.changes()), 0)
 	k.close(1, 1, false, bucket.Accepted)
@@ -251,11 +232,8 @@ func changesAndAcknowledge(k *kit) {
 		_, err := k.Store.Open(k.Context(), k.m,
 			[]bucket.Opening{{Ref: bucket.Ref{Bucket: 100 + i, Epoch: 1}}})
 		k.must(err)
-		_, err = k.Store.Grant(
-			k.Context(),
-			k.m,
-			[]bucket.StoreGrant{{Ref: bucket.Ref{Bucket: 100 + i, Epoch: 1}, Number: 1, Amount: 1}},
-		)
+		_, err = k.Store.Grant(k.Context(), k.m,
+			[]bucket.StoreGrant{{Ref: bucket.Ref{Bucket: 100 + i, Epoch: 1}, Number: 1, Amount: 1}})
 		k.must(err)
 		d := k.deduction("x", 1, k.terms())
 		d.Bucket = 100 + i

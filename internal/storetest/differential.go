@@ -79,9 +79,7 @@ func same[T any](t *rapid.T, what string, a, b T, errA, errB error) {
 	}
 }
 
-func (p *pair) bucket(
-	t *rapid.T,
-) int64 {
+func (p *pair) bucket(t *rapid.T) int64 {
 	return p.first + rapid.Int64Range(1, 3).Draw(t, "bucket")
 }
 
@@ -229,11 +227,8 @@ func (p *pair) read(t *rapid.T) {
 	var refs []bucket.Ref
 	var ids []bucket.RecordID
 	for b := p.first + 1; b <= p.first+3; b++ {
-		refs = append(
-			refs,
-			bucket.Ref{Bucket: b, Epoch: max(p.epochs[b], 1)},
-			bucket.Ref{Bucket: b, Epoch: max(p.epochs[b]-1, 1)},
-		)
+		refs = append(refs, bucket.Ref{Bucket: b, Epoch: max(p.epochs[b], 1)},
+			bucket.Ref{Bucket: b, Epoch: max(p.epochs[b]-1, 1)})
 		for i := range 12 {
 			ids = append(ids, bucket.RecordID{Bucket: b, ID: fmt.Sprint("id", i+1)})
 		}
@@ -263,14 +258,8 @@ func (p *pair) acknowledge(t *rapid.T) {
 	for i := range sums {
 		sums[i].Taken += rapid.SampledFrom([]int64{0, 0, 0, 1}).Draw(t, "off")
 	}
-	same(
-		t,
-		"acknowledge",
-		0,
-		0,
-		p.a.Store.Acknowledge(p.a.Context(), p.a.m, sums),
-		p.b.Store.Acknowledge(p.b.Context(), p.b.m, sums),
-	)
+	same(t, "acknowledge", 0, 0, p.a.Store.Acknowledge(p.a.Context(), p.a.m, sums),
+		p.b.Store.Acknowledge(p.b.Context(), p.b.m, sums))
 }
 
 func (p *pair) lose(t *rapid.T) {

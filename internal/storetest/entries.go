@@ -53,21 +53,12 @@ func otherMemory(k *kit) {
 	} {
 		ctx, ref := k.Context(), bucket.Ref{Bucket: 1, Epoch: 1}
 		errs := map[string]error{}
-		_, errs["deduct"] = k.Store.Deduct(
-			ctx,
-			m,
-			[]bucket.StoreDeduction{k.deduction("a", 1, k.terms())},
-		)
-		_, errs["rollback"] = k.Store.Rollback(
-			ctx,
-			m,
-			[]bucket.StoreRollback{{RecordID: bucket.RecordID{Bucket: 1, ID: "a"}}},
-		)
-		_, errs["cancel"] = k.Store.Cancel(
-			ctx,
-			m,
-			[]bucket.StoreRollback{{RecordID: bucket.RecordID{Bucket: 1, ID: "a"}}},
-		)
+		_, errs["deduct"] = k.Store.Deduct(ctx, m,
+			[]bucket.StoreDeduction{k.deduction("a", 1, k.terms())})
+		_, errs["rollback"] = k.Store.Rollback(ctx, m,
+			[]bucket.StoreRollback{{RecordID: bucket.RecordID{Bucket: 1, ID: "a"}}})
+		_, errs["cancel"] = k.Store.Cancel(ctx, m,
+			[]bucket.StoreRollback{{RecordID: bucket.RecordID{Bucket: 1, ID: "a"}}})
 		_, errs["find"] = k.Store.Find(ctx, m, []bucket.RecordID{{Bucket: 1, ID: "a"}})
 		_, errs["open"] = k.Store.Open(ctx, m, []bucket.Opening{{Ref: ref}})
 		_, errs["grant"] = k.Store.Grant(ctx, m, []bucket.StoreGrant{{Ref: ref, Number: 2, Amount: 1}})

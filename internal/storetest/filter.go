@@ -6,22 +6,16 @@ import "github.com/budgetd/budgetd/bucket"
 func (k *kit) set(fill, outstanding, added int64) {
 	k.Helper()
 	k.must(
-		k.Store.Set(
-			k.Context(),
-			k.lane(0),
-			[]bucket.Level{{Bucket: 1, Fill: fill, Outstanding: outstanding, Added: added}},
-		),
+		k.Store.Set(k.Context(), k.lane(0),
+			[]bucket.Level{{Bucket: 1, Fill: fill, Outstanding: outstanding, Added: added}}),
 	)
 }
 
 // take takes from one content.
 func (k *kit) take(fill, back int64, amounts []int64, want bucket.Taken) {
 	k.Helper()
-	got, err := k.Store.Take(
-		k.Context(),
-		k.lane(0),
-		[]bucket.Take{{Bucket: 1, Fill: fill, Back: back, Amounts: amounts}},
-	)
+	got, err := k.Store.Take(k.Context(), k.lane(0),
+		[]bucket.Take{{Bucket: 1, Fill: fill, Back: back, Amounts: amounts}})
 	k.must(err)
 	k.same("take", got, []bucket.Taken{want})
 }
@@ -46,18 +40,9 @@ func filterSet(k *kit) {
 // that returned units are added first.
 func filterTake(k *kit) {
 	k.set(1, 10, 10)
-	k.take(
-		1,
-		0,
-		[]int64{4, 7, 6, 1},
-		bucket.Taken{Fill: 1, Balance: 0, Fits: []bool{true, false, true, false}},
-	)
-	k.take(
-		1,
-		5,
-		[]int64{6, 5, 1},
-		bucket.Taken{Fill: 1, Balance: 0, Fits: []bool{false, true, false}},
-	)
+	k.take(1, 0, []int64{4, 7, 6, 1},
+		bucket.Taken{Fill: 1, Balance: 0, Fits: []bool{true, false, true, false}})
+	k.take(1, 5, []int64{6, 5, 1}, bucket.Taken{Fill: 1, Balance: 0, Fits: []bool{false, true, false}})
 	k.take(2, 5, []int64{1}, bucket.Taken{Stale: true, Fits: []bool{false}})
 	k.take(1, 0, []int64{1}, bucket.Taken{Fill: 1, Balance: 0, Fits: []bool{false}})
 	var levels []bucket.Level

@@ -11,12 +11,8 @@ import (
 )
 
 // valued returns a deduction that counts for a value in the limits of terms.
-func (k *kit) valued(
-	id string,
-	amount int64,
-	value string,
-	terms *bucket.Terms,
-) bucket.StoreDeduction {
+func (k *kit) valued(id string, amount int64, value string,
+	terms *bucket.Terms) bucket.StoreDeduction {
 	d := k.deduction(id, amount, terms)
 	d.Value = value
 	return d

@@ -207,11 +207,8 @@ func lateSums(k *kit) {
 	if got := k.rollback("a", "1", 2, bucket.Accepted); !got.Late {
 		k.Error("a rollback into a closed epoch is not late")
 	}
-	k.entry(
-		1,
-		1,
-		bucket.Entry{Verdict: bucket.Closed, Epoch: 1, Balance: 4, Taken: 6, LastGrant: 1, Late: 2},
-	)
+	k.entry(1, 1,
+		bucket.Entry{Verdict: bucket.Closed, Epoch: 1, Balance: 4, Taken: 6, LastGrant: 1, Late: 2})
 	k.fill(1, 2, 5)
 	if got := k.rollback("a", "2", 1, bucket.Accepted); !got.Late {
 		k.Error("a rollback into an earlier epoch is not late")
@@ -290,11 +287,8 @@ func copyReplaces(k *kit) {
 	k.m = to
 	k.find("a", bucket.Moving) // nor does the new place before open
 	k.deducted(d, bucket.Moving)
-	opened, err := k.Store.Open(
-		k.Context(),
-		k.m,
-		[]bucket.Opening{{Ref: bucket.Ref{Bucket: 1, Epoch: 3}, CopyOf: 2}},
-	)
+	opened, err := k.Store.Open(k.Context(), k.m,
+		[]bucket.Opening{{Ref: bucket.Ref{Bucket: 1, Epoch: 3}, CopyOf: 2}})
 	k.must(err)
 	k.verdict("open", opened[0].Verdict, bucket.Accepted)
 	k.grant(1, 3, 1, 10, bucket.Accepted)
@@ -342,11 +336,8 @@ func copyRules(k *kit) {
 	}
 	open := func(epoch, copyOf int64, want bucket.Verdict) {
 		k.Helper()
-		got, err := k.Store.Open(
-			k.Context(),
-			to,
-			[]bucket.Opening{{Ref: bucket.Ref{Bucket: 1, Epoch: epoch}, CopyOf: copyOf}},
-		)
+		got, err := k.Store.Open(k.Context(), to,
+			[]bucket.Opening{{Ref: bucket.Ref{Bucket: 1, Epoch: epoch}, CopyOf: copyOf}})
 		k.must(err)
 		k.verdict("open", got[0].Verdict, want)
 	}

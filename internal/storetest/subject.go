@@ -120,11 +120,8 @@ func (k *kit) fill(bucketID, epoch, units int64) {
 
 func (k *kit) open(bucketID, epoch int64, want bucket.Verdict) {
 	k.Helper()
-	got, err := k.Store.Open(
-		k.Context(),
-		k.m,
-		[]bucket.Opening{{Ref: bucket.Ref{Bucket: bucketID, Epoch: epoch}}},
-	)
+	got, err := k.Store.Open(k.Context(), k.m,
+		[]bucket.Opening{{Ref: bucket.Ref{Bucket: bucketID, Epoch: epoch}}})
 	k.must(err)
 	k.verdict("open", got[0].Verdict, want)
 }
@@ -143,12 +140,7 @@ func (k *kit) grant(bucketID, epoch, number, units int64, want bucket.Verdict) {
 
 func (k *kit) close(bucketID, epoch int64, moving bool, want bucket.Verdict) bucket.Entry {
 	k.Helper()
-	got, err := k.Store.Close(
-		k.Context(),
-		k.m,
-		[]bucket.Ref{{Bucket: bucketID, Epoch: epoch}},
-		moving,
-	)
+	got, err := k.Store.Close(k.Context(), k.m, []bucket.Ref{{Bucket: bucketID, Epoch: epoch}}, moving)
 	k.must(err)
 	k.verdict("close", got[0].Verdict, want)
 	return got[0]
@@ -201,12 +193,8 @@ func (k *kit) deducted(d bucket.StoreDeduction, want bucket.Verdict) bucket.Stor
 }
 
 // rollback gives back units of a deduction of bucket 1.
-func (k *kit) rollback(
-	id, rollbackID string,
-	amount int64,
-	want bucket.Verdict,
-	terms ...*bucket.Terms,
-) bucket.StoreReturn {
+func (k *kit) rollback(id, rollbackID string, amount int64, want bucket.Verdict,
+	terms ...*bucket.Terms) bucket.StoreReturn {
 	k.Helper()
 	x := bucket.StoreRollback{
 		RecordID:   bucket.RecordID{Bucket: 1, ID: id},
@@ -224,11 +212,8 @@ func (k *kit) rollback(
 
 func (k *kit) cancel(id string, want bucket.Verdict) bucket.StoreReturn {
 	k.Helper()
-	got, err := k.Store.Cancel(
-		k.Context(),
-		k.m,
-		[]bucket.StoreRollback{{RecordID: bucket.RecordID{Bucket: 1, ID: id}}},
-	)
+	got, err := k.Store.Cancel(k.Context(), k.m,
+		[]bucket.StoreRollback{{RecordID: bucket.RecordID{Bucket: 1, ID: id}}})
 	k.must(err)
 	k.verdict("cancel "+id, got[0].Verdict, want)
 	return got[0]

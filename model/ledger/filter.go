@@ -68,10 +68,7 @@ func (s *State) filterMoves(n *State, try func(bool, Op)) {
 	for f := int8(1); f <= FM; f++ {
 		for o := int8(0); o < 8; o++ {
 			replaces := s.added[f] == 0 || s.filter.f != f-1 || s.filter.f <= 0
-			try(
-				replaces && s.read[f]>>o&1 == 1 && n.set(f, o),
-				Op{"filter set: fill, O", f, o, 0, 0},
-			)
+			try(replaces && s.read[f]>>o&1 == 1 && n.set(f, o), Op{"filter set: fill, O", f, o, 0, 0})
 		}
 		try(n.setAdded(f), Op{"filter set adds: fill, units", f, s.added[f], 0, 0})
 	}
@@ -102,10 +99,7 @@ func (s *State) takes(k, a int8, n *State, try func(bool, Op)) {
 		n.filter.b -= amount(k)
 		n.given += amount(k)
 		n.faults++
-		try(
-			int(s.faults) < *maxFault,
-			Op{"FAULT: filter take, reply lost: id, call", k, a, 0, 0},
-		)
+		try(int(s.faults) < *maxFault, Op{"FAULT: filter take, reply lost: id, call", k, a, 0, 0})
 	case idle && s.filter.f > 0:
 		*c = Call{saw: s.filter.f}
 		try(true, Op{"filter take refused: id, call", k, a, 0, 0})
@@ -127,10 +121,8 @@ func (s *State) takes(k, a int8, n *State, try func(bool, Op)) {
 		n.raiseFill(h.wrong)
 		try(!mut("nobump"), Op{"fill raised: id, call", k, a, 0, 0})
 	}
-	try(
-		!idle && int(s.faults) < *maxFault && n.crash(k, a),
-		Op{"FAULT: a node forgets what its take showed: id, call", k, a, 0, 0},
-	)
+	try(!idle && int(s.faults) < *maxFault && n.crash(k, a),
+		Op{"FAULT: a node forgets what its take showed: id, call", k, a, 0, 0})
 }
 
 // tampers emits every other content that the filter may get.
@@ -140,10 +132,8 @@ func (s *State) tampers(n *State, try func(bool, Op)) {
 			for b := int8(-1); b <= 3; b++ {
 				n.filter, n.tampered, n.given = Filter{f, b}, true, 0
 				n.faults++
-				try(
-					f >= 0 && (f <= s.b[0].fill+2 || f == FM),
-					Op{"FAULT: filter becomes: fill, balance", f, b, 0, 0},
-				)
+				try(f >= 0 && (f <= s.b[0].fill+2 || f == FM),
+					Op{"FAULT: filter becomes: fill, balance", f, b, 0, 0})
 			}
 		}
 		for f := int8(-1); f <= 0; f++ {

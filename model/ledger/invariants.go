@@ -194,11 +194,7 @@ func (s *State) verdict() string {
 	if x := s.newest(0); feature["filter"] && x.status == open {
 		for n := int8(1); n <= min(2, x.O); n++ {
 			if !s.heals(n) {
-				return fmt.Sprintf(
-					"filter: a take of %d is never let through although O is %d",
-					n,
-					x.O,
-				)
+				return fmt.Sprintf("filter: a take of %d is never let through although O is %d", n, x.O)
 			}
 		}
 	}
@@ -274,16 +270,7 @@ func (s *State) show() string {
 		}
 		for b := int8(0); b < N && d.T > 0; b++ {
 			if x := s.newest(b); budgetOf(b) == int8(i) && exists(b) {
-				t += fmt.Sprintf(
-					" | b%d e%d st%d O%d H%d S%d R%d",
-					b,
-					s.b[b].cur,
-					x.status,
-					x.O,
-					x.H,
-					x.S,
-					x.R,
-				)
+				t += fmt.Sprintf(" | b%d e%d st%d O%d H%d S%d R%d", b, s.b[b].cur, x.status, x.O, x.H, x.S, x.R)
 			}
 		}
 	}

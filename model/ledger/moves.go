@@ -54,10 +54,8 @@ func (s *State) lossy(o Tx, n *State, try func(bool, Op)) {
 	if mut("entrynolock") && feature["feed"] && o.kind == flight {
 		n.pend.entry = n.number(o.c)
 	}
-	try(
-		done && int(s.faults) < *maxFault && s.pend.op.kind == 0,
-		o.op("FAULT: COMMIT without a reply: "),
-	)
+	try(done && int(s.faults) < *maxFault && s.pend.op.kind == 0,
+		o.op("FAULT: COMMIT without a reply: "))
 }
 
 // pending reports whether the call's transaction is pending.
@@ -164,10 +162,8 @@ func (s *State) environment(n *State, try func(bool, Op)) {
 	n.paused = !s.paused
 	try(feature["pause"], Op{name: "PATCH paused"})
 	n.peekCount = 1 + s.count[s.clock]
-	try(
-		(mut("limitoutside") || mut("limitmemory")) && n.peekCount != s.peekCount,
-		Op{"a node reads the limit row: count", s.count[s.clock], 0, 0, 0},
-	)
+	try((mut("limitoutside") || mut("limitmemory")) && n.peekCount != s.peekCount,
+		Op{"a node reads the limit row: count", s.count[s.clock], 0, 0, 0})
 	n.peekU, n.peekMin = 1+s.bud[0].U, s.covered(0)
 	try(mut("twostatements") && s.peekU == 0, Op{"a node reads U alone: U", s.bud[0].U, 0, 0, 0})
 }
@@ -185,10 +181,8 @@ func (s *State) settle(commit bool) {
 
 func (s *State) answers(k, a int8, n *State, try func(bool, Op)) {
 	n.told[k] |= 2
-	try(
-		mut("earlyack") && s.pending(k, a) && s.told[k]&2 == 0,
-		Op{"answer accepted: id, call", k, a, 0, 0},
-	)
+	try(mut("earlyack") && s.pending(k, a) && s.told[k]&2 == 0,
+		Op{"answer accepted: id, call", k, a, 0, 0})
 	if s.call[k][a].refused || s.mine(k, a) || s.pending(k, a) && !mut("plainread") {
 		return
 	}
@@ -205,10 +199,8 @@ func (s *State) answers(k, a int8, n *State, try func(bool, Op)) {
 			Op{"answer budget_exhausted: id, call", k, a, 0, 0})
 	}
 	n.looked[k] = true
-	try(
-		mut("lookupfirst") && !s.accepted(k) && !s.looked[k],
-		Op{"a node looks the id up: id", k, 0, 0, 0},
-	)
+	try(mut("lookupfirst") && !s.accepted(k) && !s.looked[k],
+		Op{"a node looks the id up: id", k, 0, 0, 0})
 	n.bad = 4
 	try(
 		s.peekU > 0 && s.peekU-1+s.covered(0)-s.releasable(0) < amount(k) &&
@@ -216,10 +208,8 @@ func (s *State) answers(k, a int8, n *State, try func(bool, Op)) {
 		Op{"answer budget_exhausted: id, call", k, a, 0, 0},
 	)
 	n.bad = 6
-	try(
-		mut("limitmemory") && limited(k) && s.peekCount-1 >= s.max && s.count[s.clock] < s.max,
-		Op{"answer limit: id, call", k, a, 0, 0},
-	)
+	try(mut("limitmemory") && limited(k) && s.peekCount-1 >= s.max && s.count[s.clock] < s.max,
+		Op{"answer limit: id, call", k, a, 0, 0})
 }
 
 // lag lets a reader of MariaDB see the last commit but not the one before, if they touched
@@ -260,10 +250,8 @@ func (s *State) lookTwice(k, a int8, n *State, try func(bool, Op)) {
 	if n.look = 0; min(s.peekMin, s.covered(0)) >= amount(k) {
 		n.bad = 4
 	}
-	try(
-		seen < amount(k) && !s.accepted(k) && (s.look == k+1 || mut("lookonce")),
-		Op{"answer budget_exhausted: id, call", k, a, 0, 0},
-	)
+	try(seen < amount(k) && !s.accepted(k) && (s.look == k+1 || mut("lookonce")),
+		Op{"answer budget_exhausted: id, call", k, a, 0, 0})
 }
 
 // feed reads every committed event of a bucket past the reader's cursor.

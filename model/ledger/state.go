@@ -156,11 +156,8 @@ var (
 	epochs   = flag.Int("epochs", 2, "epochs per bucket")
 	donors   = flag.Int("donors", 2, "donors of one collect")
 	batch    = flag.Bool("batch", false, "a roll-over ends one epoch per transaction")
-	maxFault = flag.Int(
-		"faults",
-		1,
-		"faults: commit replies lost, filter replies lost, filter contents changed",
-	)
+	maxFault = flag.Int("faults", 1,
+		"faults: commit replies lost, filter replies lost, filter contents changed")
 	undo   = flag.String("undo", "0", "ids that may be rolled back or cancelled")
 	mutant = flag.String("mut", "", "take this safeguard out")
 )

@@ -128,21 +128,12 @@ func (s *State) complete() string {
 	}
 	for e := range s.epoch {
 		if x := &s.epoch[e]; x.O > 0 || x.alive() {
-			return fmt.Sprintf(
-				"completion: epoch %d does not end (status %d, O %d)",
-				e,
-				x.status,
-				x.O,
-			)
+			return fmt.Sprintf("completion: epoch %d does not end (status %d, O %d)", e, x.status, x.O)
 		}
 	}
 	if !s.forgot && !s.gap && s.lane[0].act == 0 && int(s.U+s.sold()) != *total {
-		return fmt.Sprintf(
-			"I5: units without a home, and nothing was lost: U %d sold %d of %d",
-			s.U,
-			s.sold(),
-			*total,
-		)
+		return fmt.Sprintf("I5: units without a home, and nothing was lost: U %d sold %d of %d", s.U,
+			s.sold(), *total)
 	}
 	return s.check()
 }
@@ -198,19 +189,8 @@ func (s *State) show() string {
 	}
 	for i := range s.mem {
 		if m := &s.mem[i]; m.alive {
-			t += fmt.Sprintf(
-				" | mem%d id%d mark%d e%d bal%d taken%d given%d g%d late%v closed %v",
-				i,
-				m.id,
-				m.mark-1,
-				m.e-1,
-				m.bal,
-				m.taken,
-				m.given,
-				m.g,
-				m.late,
-				m.closed,
-			)
+			t += fmt.Sprintf(" | mem%d id%d mark%d e%d bal%d taken%d given%d g%d late%v closed %v", i, m.id,
+				m.mark-1, m.e-1, m.bal, m.taken, m.given, m.g, m.late, m.closed)
 		}
 	}
 	return t

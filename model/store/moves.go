@@ -14,17 +14,12 @@ func (s *State) scripts(i int8, n *State, try func(bool, Op)) {
 				x := &s.epoch[e]
 				if x.lane == l && x.acts>>a&1 == 1 && (x.served || mut("deductopening")) &&
 					s.inTime(k) {
-					try(
-						n.deduct(m, k, e, a),
-						Op{"DEDUCT: memory, id, epoch, activation", i, k, e, a},
-					)
+					try(n.deduct(m, k, e, a), Op{"DEDUCT: memory, id, epoch, activation", i, k, e, a})
 				}
 			}
 			for rb := int8(0); rb < 2 && in(*undo, k); rb++ {
-				try(
-					n.rollback(m, k, rb, a) || n.bad > 0,
-					Op{"ROLLBACK: memory, id, rollback id, activation", i, k, rb, a},
-				)
+				try(n.rollback(m, k, rb, a) || n.bad > 0,
+					Op{"ROLLBACK: memory, id, rollback id, activation", i, k, rb, a})
 			}
 			try(in(*cancels, k) && n.cancel(m, k, a), Op{"CANCEL: memory, id", i, k, 0, 0})
 		}
@@ -40,15 +35,9 @@ func (s *State) scripts(i int8, n *State, try func(bool, Op)) {
 			if x.status >= closing {
 				ans := n.close(m, e)
 				n.epoch[e].answer = ans
-				try(
-					ans[0] > 0 && ans != x.answer,
-					Op{"CLOSE: memory, epoch, activation", i, e, a, 0},
-				)
+				try(ans[0] > 0 && ans != x.answer, Op{"CLOSE: memory, epoch, activation", i, e, a, 0})
 				n.close(m, e)
-				try(
-					n.mem[i] != s.mem[i],
-					Op{"CLOSE, answer lost: memory, epoch, activation", i, e, a, 0},
-				)
+				try(n.mem[i] != s.mem[i], Op{"CLOSE, answer lost: memory, epoch, activation", i, e, a, 0})
 			}
 		}
 	}
@@ -107,10 +96,8 @@ func (s *State) moves(emit func(*State, Op)) {
 		try(s.now < 6, Op{"tick", s.now + 1, 0, 0, 0})
 		for k := int8(0); int(k) < *ids; k++ {
 			n.calls[k] |= 1 << s.now
-			try(
-				!s.void[k] && (s.calls[k] == 0 || s.now > 0 && s.calls[k] == 1<<(s.now-1)),
-				Op{"client calls: id, tick", k, s.now, 0, 0},
-			)
+			try(!s.void[k] && (s.calls[k] == 0 || s.now > 0 && s.calls[k] == 1<<(s.now-1)),
+				Op{"client calls: id, tick", k, s.now, 0, 0})
 		}
 	}
 	s.fault(&n, try)
@@ -148,29 +135,19 @@ func (s *State) fault(n *State, try func(bool, Op)) {
 	n.gap = true
 	happens(has("evict") && live.e > 0, "the bucket's hash is evicted", gone, false, false)
 	n.mem[1] = live
-	happens(
-		has("split") && s.snap.alive && !s.mem[1].alive,
-		"two masters, this one has the older data",
-		s.snap,
-		true,
-		true,
-	)
+	happens(has("split") && s.snap.alive && !s.mem[1].alive,
+		"two masters, this one has the older data", s.snap, true, true)
 	n.mem[1], n.mem[0] = live, Mem{}
 	n.faults++
 	n.forgot, n.lane[0].checked = true, false
-	try(
-		has("dead") && live.alive && !s.mem[1].alive,
-		Op{name: "FAULT the lane is cut off, some nodes still reach it"},
-	)
+	try(has("dead") && live.alive && !s.mem[1].alive,
+		Op{name: "FAULT the lane is cut off, some nodes still reach it"})
 	n.mem[1] = live
 	other := s.mem[1]
 	n.mem[0] = other
 	n.faults++
 	n.lane[0].checked = false
-	try(
-		has("split") && other.alive && s.lane[0].checked,
-		Op{name: "FAULT back to the other master"},
-	)
+	try(has("split") && other.alive && s.lane[0].checked, Op{name: "FAULT back to the other master"})
 }
 
 // statements emits the steps of nodes in SQL, and their reads of the store.
@@ -178,10 +155,8 @@ func (s *State) statements(n *State, try func(bool, Op)) {
 	for u := int8(1); u <= s.U; u++ {
 		try(n.apply(u), Op{"sql apply: units", u, 0, 0, 0})
 		try(n.online(u, 0, int8(*epochs)), Op{"sql online, opening: units, lane", u, 0, 0, 0})
-		try(
-			feature["drain"] && n.online(u, 1, int8(*epochs)),
-			Op{"sql online, opening: units, lane", u, 1, 0, 0},
-		)
+		try(feature["drain"] && n.online(u, 1, int8(*epochs)),
+			Op{"sql online, opening: units, lane", u, 1, 0, 0})
 	}
 	if x := s.row(); x.status == open || x.status == opening {
 		n.row().status = closing
@@ -199,20 +174,14 @@ func (s *State) statements(n *State, try func(bool, Op)) {
 	for i := range s.mem {
 		if m := &s.mem[i]; m.alive && s.runs(m, m.lane, max(0, m.mark-1)) {
 			n.sync = s.readSync(int8(i))
-			try(
-				n.sync != s.sync && !feature["prompt"],
-				Op{"a node reads the counters: memory", int8(i), 0, 0, 0},
-			)
-			try(
-				feature["prompt"] && n.tell(s.readSync(int8(i))),
-				Op{"sql sync: epoch + 1, taken, given", m.e, m.taken, m.given, 0},
-			)
+			try(n.sync != s.sync && !feature["prompt"],
+				Op{"a node reads the counters: memory", int8(i), 0, 0, 0})
+			try(feature["prompt"] && n.tell(s.readSync(int8(i))),
+				Op{"sql sync: epoch + 1, taken, given", m.e, m.taken, m.given, 0})
 		}
 	}
-	try(
-		n.tell(s.sync),
-		Op{"sql sync: epoch + 1, taken, given", s.sync.e, s.sync.taken, s.sync.given, 0},
-	)
+	try(n.tell(s.sync),
+		Op{"sql sync: epoch + 1, taken, given", s.sync.e, s.sync.taken, s.sync.given, 0})
 	for l := int8(0); l < 2; l++ {
 		try(n.verify(l), Op{"sql next activation: lane", l, 0, 0, 0})
 		for a := int8(0); a <= s.lane[l].act; a++ {

@@ -34,12 +34,8 @@ func (i *Instance) Identity(ctx context.Context, at bucket.Lane) (string, error)
 }
 
 // meet asks a server for its identity, and on a Cluster whether it serves the lane.
-func (i *Instance) meet(
-	ctx context.Context,
-	op string,
-	where server,
-	at bucket.Lane,
-) (string, error) {
+func (i *Instance) meet(ctx context.Context, op string, where server,
+	at bucket.Lane) (string, error) {
 	conn, done := i.dial(where.addr)
 	defer done()
 	met, err := i.identify(ctx, op, where, conn, i.Prefix(at))
@@ -51,13 +47,8 @@ func (i *Instance) meet(
 
 // identify asks a connection for the identity at its other end, and on a Cluster whether it serves
 // the keys that begin with prefix; "" skips the latter.
-func (i *Instance) identify(
-	ctx context.Context,
-	op string,
-	at server,
-	conn *redis.Conn,
-	prefix string,
-) (
+func (i *Instance) identify(ctx context.Context, op string, at server, conn *redis.Conn,
+	prefix string) (
 	string, error) {
 	pipe := conn.Pipeline()
 	info, replication := pipe.Info(ctx, "server"), pipe.Info(ctx, "replication")

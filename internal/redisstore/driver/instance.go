@@ -76,10 +76,8 @@ func (i *Instance) chart() {
 }
 
 // options returns a client's settings; verify, if set, checks each new connection.
-func (i *Instance) options(
-	addr string,
-	verify func(context.Context, *redis.Conn) error,
-) *redis.Options {
+func (i *Instance) options(addr string,
+	verify func(context.Context, *redis.Conn) error) *redis.Options {
 	c, network := i.config, "tcp"
 	if path, socket := strings.CutPrefix(addr, socketScheme); socket {
 		network, addr = "unix", path

@@ -45,11 +45,8 @@ func (i *Instance) sentinelTopology(group Sentinels) *topology {
 		all.Wait()
 		master := newest(reports)
 		if master.addr == "" {
-			return nil, fmt.Errorf(
-				"no sentinel names the master of %q: %w",
-				group.MasterName,
-				errors.Join(errs...),
-			)
+			return nil, fmt.Errorf("no sentinel names the master of %q: %w", group.MasterName,
+				errors.Join(errs...))
 		}
 		addrs := make([]string, len(i.tags))
 		for lane := range addrs {
@@ -70,11 +67,7 @@ func newest(reports []report) (out report) {
 }
 
 // askSentinel asks one sentinel for its group's master.
-func (i *Instance) askSentinel(
-	ctx context.Context,
-	addr string,
-	group Sentinels,
-) (report, error) {
+func (i *Instance) askSentinel(ctx context.Context, addr string, group Sentinels) (report, error) {
 	options := i.options(addr, nil)
 	options.Username, options.Password, options.DB = group.Username, group.Password, 0
 	options.CredentialsProvider = credentials(group.Username, group.Secret)

@@ -56,10 +56,8 @@ var settings = []setting{
 // Condition compares the settings of the server that serves a lane with what budgetd needs. It
 // returns one finding, with the remedy, for each difference and each setting that may not be read.
 // See bucket.Inspected. It returns Unavailable if the server cannot be asked.
-func (i *Instance) Condition(
-	ctx context.Context,
-	at bucket.Lane,
-) (out bucket.Condition, err error) {
+func (i *Instance) Condition(ctx context.Context,
+	at bucket.Lane) (out bucket.Condition, err error) {
 	const op = "check settings"
 	where, err := i.locate(ctx, op, at)
 	if err != nil {

@@ -70,9 +70,7 @@ func Append(ctx context.Context, tx Tx, row trail.Row) (trail.Row, error) {
 		row.AtMS,
 		[]byte(row.Principal),
 		[]byte(row.KeyID),
-		[]byte(
-			row.Source,
-		),
+		[]byte(row.Source),
 		[]byte(row.Op),
 		[]byte(row.Tenant),
 		[]byte(row.Target),

@@ -45,12 +45,8 @@ func Prune(ctx context.Context, tx Tx, beforeMS int64, by trail.Row) (int64, err
 
 // lastBefore returns the last row to remove, or removed if no row is old enough. Rows are removed
 // in numerical order, up to the first that is young enough.
-func lastBefore(
-	ctx context.Context,
-	tx Tx,
-	beforeMS int64,
-	removed, head trail.Anchor,
-) (trail.Anchor, error) {
+func lastBefore(ctx context.Context, tx Tx, beforeMS int64,
+	removed, head trail.Anchor) (trail.Anchor, error) {
 	const young = `SELECT MIN(seq) FROM audit_log WHERE seq > ? AND seq <= ? AND at_ms >= ?`
 	const hash = `SELECT hash FROM audit_log WHERE seq = ?`
 	limit := min(removed.Seq+pruneRows, head.Seq-1)

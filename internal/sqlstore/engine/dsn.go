@@ -92,13 +92,8 @@ func contradiction(dsn string) error {
 		case want == "":
 			return fmt.Errorf("database.dsn: budgetd sets %s itself: leave it out", name)
 		default:
-			return fmt.Errorf(
-				"database.dsn: %s=%s contradicts what budgetd relies on, %s=%s: leave it out",
-				name,
-				value,
-				name,
-				want,
-			)
+			return fmt.Errorf("database.dsn: %s=%s contradicts what budgetd relies on, %s=%s: leave it out",
+				name, value, name, want)
 		}
 	}
 	return nil

@@ -133,11 +133,8 @@ const (
 // Send sends a packet: a ROLLBACK, statements without results, one SELECT whose rows go to row, and
 // a COMMIT. After a statement that fails the server skips the rest of the packet, so nothing is
 // committed. The error says why the packet was not Committed.
-func (l *Line) Send(
-	ctx context.Context,
-	packet *Statement,
-	row func(*sql.Rows) error,
-) (_ Sent, err error) {
+func (l *Line) Send(ctx context.Context, packet *Statement,
+	row func(*sql.Rows) error) (_ Sent, err error) {
 	ctx, end := span.Begin(ctx, "sql", "packet")
 	defer func() { end(err) }()
 	if len(packet.args) > 0 {

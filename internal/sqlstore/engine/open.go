@@ -98,12 +98,7 @@ func Open(ctx context.Context, config Config) (*DB, error) {
 	case mysqlName:
 		err = db.openServer(ctx, config)
 	default:
-		err = fmt.Errorf(
-			"database.driver is %q, must be %q or %q",
-			config.Driver,
-			sqliteName,
-			mysqlName,
-		)
+		err = fmt.Errorf("database.driver is %q, must be %q or %q", config.Driver, sqliteName, mysqlName)
 	}
 	if err != nil {
 		return nil, err

@@ -186,11 +186,7 @@ func (db *DB) prepareServer(ctx context.Context, parsed *mysql.Config) error {
 
 // lockMigration excludes other nodes from creating the tables of the same database. GET_LOCK
 // belongs to a connection, so one is held until unlock.
-func lockMigration(
-	ctx context.Context,
-	raw *sql.DB,
-	database string,
-) (unlock func(), err error) {
+func lockMigration(ctx context.Context, raw *sql.DB, database string) (unlock func(), err error) {
 	conn, err := raw.Conn(ctx)
 	if err != nil {
 		return nil, err
@@ -201,11 +197,8 @@ func lockMigration(
 	seconds := int(migrationLock.Seconds())
 	err = conn.QueryRowContext(ctx, "SELECT GET_LOCK(?, ?)", name, seconds).Scan(&got)
 	if err == nil && got.Int64 != 1 {
-		err = fmt.Errorf(
-			"another budgetd has been making the tables of the database %s for %s",
-			database,
-			migrationLock,
-		)
+		err = fmt.Errorf("another budgetd has been making the tables of the database %s for %s", database,
+			migrationLock)
 	}
 	drop := func() {
 		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // the lock goes with the connection
@@ -288,11 +281,8 @@ const kept, maxKept = "/*kept*/", 64
 
 // QueryContext runs a query: as a prepared statement if it is marked as kept and the server has
 // room for it, else as text.
-func (c *serverConn) QueryContext(
-	ctx context.Context,
-	query string,
-	args []driver.NamedValue,
-) (driver.Rows, error) {
+func (c *serverConn) QueryContext(ctx context.Context, query string,
+	args []driver.NamedValue) (driver.Rows, error) {
 	if s := c.statement(ctx, query); s != nil {
 		rows, err := s.QueryContext(ctx, args)
 		if !forgotten(err) {

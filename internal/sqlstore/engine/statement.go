@@ -166,11 +166,8 @@ type Inserting struct {
 
 // Inserting begins an insertion. into names the table and its columns, or is what to do about
 // existing rows, rows is the expected number. run runs each statement.
-func (t *Tx) Inserting(
-	into, or string,
-	rows int,
-	run func(s *Statement, rows int) error,
-) *Inserting {
+func (t *Tx) Inserting(into, or string, rows int,
+	run func(s *Statement, rows int) error) *Inserting {
 	return &Inserting{
 		Statement: Statement{dialect: t.conn.dialect},
 		into:      into,

@@ -210,11 +210,7 @@ func (d *dialect) joined(update, where string, rows []RowChange) *Statement {
 		s.SQL(")")
 	}
 	s.SQL(
-		") v /*in order*/ JOIN " + table + " SET" + joinedTo(
-			set,
-			"$value",
-			0,
-		) + "WHERE " + joinedTo(
+		") v /*in order*/ JOIN " + table + " SET" + joinedTo(set, "$value", 0) + "WHERE " + joinedTo(
 			where,
 			"?",
 			values,
@@ -251,13 +247,8 @@ func (t *Tx) InsertOr(into string, columns int, or string, args []any) error {
 }
 
 // inserts cuts an INSERT into as many statements as the dialect wants, and runs each.
-func (t *Tx) inserts(
-	into string,
-	columns int,
-	or string,
-	args []any,
-	run func(string, []any) error,
-) error {
+func (t *Tx) inserts(into string, columns int, or string, args []any,
+	run func(string, []any) error) error {
 	row := "(" + Repeat("?", ",", columns) + ")"
 	size := t.conn.dialect.insertRows * columns
 	for len(args) > 0 {
@@ -304,11 +295,7 @@ func (db *DB) Write(ctx context.Context, op string, fn func(*Tx) error) (err err
 }
 
 // attempt runs a transaction once. atCommit is true if the error came from COMMIT.
-func (db *DB) attempt(
-	ctx context.Context,
-	t *Tx,
-	fn func(*Tx) error,
-) (atCommit bool, err error) {
+func (db *DB) attempt(ctx context.Context, t *Tx, fn func(*Tx) error) (atCommit bool, err error) {
 	c, err := db.writers.acquire(ctx)
 	if err != nil {
 		return false, err

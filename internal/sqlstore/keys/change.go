@@ -57,19 +57,8 @@ func create(ctx context.Context, tx Tx, key access.Key) error {
 			return err
 		}
 	}
-	_, err = tx.ExecContext(
-		ctx,
-		insert,
-		[]byte(key.ID),
-		key.Hash[:],
-		principal,
-		role,
-		tenant,
-		budgets,
-		key.CreatedMS,
-		[]byte(key.CreatedBy),
-		key.ExpiresMS,
-	)
+	_, err = tx.ExecContext(ctx, insert, []byte(key.ID), key.Hash[:], principal, role, tenant, budgets,
+		key.CreatedMS, []byte(key.CreatedBy), key.ExpiresMS)
 	if err != nil {
 		return fmt.Errorf("keys: %w", err)
 	}
@@ -108,13 +97,8 @@ type Rotation struct{ Was, Is, Next access.Key }
 // makes the earlier one expire at untilMS, unless it expires sooner. fresh has the new key's id,
 // hash, creation and creator; Rotate fills its other fields. Errors: key_not_found, key_not_live,
 // too_many_keys.
-func Rotate(
-	ctx context.Context,
-	tx Tx,
-	id string,
-	fresh access.Key,
-	untilMS int64,
-) (Rotation, error) {
+func Rotate(ctx context.Context, tx Tx, id string, fresh access.Key,
+	untilMS int64) (Rotation, error) {
 	const update = `UPDATE access_key SET expires_ms = ?
 		WHERE key_id = ? AND (expires_ms = 0 OR expires_ms > ?)`
 	old, err := lock(ctx, tx, id)

@@ -44,10 +44,8 @@ func Version(ctx context.Context, tx Tx) (version int64, err error) {
 
 // changing excludes every other change until the transaction ends.
 func changing(ctx context.Context, tx Tx) error {
-	done, err := tx.ExecContext(
-		ctx,
-		`UPDATE access_state SET version = version + 1 WHERE only_row = 1`,
-	)
+	done, err := tx.ExecContext(ctx,
+		`UPDATE access_state SET version = version + 1 WHERE only_row = 1`)
 	if err != nil {
 		return err
 	}
@@ -86,13 +84,8 @@ func Page(ctx context.Context, tx Tx, tenant, after string, limit int) ([]access
 
 // One returns a key. Errors: key_not_found.
 func One(ctx context.Context, tx Tx, id string) (access.Key, error) {
-	found, err := read(
-		ctx,
-		tx,
-		strictly,
-		`SELECT `+columns+` FROM access_key WHERE key_id = ?`,
-		[]byte(id),
-	)
+	found, err := read(ctx, tx, strictly, `SELECT `+columns+` FROM access_key WHERE key_id = ?`,
+		[]byte(id))
 	if err == nil && len(found) == 0 {
 		err = budget.Refuse(budget.KeyNotFound, "keys", "there is no key %.20q", id)
 	}
@@ -113,19 +106,8 @@ func read(ctx context.Context, tx Tx, judge func(error) error, query string, arg
 	for rows.Next() {
 		var key access.Key
 		var hash, role, budgets []byte
-		err := rows.Scan(
-			&key.ID,
-			&hash,
-			&key.Principal,
-			&role,
-			&key.Scope.Tenant,
-			&budgets,
-			&key.CreatedMS,
-			&key.CreatedBy,
-			&key.ExpiresMS,
-			&key.LastUsedMS,
-			&key.RevokedMS,
-		)
+		err := rows.Scan(&key.ID, &hash, &key.Principal, &role, &key.Scope.Tenant, &budgets,
+			&key.CreatedMS, &key.CreatedBy, &key.ExpiresMS, &key.LastUsedMS, &key.RevokedMS)
 		if err != nil {
 			return nil, fmt.Errorf("keys: %w", err)
 		}
