@@ -8,14 +8,12 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/client"
-	"github.com/budgetd/budgetd/cmd/budgetctl/bench/load"
 )
 
 // series measures how the cost of a deduction grows with one quantity. The cost is the CPU time of
@@ -180,7 +178,7 @@ func (m *meter) measure(do func() error) ([]cost, error) {
 	if err := m.settle(); err != nil {
 		return nil, err
 	}
-	before, err := m.usage()
+	before, err := usedBy(m.budgetd.watched)
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +186,7 @@ func (m *meter) measure(do func() error) ([]cost, error) {
 	if err := errors.Join(do(), m.settle()); err != nil {
 		return nil, err
 	}
-	after, err := m.usage()
+	after, err := usedBy(m.budgetd.watched)
 	if err != nil {
 		return nil, err
 	}
@@ -196,24 +194,6 @@ func (m *meter) measure(do func() error) ([]cost, error) {
 	for _, kind := range []string{"server", "redis", "mariadb"} {
 		used := after[kind] - before[kind]
 		out = append(out, cost{kind, float64(used.Nanoseconds()) / 1e3 / float64(m.sent.Load()-sent)})
-	}
-	return out, nil
-}
-
-// usage returns the CPU time of each kind of process.
-func (m *meter) usage() (map[string]time.Duration, error) {
-	out := map[string]time.Duration{}
-	for _, p := range m.budgetd.watched {
-		kind, pid, _ := strings.Cut(p, "=")
-		n, err := strconv.Atoi(pid)
-		if err != nil {
-			return nil, err
-		}
-		used, err := load.ReadUsage(n)
-		if err != nil {
-			return nil, err
-		}
-		out[kind] += used.CPU
 	}
 	return out, nil
 }

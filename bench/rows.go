@@ -10,7 +10,7 @@ type row struct {
 // apart lists rows and series that are measured only when they are named: those that take minutes
 // each, and those that compare ledger mode with and without a filter.
 var apart = []string{"store-sustained", "records", "filterless-single", "filterless-batch",
-	"filterless-sold-out"}
+	"filterless-sold-out", "ending", "filterless-ending", "ending-nodes", "filterless-ending-nodes"}
 
 // measurer measures one row on its own stage.
 type measurer interface {
@@ -84,6 +84,12 @@ var rows = []row{
 		ours{durability: "ledger", connections: batchConnections, batch: 100, filterless: true}},
 	{"filterless-sold-out", "ledger mode without a filter, refusals after the sell-out",
 		ours{durability: "ledger", connections: 64, total: 5_000, repeats: 0.01, filterless: true}},
+	{"ending", "ledger mode, small budgets from the first unit to the last, single calls",
+		ending{nodes: 1}},
+	{"filterless-ending", "… without a filter", ending{filterless: true, nodes: 1}},
+	{"ending-nodes", "… through two nodes", ending{nodes: 2}},
+	{"filterless-ending-nodes", "… through two nodes without a filter",
+		ending{filterless: true, nodes: 2}},
 	{"memory", "100,000 budgets known, 10,000 active, ledger mode, single calls",
 		ours{durability: "ledger", connections: 64, budgets: 100_000, active: 10_000}},
 }
