@@ -14,8 +14,8 @@ type check struct {
 	done  chan error
 }
 
-// freshen waits until the versions of a budget were compared with the database. Callers share one
-// statement.
+// freshen waits until the versions of a budget were compared with the database. Callers share
+// statements.
 func (c *Budgets) freshen(ctx context.Context, entry *cached, ref BudgetRef) (*Budget, error) {
 	one := &check{entry: entry, done: make(chan error, 1)}
 	c.checks.Add(one)
@@ -34,7 +34,7 @@ func (c *Budgets) freshen(ctx context.Context, entry *cached, ref BudgetRef) (*B
 	return c.load(ctx, ref)
 }
 
-// runChecks compares the budgets that callers wait for, in one statement.
+// runChecks compares the budgets that callers wait for, together.
 func (c *Budgets) runChecks(checks []*check) {
 	entries := make([]*cached, len(checks))
 	for i, one := range checks {

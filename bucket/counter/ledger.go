@@ -160,6 +160,9 @@ type Applied struct {
 	Units int64
 	// Short is how many units U lacks for the need. They must be collected.
 	Short int64
+	// Undelivered reports that U is short and the bucket has a grant that its store may not have yet,
+	// from a node that stopped or has not come to it.
+	Undelivered bool
 	// Closing reports that the bucket's epoch is ending and must be closed first.
 	Closing bool
 	// Barred reports that adjust_cnt allows the bucket no further application. Of U it may then have

@@ -73,6 +73,27 @@ func idsOn(w *world, b *bucket.Budget, index, n int) (out []string) {
 	return out
 }
 
+// TestUndelivered checks that a node delivers the grant of another one that stopped before, also if
+// the rest of the budget is too little: the bucket has the units, only its store does not know.
+func TestUndelivered(t *testing.T) {
+	w := inMemory(t, 1)
+	b := w.create(promo("sale", 99, 3))
+	other, _ := w.newNode(func(*counter.Config) {})
+	w.mem.Inject(1, func(call string) memstore.Fault {
+		if call == "grant" {
+			return memstore.LoseRequest
+		}
+		return memstore.None
+	})
+	_, err := other.Deduct(t.Context(), request(b, "one", 90))
+	if budget.CodeOf(err).Kind() != budget.NotDone {
+		t.Fatalf("without grants: %v", err)
+	}
+	w.mem.Inject(1, func(string) memstore.Fault { return memstore.None })
+	w.deduct(b, "one", 90)
+	w.settled(b, books{T: 99, O: 9, S: 90})
+}
+
 // TestLostRowAppears checks that an epoch of an older memory which only appears in SQL later, as
 // after a restore, also ends, although no other memory has begun since.
 func TestLostRowAppears(t *testing.T) {

@@ -252,8 +252,9 @@ func (l *lane) endLost(ctx context.Context) error {
 // endLostEvery is how often a lane looks for lost epochs although it has no other memory.
 const endLostEvery = 30 * time.Second
 
-// endNewlyLost is endLost, but only after another memory began, and from time to time in case SQL
-// was restored: it reads the rows of all buckets of the lane.
+// endNewlyLost is endLost, but only after another memory began, and from time to time in case
+// another node stopped before it had ended them all, or SQL was restored: it reads the rows of all
+// buckets of the lane.
 func (l *lane) endNewlyLost(ctx context.Context, m *remembered) error {
 	now := l.s.clock.Now()
 	if age := now.Sub(l.endedAt); l.endedSince == m.since && age >= 0 && age < endLostEvery {

@@ -191,12 +191,12 @@ func (p *provision) bring(ctx context.Context, id int64, ops []*op) {
 				return
 			}
 			have = 0
+		case got.Undelivered, synced && got.Barred && got.Outstanding > have: // it gets or got more
+			end(ops, p.s.push(ctx, []int64{id}, -1))
+			return
 		case got.Short > 0 && !synced:
 			p.s.syncBudget(ctx, p.b, p.began)
 			synced = true
-		case got.Barred && got.Outstanding > have: // it was refilled meanwhile
-			end(ops, p.s.push(ctx, []int64{id}, -1))
-			return
 		case got.Short > 0:
 			donors, err := p.donors(ctx, id, need, got)
 			switch {

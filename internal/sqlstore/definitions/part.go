@@ -119,12 +119,13 @@ const (
 // Versions reads the versions of many budgets. The result has no element for a budget that does not
 // exist.
 func (p *Part) Versions(ctx context.Context, ids []int64) (map[int64]bucket.Version, error) {
-	out := make(map[int64]bucket.Version, len(ids))
-	err := readVersions(ctx, p, selectVersions, ids, func(row versionRow) {
-		out[row.ID] = bucket.Version{Definition: row.Version, List: row.ListVersion}
-	})
+	found, err := readVersions(ctx, p, selectVersions, ids)
 	if err != nil {
 		return nil, err
+	}
+	out := make(map[int64]bucket.Version, len(found))
+	for _, row := range found {
+		out[row.ID] = bucket.Version{Definition: row.Version, List: row.ListVersion}
 	}
 	return out, nil
 }
@@ -133,11 +134,12 @@ func (p *Part) Versions(ctx context.Context, ids []int64) (map[int64]bucket.Vers
 // answers with one row for many budgets, which costs a fraction of Versions.
 func (p *Part) VersionSum(ctx context.Context, ids []int64) (
 	exist int, sum bucket.Version, err error) {
-	err = readVersions(ctx, p, sumVersions, ids, func(row versionRow) {
+	found, err := readVersions(ctx, p, sumVersions, ids)
+	for _, row := range found {
 		exist += row.Exist
 		sum.Definition += row.Version
 		sum.List += row.ListVersion
-	})
+	}
 	return exist, sum, err
 }
 
@@ -149,9 +151,10 @@ type versionRow struct {
 	ListVersion int64 `db:"list_version"`
 }
 
-func readVersions(ctx context.Context, p *Part, query string, ids []int64,
-	each func(versionRow)) error {
-	return p.db.Read(ctx, "read", func(r *engine.Reader) error {
+func readVersions(ctx context.Context, p *Part, query string, ids []int64) (
+	found []versionRow, err error) {
+	err = p.db.Read(ctx, "read", func(r *engine.Reader) error {
+		found = nil // of an attempt that failed
 		for chunk := range slices.Chunk(ids, engine.ListChunk) {
 			var read []versionRow
 			s := r.Statement()
@@ -160,12 +163,11 @@ func readVersions(ctx context.Context, p *Part, query string, ids []int64,
 			if err := r.RowsOf(&read, s); err != nil {
 				return err
 			}
-			for _, row := range read {
-				each(row)
-			}
+			found = append(found, read...)
 		}
 		return nil
 	})
+	return found, err
 }
 
 const (

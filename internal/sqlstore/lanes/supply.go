@@ -24,6 +24,8 @@ const (
 		JOIN bucket_epoch e ON e.bucket_id = b.id AND e.epoch > b.epoch - 64
 		JOIN grant_log g ON g.bucket_id = e.bucket_id AND g.epoch = e.epoch
 		WHERE b.budget_id = ? AND e.period = ? AND g.kind = 'apply' AND g.status <> 'void'`
+	countPending = `SELECT COUNT(*) FROM grant_log /*by PRIMARY*/
+		WHERE bucket_id = ? AND epoch = ? AND status = 'pending'`
 	closeEpochs = `UPDATE bucket_epoch /*by PRIMARY*/ SET status = 'closing' WHERE `
 	closeWhere  = `(bucket_id = ? AND epoch = ? AND status IN ('opening', 'open'))`
 )
@@ -134,6 +136,11 @@ func (a *application) run() (out counter.Applied, err error) {
 		return a.unlimited()
 	}
 	units, kind, out, err := a.units()
+	if err == nil && out.Short > 0 && row.Live() {
+		var pending int
+		_, err = a.t.Get(&pending, countPending, row.Epoch.Bucket, row.Number)
+		out.Undelivered = pending > 0
+	}
 	if err != nil || units == 0 && !a.want.Operator {
 		return out, err
 	}
