@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/client"
 )
 
@@ -170,6 +171,9 @@ func (l *load) patiently(b *book, r *record, rnd *rand.Rand) {
 		RequestID: r.id, Amount: r.amount, Key: r.key, Dimensions: r.dimensions()})
 	l.tally.note("patient deduct", err == nil && answer.Replayed, err)
 	b.heard(r, answer, err)
+	if client.KindOf(err) == budget.MayBeDone && r.cancel == notCancelled {
+		r.cancel = cancelOpen // the client's own cancel may be the answer that is missing
+	}
 }
 
 // both sends the same id through two nodes at once.
