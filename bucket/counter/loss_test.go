@@ -73,8 +73,9 @@ func idsOn(w *world, b *bucket.Budget, index, n int) (out []string) {
 	return out
 }
 
-// TestUndelivered checks that a node delivers the grant of another one that stopped before, also if
-// the rest of the budget is too little: the bucket has the units, only its store does not know.
+// TestUndelivered checks that a node delivers a grant that another node left undelivered when it
+// stopped. SQL has given the bucket the units, its store does not have them yet, and no other units
+// cover the request.
 func TestUndelivered(t *testing.T) {
 	w := inMemory(t, 1)
 	b := w.create(promo("sale", 99, 3))

@@ -249,7 +249,7 @@ func (l *lane) endLost(ctx context.Context) error {
 	}
 }
 
-// endLostEvery is how often a lane looks for lost epochs although it has no other memory.
+// endLostEvery is how often a lane looks for lost epochs while it keeps the same memory.
 const endLostEvery = 30 * time.Second
 
 // endNewlyLost is endLost, but only after another memory began, and from time to time in case

@@ -172,7 +172,7 @@ func (l *load) patiently(b *book, r *record, rnd *rand.Rand) {
 	l.tally.note("patient deduct", err == nil && answer.Replayed, err)
 	b.heard(r, answer, err)
 	if client.KindOf(err) == budget.MayBeDone && r.cancel == notCancelled {
-		r.cancel = cancelOpen // the client's own cancel may be the answer that is missing
+		r.cancel = cancelOpen // perhaps the client sent a cancel and got no answer
 	}
 }
 
