@@ -62,7 +62,7 @@ func render(t *testing.T, values string) (map[string]string, error) {
 	return out, nil
 }
 
-// objects decodes all rendered objects strictly.
+// objects decodes all rendered objects strictly, by the name of the template.
 func objects(t *testing.T, files map[string]string) map[string]any {
 	t.Helper()
 	out := map[string]any{}
@@ -78,7 +78,7 @@ func objects(t *testing.T, files map[string]string) map[string]any {
 		if err := yaml.UnmarshalStrict([]byte(text), object); err != nil {
 			t.Errorf("%s: %v\n%s", name, err, text)
 		}
-		out[head.Kind] = object
+		out[name] = object
 	}
 	return out
 }
@@ -90,10 +90,10 @@ func TestChart(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := objects(t, files)
-	if len(all) != 5 || all["ServiceMonitor"] != nil {
+	if len(all) != 6 || all["servicemonitor.yaml"] != nil {
 		t.Errorf("there are %d objects", len(all))
 	}
-	pod := all["Deployment"].(*appsv1.Deployment).Spec.Template.Spec
+	pod := all["deployment.yaml"].(*appsv1.Deployment).Spec.Template.Spec
 	c := pod.Containers[0]
 	for what, ok := range map[string]bool{
 		"no service links":     pod.EnableServiceLinks != nil && !*pod.EnableServiceLinks,
@@ -103,18 +103,23 @@ func TestChart(t *testing.T) {
 		"three probes": c.StartupProbe.HTTPGet.Path == "/readyz" &&
 			c.ReadinessProbe.HTTPGet.Path == "/readyz" && c.LivenessProbe.HTTPGet.Path == "/healthz",
 		"grace":      *pod.TerminationGracePeriodSeconds == 40,
-		"two nodes":  *all["Deployment"].(*appsv1.Deployment).Spec.Replicas == 2,
+		"two nodes":  *all["deployment.yaml"].(*appsv1.Deployment).Spec.Replicas == 2,
 		"spread":     len(pod.TopologySpreadConstraints) == 2,
-		"disruption": all["PodDisruptionBudget"].(*policyv1.PodDisruptionBudget).Spec.MaxUnavailable.IntVal == 1,
+		"disruption": all["poddisruptionbudget.yaml"].(*policyv1.PodDisruptionBudget).Spec.MaxUnavailable.IntVal == 1,
 	} {
 		if !ok {
 			t.Errorf("it lacks: %s", what)
 		}
 	}
-	checkConfig(t, all["ConfigMap"].(*corev1.ConfigMap).Data["budgetd.yaml"])
+	service := all["service.yaml"].(*corev1.Service).Spec
+	metrics := all["metrics.yaml"].(*corev1.Service)
+	if len(service.Ports) != 1 || len(metrics.Spec.Ports) != 1 || metrics.Spec.Type != "" {
+		t.Errorf("ports %v of the service, %+v of the metrics", service.Ports, metrics.Spec)
+	}
+	checkConfig(t, all["configmap.yaml"].(*corev1.ConfigMap).Data["budgetd.yaml"])
 	var text strings.Builder
 	for _, name := range []string{"configmap.yaml", "deployment.yaml", "service.yaml",
-		"poddisruptionbudget.yaml", "networkpolicy.yaml"} {
+		"metrics.yaml", "poddisruptionbudget.yaml", "networkpolicy.yaml"} {
 		text.WriteString("---\n" + strings.TrimSpace(files[name]) + "\n")
 	}
 	const rendered = "../../kubernetes/budgetd.yaml"
@@ -156,15 +161,16 @@ func TestChartValues(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := objects(t, files)
-	pod := all["Deployment"].(*appsv1.Deployment).Spec.Template.Spec
-	config := all["ConfigMap"].(*corev1.ConfigMap).Data["budgetd.yaml"]
+	pod := all["deployment.yaml"].(*appsv1.Deployment).Spec.Template.Spec
+	config := all["configmap.yaml"].(*corev1.ConfigMap).Data["budgetd.yaml"]
 	if c := pod.Containers[0]; c.Env[0].Value != "1843MiB" || *pod.TerminationGracePeriodSeconds != 55 ||
-		c.ReadinessProbe.HTTPGet.Scheme != "HTTPS" || all["NetworkPolicy"] != nil ||
-		!strings.Contains(config, "cert_file: /etc/budgetd/tls/tls.crt") || all["ServiceMonitor"] == nil {
+		c.ReadinessProbe.HTTPGet.Scheme != "HTTPS" || all["networkpolicy.yaml"] != nil ||
+		!strings.Contains(config, "cert_file: /etc/budgetd/tls/tls.crt") || all["servicemonitor.yaml"] == nil {
 		t.Errorf("the values have no effect:\n%v", files)
 	}
 	// Without the token the metrics answer 401.
-	for _, want := range []string{"credentials: {name: budgetd-metrics, key: token}", "serverName: budgetd", "key: ca.crt"} {
+	for _, want := range []string{"app.kubernetes.io/component: metrics",
+		"credentials: {name: budgetd-metrics, key: token}", "serverName: budgetd", "key: ca.crt"} {
 		if !strings.Contains(files["servicemonitor.yaml"], want) {
 			t.Errorf("no %q in:\n%s", want, files["servicemonitor.yaml"])
 		}
