@@ -300,6 +300,9 @@ func TestNewRefusesInvalidAddresses(t *testing.T) {
 			t.Errorf("New(%q) calls %s, want an error", server, c.Server())
 		}
 	}
+	if _, err := client.New("http://u:secret@host:x"); err == nil || strings.Contains(err.Error(), "secret") {
+		t.Errorf("address with a password: %v", err)
+	}
 	for server, want := range map[string]string{
 		"127.0.0.1:8080": "http://127.0.0.1:8080", "https://h/api/": "https://h/api", "http://[::1]:80": "http://[::1]:80"} {
 		if c, err := client.New(server); err != nil || c.Server() != want {

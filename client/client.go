@@ -120,8 +120,13 @@ func New(server string, options ...Option) (*Client, error) {
 	return c, nil
 }
 
-// baseOf returns the base URL of a server's address.
+// baseOf returns the base URL of a server's address. It refuses an address with a user or password
+// without repeating it, because errors are logged.
 func baseOf(server string) (string, error) {
+	if strings.Contains(server, "@") {
+		return "", errors.New("server address: must not have a user or password; the key is given by " +
+			"WithToken or WithTokenFile")
+	}
 	if !strings.Contains(server, "://") {
 		server = "http://" + server
 	}

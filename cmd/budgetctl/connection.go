@@ -100,6 +100,10 @@ func (a *app) chosenProfile() (profile.Profile, error) {
 
 // clientOf returns a client for a connection.
 func (a *app) clientOf(p profile.Profile, options ...client.Option) (*client.Client, error) {
+	if strings.Contains(p.Server, "@") { // said first, because the address is repeated below
+		return nil, usagef("the server's address must not have a user or password: give the key with " +
+			"'budgetctl login', --token-file or BUDGETCTL_TOKEN")
+	}
 	own := []client.Option{client.WithTenant(p.Tenant)}
 	files := client.TLSFiles{CA: p.CAFile, Cert: p.CertFile, Key: p.KeyFile, ServerName: p.ServerName}
 	if files != (client.TLSFiles{}) {
@@ -120,8 +124,7 @@ func (a *app) clientOf(p profile.Profile, options ...client.Option) (*client.Cli
 		own = append(own, client.WithTokenFile(p.TokenFile))
 	case p.Token != "":
 		own = append(own, client.WithTokenSource(func(context.Context) (string, error) {
-			return p.Token,
-				nil
+			return p.Token, nil
 		}))
 	}
 	if p.TokenFile != "" || p.Token != "" {

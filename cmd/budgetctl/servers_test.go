@@ -39,9 +39,12 @@ func TestSeveralServers(t *testing.T) {
 	for line, want := range map[string]string{
 		"--server https://a,http://b --ca-file x get sale": "http://b is not encrypted",
 		"--server " + both + ", get sale":                  "server address",
+		"--server http://u:secret@a get sale":              "must not have a user or password",
+		"--server a,u:secret@b,c --ca-file x get sale":     "must not have a user or password",
+		"bench sale --server http://u:secret@a":            "must not have a user or password",
 	} {
 		if r := withEnv(t, nil, strings.Fields(line)...); r.status != exitUsage ||
-			!strings.Contains(r.stderr, want) {
+			!strings.Contains(r.stderr, want) || strings.Contains(r.stderr, "secret") {
 			t.Errorf("%s: %d %s", line, r.status, r.stderr)
 		}
 	}
