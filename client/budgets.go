@@ -192,6 +192,13 @@ type Budget struct {
 	Periods []Planned   `json:"periods,omitempty"`
 	Buckets BucketCount `json:"buckets"`
 	Limits  []Limit     `json:"limits,omitempty"`
+
+	// ExhaustedAt is when the last unit is used at the recent rate, zero if there is no such instant.
+	// Only lists with a Search, Sort or Skip have it.
+	ExhaustedAt time.Time `json:"exhausted_at,omitzero"`
+	// Refusals is how many deductions the server refused in the last 8 to 15 minutes. Only lists
+	// sorted by refusals have it, otherwise it is nil.
+	Refusals *int64 `json:"refusals,omitzero"`
 }
 
 // Period is a span of time whose units are handed out within it.
@@ -270,11 +277,27 @@ type Filter struct {
 	PageToken string // a page's NextPageToken
 	// Archived lists archived budgets too.
 	Archived bool
+	// Search is a part of the name.
+	Search string
+	// Sort is name, remaining, used_share, end, refusals or exhausted_at; a minus in front reverses
+	// the order. "" orders by id, or by name with a Search or Skip.
+	Sort string
+	// Skip is how many budgets to leave out. With a Search, Sort or Skip the pages have no tokens.
+	Skip int
+}
+
+// ranked reports whether the server searches and sorts budgets for the filter.
+func (filter *Filter) ranked() bool {
+	return filter.Search != "" || filter.Sort != "" || filter.Skip != 0
 }
 
 // Page is a part of the list of budgets.
 type Page struct {
-	Budgets []Budget `json:"budgets"`
+	// Total is how many budgets were found, RankedAt when the server last looked at all budgets for
+	// their order. Both are only for a Search, Sort or Skip.
+	Total    *int64    `json:"total,omitzero"`
+	RankedAt time.Time `json:"ranked_at,omitzero"`
+	Budgets  []Budget  `json:"budgets"`
 	// NextPageToken requests the next page; "" on the last page.
 	NextPageToken string `json:"next_page_token,omitzero"`
 }
@@ -285,6 +308,11 @@ func (c *Client) List(ctx context.Context, filter Filter) (*Page, error) {
 	set(query, "status", string(filter.Status))
 	set(query, "type", string(filter.Type))
 	set(query, "page_token", filter.PageToken)
+	set(query, "q", filter.Search)
+	set(query, "sort", filter.Sort)
+	if filter.Skip != 0 {
+		query.Set("skip", strconv.Itoa(filter.Skip))
+	}
 	if filter.Archived {
 		query.Set("archived", "true")
 	}
@@ -299,10 +327,18 @@ func (c *Client) List(ctx context.Context, filter Filter) (*Page, error) {
 	return result(&answer, err)
 }
 
+// rankedPage is the size of the pages of Budgets with a Search, Sort or Skip, unless it is given.
+const rankedPage = 100
+
 // Budgets iterates over all pages. It stops after an error, which comes with a zero Budget. It
-// returns an error instead of looping if the service repeats a page token.
+// returns an error instead of looping if the service repeats a page token. With a Search, Sort or
+// Skip, a budget may be missing or come twice if the order changes meanwhile.
 func (c *Client) Budgets(ctx context.Context, filter Filter) iter.Seq2[Budget, error] {
+	if filter.ranked() && filter.PageSize == 0 {
+		filter.PageSize = rankedPage
+	}
 	return func(yield func(Budget, error) bool) {
+		filter := filter
 		for {
 			page, err := c.List(ctx, filter)
 			if err != nil {
@@ -313,6 +349,13 @@ func (c *Client) Budgets(ctx context.Context, filter Filter) iter.Seq2[Budget, e
 				if !yield(b, nil) {
 					return
 				}
+			}
+			if page.Total != nil {
+				filter.Skip += filter.PageSize
+				if int64(filter.Skip) >= *page.Total {
+					return
+				}
+				continue
 			}
 			if page.NextPageToken == "" {
 				return

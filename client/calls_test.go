@@ -67,6 +67,10 @@ func TestRequests(t *testing.T) {
 			_, err := c.List(ctx, client.Filter{Status: "paused", Type: "promo", PageSize: 5, PageToken: "a b"})
 			return err
 		}, seen{"GET", "/v1/budgets?page_size=5&page_token=a+b&status=paused&tenant=games&type=promo", "", "", ""}},
+		{"search", func(ctx context.Context, c *client.Client) error {
+			_, err := c.List(ctx, client.Filter{Search: "sale", Sort: "-refusals", Skip: 20, Archived: true})
+			return err
+		}, seen{"GET", "/v1/budgets?archived=true&q=sale&skip=20&sort=-refusals&tenant=games", "", "", ""}},
 		{"get", func(ctx context.Context, c *client.Client) error { _, err := c.Budget(ctx, "b"); return err },
 			seen{"GET", "/v1/budgets/b?tenant=games", "", "", ""}},
 		{"series", func(ctx context.Context, c *client.Client) error {

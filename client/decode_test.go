@@ -109,6 +109,38 @@ func TestBudgetsGoesThroughAllPages(t *testing.T) {
 	}
 }
 
+// TestBudgetsGoesThroughARanking checks that pages without tokens are read to the total, and that a
+// page may have fewer budgets than asked for.
+func TestBudgetsGoesThroughARanking(t *testing.T) {
+	first := answer(200, `{"budgets":[{"name":"a","refusals":7},{"name":"b","refusals":0}],"total":4}`)
+	second := answer(200, `{"budgets":[{"name":"c","exhausted_at":"2026-12-31T00:00:00Z"}],"total":4}`)
+	server := newScripted(t, first, second, first, second)
+	c, _ := impatient(t, server.URL)
+	all := c.Budgets(t.Context(), client.Filter{PageSize: 2, Sort: "-refusals"})
+	for range 2 { // an iterator begins again at the first page
+		var found []client.Budget
+		for b, err := range all {
+			if err != nil {
+				t.Fatal(err)
+			}
+			found = append(found, b)
+		}
+		seven, none := int64(7), int64(0)
+		if diff := cmp.Diff([]client.Budget{{Name: "a", Refusals: &seven}, {Name: "b", Refusals: &none},
+			{Name: "c", ExhaustedAt: time.Date(2026, 12, 31, 0, 0, 0, 0, time.UTC)}}, found); diff != "" {
+			t.Fatalf("budgets (-want +got):\n%s", diff)
+		}
+	}
+	var uris []string
+	for _, call := range server.log() {
+		uris = append(uris, call.uri)
+	}
+	want := []string{"/v1/budgets?page_size=2&sort=-refusals", "/v1/budgets?page_size=2&skip=2&sort=-refusals"}
+	if diff := cmp.Diff(append(want, want...), uris); diff != "" {
+		t.Errorf("pages (-want +got):\n%s", diff)
+	}
+}
+
 func TestBudgetsDoesNotLoop(t *testing.T) {
 	again := answer(200, `{"budgets":[{"name":"a"}],"next_page_token":"p2"}`)
 	server := newScripted(t, again, again, again, again)

@@ -167,40 +167,6 @@ func (c *creation) read(cmd *cobra.Command) (err error) {
 	return err
 }
 
-func (a *app) listCommand() *cobra.Command {
-	var status, kind string
-	archived := false
-	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List the tenant's budgets",
-		Example: `  budgetctl list --status effective`,
-		Args:    arguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := chosen(cmd, "status", "type"); err != nil {
-				return err
-			}
-			filter := client.Filter{Status: budget.Status(status), Type: budget.Type(kind),
-				Archived: archived}
-			return call(a, cmd, func(ctx context.Context, c *client.Client) (client.Page, error) {
-				page := client.Page{Budgets: []client.Budget{}}
-				for b, err := range c.Budgets(ctx, filter) {
-					if err != nil {
-						return page, err
-					}
-					page.Budgets = append(page.Budgets, b)
-				}
-				return page, nil
-			}, overview)
-		},
-	}
-	cmd.Flags().StringVar(&status, "status", "", "only those: pending, effective, paused or expired")
-	cmd.Flags().StringVar(&kind, "type", "", "only those: promo or daily")
-	cmd.Flags().BoolVar(&archived, "archived", false, "archived budgets too")
-	choose(cmd, "status", "pending", "effective", "paused", "expired")
-	choose(cmd, "type", "promo", "daily")
-	return cmd
-}
-
 const setHelp = `Changes what the flags name and leaves the rest. The change takes effect on every
 node within a second. --if-version changes only that version ('budgetctl get' shows it).
 

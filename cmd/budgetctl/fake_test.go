@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"reflect"
 	"slices"
 	"strings"
@@ -296,12 +297,16 @@ func (f *fake) list(r *http.Request) (int, any) {
 			tenant = budget.DefaultTenant
 		}
 		if strings.HasPrefix(key, tenant+"/") &&
-			(query.Get("status") == "" || query.Get("status") == string(b.Status)) {
+			(query.Get("status") == "" || query.Get("status") == string(b.Status)) &&
+			strings.Contains(b.Name, query.Get("q")) {
 			names = append(names, key)
 		}
 	}
 	slices.Sort(names)
 	page := client.Page{}
+	if query.Has("q") || query.Has("sort") {
+		return 200, f.ranking(names, query)
+	}
 	for _, name := range names {
 		if name <= query.Get("page_token") {
 			continue
@@ -313,6 +318,23 @@ func (f *fake) list(r *http.Request) (int, any) {
 		page.Budgets = append(page.Budgets, f.budgets[name].Budget)
 	}
 	return 200, page
+}
+
+// ranking answers with all budgets in the reverse order of names. Each budget was refused three
+// times and will be used up a day after the first instant of the year.
+func (f *fake) ranking(names []string, query url.Values) client.Page {
+	slices.Reverse(names)
+	total, refusals := int64(len(names)), int64(3)
+	page := client.Page{Total: &total}
+	for _, name := range names {
+		b := f.budgets[name].Budget
+		b.ExhaustedAt = time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+		if query.Get("sort") == "-refusals" {
+			b.Refusals = &refusals
+		}
+		page.Budgets = append(page.Budgets, b)
+	}
+	return page
 }
 
 func (f *fake) patch(b *fakeBudget, r *http.Request) (int, any) {

@@ -56,6 +56,8 @@ func TestOutput(t *testing.T) {
 		{"deduct-daily", []string{hourly}, "deduct hourly 20 --request-id o1"},
 		{"audit-daily", []string{hourly}, "audit hourly"},
 		{"list", []string{sale, "create autumn --total 5 --type promo", "pause autumn"}, "list"},
+		{"list-search", []string{sale, "create autumn --total 5 --type promo"}, "list --search spring"},
+		{"list-sort", []string{sale, "create autumn --total 5 --type promo"}, "list --sort=-refusals --limit 1"},
 		{"list-none", []string{sale}, "list --status paused"},
 		{"set", []string{sale}, "set spring-sale --end 2027-01-01T00:00:00Z --sharding 250 --adjust-cnt 9 --if-version 1"},
 		{"set-unbounded", []string{sale, "set spring-sale --end 2027-01-01T00:00:00Z --sharding 250"},

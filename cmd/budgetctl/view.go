@@ -113,15 +113,3 @@ func bound(n int64) any {
 	}
 	return n
 }
-
-// overview formats a list of budgets.
-func overview(page client.Page) string {
-	rows := make([][]any, len(page.Budgets))
-	for i, b := range page.Budgets {
-		rows[i] = []any{b.Name, b.ID, b.Type, b.Status, unless(b.Unlimited, b.TotalQuantity),
-			unless(b.Unlimited, b.Undistributed), unless(b.Unlimited, b.Remaining),
-			b.Used, b.InTransit, b.Buckets.Online, b.Buckets.Offline}
-	}
-	return listing([]string{"name", "id", "type", "status", "total", "undistributed", "remaining",
-		"used", "in transit", "online", "offline"}, rows)
-}

@@ -2,9 +2,7 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"testing"
 	"time"
 
@@ -70,21 +68,18 @@ func TestArchivedAreNotFound(t *testing.T) {
 		return err
 	})
 	for _, test := range []struct {
-		query string
-		total int
-	}{{"q=gone&archived=true", 2}, {"q=gone", 1}, {"sort=-name", 1}, {"skip=1", 1},
-		{"skip=1&archived=true", 2}} {
-		eventually(t, time.Minute, test.query, func() error {
-			answer, err := http.Get("http://" + n.addr + "/v1/budgets?" + test.query)
+		what   string
+		filter client.Filter
+		total  int64
+	}{{"a search with archived ones", client.Filter{Search: "gone", Archived: true}, 2},
+		{"a search", client.Filter{Search: "gone"}, 1}, {"an order", client.Filter{Sort: "-name"}, 1},
+		{"a page", client.Filter{Skip: 1}, 1},
+		{"a page with archived ones", client.Filter{Skip: 1, Archived: true}, 2}} {
+		eventually(t, time.Minute, test.what, func() error {
+			page, err := c.List(ctx, test.filter)
 			must(t, err)
-			defer answer.Body.Close()
-			var page struct {
-				Total   int             `json:"total"`
-				Budgets []client.Budget `json:"budgets"`
-			}
-			must(t, json.NewDecoder(answer.Body).Decode(&page))
-			if page.Total != test.total {
-				return fmt.Errorf("status %d, total %d, want %d", answer.StatusCode, page.Total, test.total)
+			if page.Total == nil || *page.Total != test.total {
+				return fmt.Errorf("total of %v, want %d", page.Total, test.total)
 			}
 			return nil
 		})
