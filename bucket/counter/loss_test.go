@@ -201,7 +201,10 @@ func chaos(t *testing.T, seed uint64, losses bool) {
 	const total, ids = 300, 60
 	w := inMemory(t, 2)
 	b := w.create(promo("sale", total, 3))
-	other, _ := w.newNode(func(*counter.Config) {})
+	// An id whose reply was lost waits for the whole deadline where its bucket has no more units.
+	brief := func(c *counter.Config) { c.Settings.Deadline = time.Second }
+	w.node, w.budgets = w.newNode(brief)
+	other, _ := w.newNode(brief)
 	r := rand.New(rand.NewPCG(seed, 1))
 	var mu sync.Mutex
 	chance := func(n int) int { mu.Lock(); defer mu.Unlock(); return r.IntN(n) }
