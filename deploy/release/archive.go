@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -17,9 +18,13 @@ import (
 	_ "github.com/goreleaser/nfpm/v2/rpm"
 )
 
-// documents lists the files in an archive besides the programs.
-var documents = []string{"LICENSE", "README.md", "CHANGELOG.md", "config.yaml",
-	"examples/cluster.yaml", "deploy/systemd/budgetd.service"}
+// documents lists the files in the top folder of an archive, besides the programs. pages are those
+// in its folder docs, to which README.md links.
+var (
+	documents = []string{"LICENSE", "README.md", "CHANGELOG.md", "config.yaml", "openapi.yaml",
+		"schema.sql", "examples/cluster.yaml", "deploy/systemd/budgetd.service"}
+	pages = []string{"docs/*.md", "docs/errors/*.md"}
+)
 
 // archive packs the programs of a build and the documents into a .tar.gz.
 func (r *release) archive(b build) error {
@@ -34,6 +39,15 @@ func (r *release) archive(b build) error {
 		}
 		for _, d := range documents {
 			if err := r.add(pack, filepath.Join(r.root, d), top+path.Base(d), 0o644); err != nil {
+				return err
+			}
+		}
+		for _, pattern := range pages {
+			found, err := fs.Glob(os.DirFS(r.root), pattern)
+			for _, page := range found {
+				err = errors.Join(err, r.add(pack, filepath.Join(r.root, page), top+page, 0o644))
+			}
+			if err != nil {
 				return err
 			}
 		}

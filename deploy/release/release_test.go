@@ -122,7 +122,14 @@ func testArchive(t *testing.T, out string) {
 		t.Errorf("%s says %s", name, said)
 	}
 	run(t, dir, "./budgetctl", "--help")
+	for _, link := range linked.FindAllStringSubmatch(read(t, filepath.Join(dir, "README.md")), -1) {
+		read(t, filepath.Join(dir, link[1]))
+	}
+	read(t, filepath.Join(dir, "docs/errors/limit_exceeded.md"))
 }
+
+// linked finds the pages of docs to which a page in the top folder links.
+var linked = regexp.MustCompile(`\]\((docs/\w+\.md)`)
 
 func testPackage(t *testing.T, out string) {
 	dir := t.TempDir()
