@@ -33,7 +33,8 @@ func (w *World) AwaitQuiet() error {
 	}
 }
 
-// unquiet returns an error that lists unfinished work and unreachable lanes, or nil.
+// unquiet returns an error that lists unfinished work, unreachable lanes and stores with sums that
+// SQL does not have, or nil.
 func (w *World) unquiet() error {
 	ctx, cancel := bounded()
 	defer cancel()
@@ -53,6 +54,15 @@ func (w *World) unquiet() error {
 					found = append(found, fmt.Sprintf("%s: lane of %s: %s", n.name, instance.Name, lane.Problem))
 				}
 			}
+		}
+	}
+	for i, r := range w.Redis {
+		// SQL gets the sums of store mode later than the callers get their answers.
+		changed, err := auditor.Server(r.Addr()).Keys("budgetd:*:changed")
+		if err != nil {
+			found = append(found, err.Error())
+		} else if len(changed) > 0 {
+			found = append(found, fmt.Sprintf("redis-%d has changes that SQL does not have", i))
 		}
 	}
 	if len(found) > 0 {
