@@ -1,11 +1,15 @@
 package chaos
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"testing"
 	"time"
 
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/client"
 	"github.com/budgetd/budgetd/internal/auditor"
 )
 
@@ -69,4 +73,23 @@ func (w *World) unquiet() error {
 		return errors.New(strings.Join(found, "; "))
 	}
 	return nil
+}
+
+// TestUnsyncedIsNotQuiet checks that a store with a sum that SQL does not have is not quiet.
+func TestUnsyncedIsNotQuiet(t *testing.T) {
+	w := New(t, 1, "everysec")
+	create(t, w, budget.Store, "b")
+	c, ctx := w.Clients[0], context.Background()
+	for i := range units { // a sync may come between the deduction and the check
+		if _, err := c.Deduct(ctx, "b", client.DeductRequest{RequestID: fmt.Sprint(i), Amount: 1}); err != nil {
+			t.Fatal(err)
+		}
+		if w.unquiet() != nil {
+			if err := w.AwaitQuiet(); err != nil {
+				t.Error(err)
+			}
+			return
+		}
+	}
+	t.Error("always quiet after a deduction")
 }
