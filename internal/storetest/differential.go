@@ -55,7 +55,7 @@ func termsOf(version, now int64) *bucket.Terms {
 			Max: 20, Measure: budget.MeasureAmount},
 		{Name: "all", Changed: version, Kind: budget.WindowLifetime, Max: 6,
 			Measure: budget.MeasureCount},
-		{Name: "hit", Changed: 1, Kind: budget.WindowFirstHit, LengthMS: 1e9, Max: 30,
+		{Name: "hit", Changed: version, Kind: budget.WindowFirstHit, LengthMS: 1e9, Max: 30,
 			Measure: budget.MeasureAmount},
 		{Name: "slide", Changed: version, Kind: budget.WindowSliding, LengthMS: 1e9, SlotMS: 1e8,
 			Max: 25, Measure: budget.MeasureAmount}}[:2*version]}
