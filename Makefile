@@ -23,7 +23,7 @@ lint: ## run gofmt, go vet, golangci-lint and shellcheck; search for secrets and
 	@scripts/lint.sh --vulnerabilities
 
 .PHONY: proof
-proof: ## run the long forms of all proofs, with a table of results at the end (90 minutes)
+proof: ## run the long forms of all proofs, with a table of results at the end (three hours)
 	@scripts/proof.sh
 
 # Single proofs. scripts/proof.sh has the list and says what each does.
