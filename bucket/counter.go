@@ -123,8 +123,11 @@ type Memories interface {
 	// Unavailable, also for a replica.
 	Identity(ctx context.Context, lane Lane) (string, error)
 	// Marker reads the marker on a connection with the identity. A missing or unreadable marker has
-	// activation 0. Errors: ErrOtherMemory (another identity), Unavailable.
-	Marker(ctx context.Context, lane Lane, identity string) (Marker, error)
+	// activation 0. After a new connection met another identity, all calls with this one fail, even
+	// if it comes back: the lane may have been given to another memory meanwhile. A Marker that
+	// verifies ends that; its caller compares the lane with SQL before it uses it. Errors:
+	// ErrOtherMemory (another identity), Unavailable.
+	Marker(ctx context.Context, lane Lane, identity string, verifies bool) (Marker, error)
 	// Mark writes the marker of Memory.Activation, on the server that Identity names, unless a larger
 	// one is there. Repeating it changes nothing. since is the first activation since which this
 	// memory was kept without a gap: Memory.Activation, or less if a durable store came back with its

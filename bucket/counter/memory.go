@@ -84,7 +84,7 @@ func (l *lane) verify(ctx context.Context) (*remembered, error) {
 	if err != nil {
 		return nil, err
 	}
-	marker, err := l.store.Marker(ctx, l.name, identity)
+	marker, err := l.store.Marker(ctx, l.name, identity, true)
 	if err != nil {
 		return nil, err
 	}

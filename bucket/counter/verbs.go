@@ -241,7 +241,7 @@ func (m *moving) copy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	marker, err := m.source.store.Marker(ctx, m.source.name, from.Identity)
+	marker, err := m.source.store.Marker(ctx, m.source.name, from.Identity, false)
 	if err != nil {
 		return m.broken(m.source, from, err)
 	}

@@ -129,7 +129,8 @@ func (s *Store) Identity(_ context.Context, of bucket.Lane) (string, error) {
 }
 
 // Marker implements bucket.Memories.
-func (s *Store) Marker(_ context.Context, of bucket.Lane, identity string) (bucket.Marker, error) {
+func (s *Store) Marker(_ context.Context, of bucket.Lane, identity string, _ bool) (
+	bucket.Marker, error) {
 	return faulty(s, "marker", func() (bucket.Marker, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()

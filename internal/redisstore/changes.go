@@ -186,13 +186,13 @@ func (s *Store) Doubt(ctx context.Context, m bucket.Memory, sinceMS int64) error
 
 // Marker implements bucket.Memories.
 func (s *Store) Marker(ctx context.Context, lane bucket.Lane,
-	identity string) (bucket.Marker, error) {
+	identity string, verifies bool) (bucket.Marker, error) {
 	const op = "read a marker"
 	if err := s.Known(op, lane); err != nil {
 		return bucket.Marker{}, err
 	}
-	answer, err := s.Run(ctx, driver.Call{Op: op, Lane: lane, Identity: identity, Script: marker,
-		Keys: []string{s.keys[lane.Index].marker}})
+	answer, err := s.Run(ctx, driver.Call{Op: op, Lane: lane, Identity: identity, Verifies: verifies,
+		Script: marker, Keys: []string{s.keys[lane.Index].marker}})
 	if err != nil {
 		return bucket.Marker{}, err
 	}

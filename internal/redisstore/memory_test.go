@@ -35,3 +35,39 @@ func TestOtherMemoryOnTheSameConnection(t *testing.T) {
 		})
 	}
 }
+
+// TestServerComesBack checks that a store whose address leads to another server for a while, and then
+// to the first one again, can be used once its marker was read again, and not before.
+func TestServerComesBack(t *testing.T) {
+	first, second := testservers.Redis(t), testservers.Redis(t)
+	proxy := testservers.NewProxy(t, first.Addr())
+	c := config(first)
+	c.Addr = proxy.Addr()
+	store := connect(t, c)
+	identity, err := store.Identity(t.Context(), lane0)
+	must(t, err)
+	m := bucket.Memory{Lane: lane0, Activation: 1, Identity: identity}
+	must(t, store.Mark(t.Context(), m, 1))
+	open := func() error {
+		_, err := store.Open(t.Context(), m, []bucket.Opening{{Ref: bucket.Ref{Bucket: 1, Epoch: 1}}})
+		return err
+	}
+	must(t, open())
+	proxy.SetTarget(second.Addr())
+	if err := open(); !errors.Is(err, bucket.ErrOtherMemory) {
+		t.Errorf("another server: %v", err)
+	}
+	proxy.SetTarget(first.Addr())
+	if err := open(); !errors.Is(err, bucket.ErrOtherMemory) {
+		t.Errorf("the lane may have been given to the other server meanwhile: %v", err)
+	}
+	if _, err := store.Marker(t.Context(), lane0, identity, false); !errors.Is(err, bucket.ErrOtherMemory) {
+		t.Errorf("a marker that verifies nothing: %v", err)
+	}
+	if got, err := store.Marker(t.Context(), lane0, identity, true); err != nil || got.Activation != 1 {
+		t.Errorf("marker %+v, %v", got, err)
+	}
+	if err := open(); err != nil {
+		t.Errorf("after the marker was read: %v", err)
+	}
+}

@@ -16,7 +16,7 @@ func markerRules(k *kit) {
 	}
 	read := func(activation, since int64) {
 		k.Helper()
-		got, err := k.Store.Marker(k.Context(), k.lane(0), k.m.Identity)
+		got, err := k.Store.Marker(k.Context(), k.lane(0), k.m.Identity, true)
 		k.must(err)
 		k.same("marker", [2]int64{got.Activation, got.Since}, [2]int64{activation, since})
 	}
@@ -32,13 +32,13 @@ func markerRules(k *kit) {
 		k.Errorf("since before the last gap: %v", err)
 	}
 	read(5, 4)
-	if _, err := k.Store.Marker(k.Context(), k.lane(0), "a b master"); !errors.Is(
+	if _, err := k.Store.Marker(k.Context(), k.lane(0), "a b master", true); !errors.Is(
 		err,
 		bucket.ErrOtherMemory,
 	) {
 		k.Errorf("another identity: %v", err)
 	}
-	empty, err := k.Store.Marker(k.Context(), k.lane(1), k.adopt(1, 3, 3).Identity)
+	empty, err := k.Store.Marker(k.Context(), k.lane(1), k.adopt(1, 3, 3).Identity, true)
 	k.must(err)
 	k.same("another lane", empty.Activation, int64(3))
 }

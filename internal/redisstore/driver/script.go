@@ -26,8 +26,12 @@ type Call struct {
 	// Op names the step in errors.
 	Op   string
 	Lane bucket.Lane
-	// Identity is the identity that the connection must meet; "" for any.
+	// Identity is the identity that the connection must meet; "" for any. Once a new connection met
+	// another one, calls fail until one with Verifies.
 	Identity string
+	// Verifies means that the caller found the server with this identity again, and compares it with
+	// SQL before it uses the lane.
+	Verifies bool
 	Script   *Script
 	Keys     []string
 	Args     []any
@@ -43,7 +47,7 @@ func (i *Instance) Run(ctx context.Context, c Call) (_ any, err error) {
 	if err != nil {
 		return nil, err
 	}
-	n, err := i.session(c.Op, at, c.Identity)
+	n, err := i.session(at, &c)
 	if err != nil {
 		return nil, err
 	}

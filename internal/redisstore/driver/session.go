@@ -17,8 +17,9 @@ type sessionKey struct{ addr, identity string }
 // session is a set of connections, each of which met the session's identity when it was opened.
 type session struct {
 	connect func() *redis.Client
-	// lost means that a new connection met another identity. It is final: the former identity may
-	// come back, but the lane may have been given to another memory meanwhile.
+	// lost means that a new connection met another identity. It is final for the session: the former
+	// identity may come back, but the lane may have been given to another memory meanwhile. A call
+	// that verifies the memory again begins another session.
 	lost atomic.Bool
 
 	mu   sync.RWMutex
@@ -31,26 +32,30 @@ type pool struct {
 	users  sync.WaitGroup
 }
 
-// session returns the session of a server and an identity. It connects on first use. It returns
-// Unavailable after Disconnect.
-func (i *Instance) session(op string, at server, identity string) (*session, error) {
-	key := sessionKey{at.addr, identity}
+// session returns the session of a call. It connects on first use. It returns Unavailable after
+// Disconnect.
+func (i *Instance) session(at server, c *Call) (*session, error) {
+	key := sessionKey{at.addr, c.Identity}
+	usable := func() (n *session, known bool) {
+		n, known = i.sessions[key]
+		return n, known && !(c.Verifies && n.lost.Load())
+	}
 	i.mu.RLock()
-	n, known := i.sessions[key]
+	n, known := usable()
 	closed := i.sessions == nil
 	i.mu.RUnlock()
 	switch {
 	case closed:
-		return nil, at.unavailable(op, redis.ErrClosed, "it was disconnected")
+		return nil, at.unavailable(c.Op, redis.ErrClosed, "it was disconnected")
 	case known:
 		return n, nil
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.sessions == nil {
-		return nil, at.unavailable(op, redis.ErrClosed, "it was disconnected")
+		return nil, at.unavailable(c.Op, redis.ErrClosed, "it was disconnected")
 	}
-	if n, known := i.sessions[key]; known {
+	if n, known := usable(); known {
 		return n, nil
 	}
 	for other, old := range i.sessions { // of identities that are gone
@@ -59,7 +64,7 @@ func (i *Instance) session(op string, at server, identity string) (*session, err
 			go old.end()
 		}
 	}
-	n = i.newSession(at, identity)
+	n = i.newSession(at, c.Identity)
 	i.sessions[key] = n
 	return n, nil
 }
