@@ -350,7 +350,7 @@ func (c *Client) Budgets(ctx context.Context, filter Filter) iter.Seq2[Budget, e
 					return
 				}
 			}
-			if page.Total != nil {
+			if filter.ranked() && page.Total != nil {
 				filter.Skip += filter.PageSize
 				if int64(filter.Skip) >= *page.Total {
 					return
