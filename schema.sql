@@ -116,7 +116,7 @@ CREATE TABLE sharding_budget_management_bucket (
   ordinal BIGINT NOT NULL,                  -- 0 … bucket_quantity - 1: the ring's node; above: retired
   sharding_bucket_key VARBINARY(128) NOT NULL, -- `<budget name>:bucket-<ordinal>`
   instance VARBINARY(63) NOT NULL,          -- the instance it lives in, as configured
-  lane BIGINT NOT NULL,                     -- the lane of that instance, from 0
+  partition_number BIGINT NOT NULL,         -- the partition of that instance, from 0
   out_quantity BIGINT NOT NULL,             -- units ever received by apply
   sharding_quantity BIGINT NOT NULL,        -- units of its latest grant
   out_cnt BIGINT NOT NULL,                  -- applies for units never handed out, since its last recycle
@@ -124,13 +124,13 @@ CREATE TABLE sharding_budget_management_bucket (
   status VARBINARY(8) NOT NULL,             -- online | offline
   offline_by VARBINARY(8) NOT NULL,         -- operator | service | resize (retired); empty while online
   epoch BIGINT NOT NULL,                    -- number of its newest epoch, the only one that may be live
-  copied_epoch BIGINT NOT NULL DEFAULT 0,   -- store mode: the closed epoch that was copied to the present lane; 0: never moved
+  copied_epoch BIGINT NOT NULL DEFAULT 0,   -- store mode: the closed epoch that was copied to the present partition; 0: never moved
   created_at BIGINT NOT NULL,               -- ms since 1970
   updated_at BIGINT NOT NULL,               -- ms since 1970
   PRIMARY KEY (id),
   UNIQUE (budget_id, ordinal)
 );
-CREATE INDEX sharding_budget_management_bucket_lane ON sharding_budget_management_bucket (instance, lane, id);
+CREATE INDEX sharding_budget_management_bucket_partition ON sharding_budget_management_bucket (instance, partition_number, id);
 
 -- The life of a bucket from online to offline, within one period. Its row lock is the bucket's lock
 -- across all nodes.
@@ -152,11 +152,11 @@ CREATE TABLE bucket_epoch (
   swept_quantity BIGINT NOT NULL,           -- units ever moved out of R
   next_grant BIGINT NOT NULL,               -- number of the next grant, from 1
   next_entry BIGINT NOT NULL,               -- number of the bucket's next feed entry, from 1; continues from epoch to epoch
-  activation BIGINT NOT NULL DEFAULT 0,     -- store mode: the lane's activation under which it was opened
+  incarnation BIGINT NOT NULL DEFAULT 0,    -- store mode: the partition's incarnation under which it was opened
   taken_quantity BIGINT NOT NULL DEFAULT 0, -- store mode: units ever taken, as of the last sync
   given_back_quantity BIGINT NOT NULL DEFAULT 0, -- store mode: units ever given back into the balance, as of the last sync
   late_sum_quantity BIGINT NOT NULL DEFAULT 0, -- store mode: units given back after the epoch, as of the last sync
-  fenced VARBINARY(512) NOT NULL,           -- why its units must not move; empty: they may
+  halted VARBINARY(512) NOT NULL,           -- why its units must not move; empty: they may
   has_units BIGINT GENERATED ALWAYS AS (CASE WHEN outstanding_quantity + returning_quantity > 0 THEN 1 ELSE 0 END) STORED, -- 1: counts in the sum of units left
   has_returns BIGINT GENERATED ALWAYS AS (CASE WHEN returning_quantity > 0 THEN 1 ELSE 0 END) STORED, -- 1: a sweep moves units to the total
   is_unfinished BIGINT GENERATED ALWAYS AS (CASE WHEN status = 'opening' OR status = 'closing' THEN 1 ELSE 0 END) STORED, -- 1: store mode: its transition must be completed
@@ -306,18 +306,18 @@ CREATE TABLE limit_counter (
 );
 CREATE INDEX limit_counter_expires ON limit_counter (expires_ms);
 
--- Store mode: lanes and their verified memory. Ledger mode: which lanes are drained.
-CREATE TABLE lane (
+-- Store mode: partitions and their verified memory. Ledger mode: which partitions are drained.
+CREATE TABLE store_partition (
   instance VARBINARY(63) NOT NULL,          -- the instance, as configured
-  lane BIGINT NOT NULL,                     -- number of the lane within it, from 0
+  partition_number BIGINT NOT NULL,         -- number of the partition within it, from 0
   identity VARBINARY(512) NOT NULL,         -- verified run id, replication id and role; empty: never reached
-  activation BIGINT NOT NULL,               -- increases when the memory may no longer be the known one
-  since_activation BIGINT NOT NULL,         -- first activation of this memory without a gap since
+  incarnation BIGINT NOT NULL,              -- increases when the memory may no longer be the known one
+  since_incarnation BIGINT NOT NULL,        -- first incarnation of this memory without a gap since
   is_draining BIGINT NOT NULL DEFAULT 0,    -- 1: its buckets move away, and no epoch begins on it
-  activated_at BIGINT NOT NULL,             -- when the present activation began
+  began_at BIGINT NOT NULL,                 -- when the present incarnation began
   synced_at BIGINT NOT NULL DEFAULT 0,      -- when its last sync finished
-  cause VARBINARY(512) NOT NULL DEFAULT '', -- why the present activation began
-  PRIMARY KEY (instance, lane)
+  cause VARBINARY(512) NOT NULL DEFAULT '', -- why the present incarnation began
+  PRIMARY KEY (instance, partition_number)
 );
 
 -- Nodes that use this database, for display. A row is removed 30 days after its node was last seen.
@@ -336,7 +336,7 @@ CREATE TABLE quarantine (
   epoch BIGINT NOT NULL,                    -- the epoch
   budget_id BIGINT NOT NULL,                -- the budget
   instance VARBINARY(63) NOT NULL,          -- the epoch's instance
-  lane BIGINT NOT NULL,                     -- the lane of that instance
+  partition_number BIGINT NOT NULL,         -- the partition of that instance
   quantity BIGINT NOT NULL,                 -- units put into quarantine
   released_quantity BIGINT NOT NULL,        -- units released since
   is_held BIGINT GENERATED ALWAYS AS (CASE WHEN quantity > released_quantity THEN 1 ELSE 0 END) STORED, -- 1: units are in quarantine
@@ -398,7 +398,7 @@ CREATE TABLE budget_sample (
   in_transit_quantity BIGINT NOT NULL,      -- R of all epochs, O of opening and closing ones, units
   held_quantity BIGINT NOT NULL,            -- H of all epochs, units
   used_quantity BIGINT NOT NULL,            -- S of all epochs, units
-  stranded_quantity BIGINT NOT NULL,        -- units in buckets out of reach or fenced, and fragments
+  stranded_quantity BIGINT NOT NULL,        -- units in buckets out of reach or halted, and fragments
   PRIMARY KEY (budget_id, at_ms)
 );
 CREATE INDEX budget_sample_at ON budget_sample (at_ms);

@@ -83,7 +83,7 @@ var calls = []Call{
 	{"POST", one + "/buckets/{key}/offline", "offline", Operator, Budget, 0, ""},
 	{"POST", one + "/buckets/{key}/online", "online", Operator, Budget, 0, ""},
 	{"POST", one + "/buckets/{key}/apply", "apply", Operator, Budget, 0, ""},
-	{"POST", one + "/buckets/{key}/unfence", "unfence", Operator, Budget, 0, ""},
+	{"POST", one + "/buckets/{key}/resume", "resume", Operator, Budget, 0, ""},
 	{"POST", one + "/recycle", "recycle", Operator, Budget, 0, ""},
 	{"POST", one + "/quarantine/release", "release", Operator, Budget, 0, ""},
 	{"PUT", one + "/thresholds", "set thresholds", Operator, Budget, 0, ""},

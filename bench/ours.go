@@ -118,8 +118,8 @@ func groupedBy(address string) (string, error) {
 		}
 	}
 	mean := func(name string) float64 { return sums[name+"_sum"] / max(sums[name+"_count"], 1) }
-	return fmt.Sprintf("%.0f operations per call of a lane, %.0f entries per commit; ",
-		mean("budgetd_lane_call_operations"),
+	return fmt.Sprintf("%.0f operations per call of a partition, %.0f entries per commit; ",
+		mean("budgetd_partition_call_operations"),
 		mean("budgetd_commit_rows")), nil
 }
 

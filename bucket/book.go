@@ -23,9 +23,9 @@ type Book struct {
 	// Adjusted is the sum of the completed adjustments. Shrinks is the sum of the pending shrinks, as
 	// a positive number. Both are in minor units.
 	Adjusted, Shrinks int64
-	// Fenced is the number of fenced epochs, FencedUnits what they hold in minor units.
-	Fenced      int
-	FencedUnits int64
+	// Halted is the number of halted epochs, HaltedUnits what they hold in minor units.
+	Halted      int
+	HaltedUnits int64
 	// Entries grows with every entry of the budget's feed, and with every epoch.
 	Entries int64
 }

@@ -39,11 +39,11 @@ type Budget struct {
 // LimitSet returns the compiled limits of a budget that Budgets returned.
 func (b *Budget) LimitSet() *limit.Set { return b.limits }
 
-// serves reports whether keys are routed to the bucket: it is online, and its epoch is not fenced.
-func (b *Bucket) serves() bool { return b.Online && b.Epoch.Fenced == "" }
+// serves reports whether keys are routed to the bucket: it is online, and its epoch is not halted.
+func (b *Bucket) serves() bool { return b.Online && b.Epoch.Halted == "" }
 
 // Route returns the bucket of a routing key: the ring's choice among the buckets that are online
-// and not fenced, or nil. The budget must come from Budgets.
+// and not halted, or nil. The budget must come from Budgets.
 func (b *Budget) Route(key string) *Bucket {
 	if b.routes == nil {
 		return nil
@@ -140,8 +140,8 @@ type Bucket struct {
 	ID      int64
 	Ordinal int
 	// Key is the public name: `<budget's name>:bucket-<ordinal>`.
-	Key  string
-	Lane Lane
+	Key       string
+	Partition Partition
 	// Online says that the bucket is in the bucket list.
 	Online bool
 	// OfflineBy says who took it offline. It is empty while the bucket is online.
@@ -158,7 +158,7 @@ type Bucket struct {
 
 // Ref returns the reference of the bucket's newest epoch.
 func (b *Bucket) Ref() Ref {
-	return Ref{Bucket: b.ID, Epoch: b.Epoch.Number, Activation: b.Epoch.Activation}
+	return Ref{Bucket: b.ID, Epoch: b.Epoch.Number, Incarnation: b.Epoch.Incarnation}
 }
 
 // OfflineBy says who took a bucket offline.

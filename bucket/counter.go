@@ -11,15 +11,15 @@ import (
 
 // This file is the contract of store mode's scripts: what package counter requires of a store.
 // Quantities are minor units, 0 … budget.MaxAmount. Instants are milliseconds since 1970 by the
-// lane's own clock, unless stated otherwise.
+// partition's own clock, unless stated otherwise.
 //
 // Every call names a Memory, which the store first compares with its own. All elements of a call go
-// to one lane. Each element is done completely or not at all, and independently of the others. The
-// answers are in the order of the elements.
+// to one partition. Each element is done completely or not at all, and independently of the others.
+// The answers are in the order of the elements.
 //
 // Errors of every method:
-//   - ErrOtherMemory: the lane does not have the memory that the call names. Nothing was done. The
-//     caller reads marker and identity to decide what was lost.
+//   - ErrOtherMemory: the partition does not have the memory that the call names. Nothing was done.
+//     The caller reads marker and identity to decide what was lost.
 //   - *budget.Error of code Unavailable: nothing was done.
 //   - *budget.Error of code OutcomeUnknown: the call may have been done, or a part of it. Every
 //     method may be repeated with the same arguments: Deduct and rollbacks by id, grants by number,
@@ -27,17 +27,17 @@ import (
 //
 // All implementations are safe for concurrent use.
 
-// ErrOtherMemory reports a lane whose marker, replication id or server differs from the one that
-// the call names.
+// ErrOtherMemory reports a partition whose marker, replication id or server differs from the one
+// that the call names.
 var ErrOtherMemory = errors.New("the store does not have the memory that the call names")
 
-// Memory names the memory that a lane's store must have to carry out a call.
+// Memory names the memory that a partition's store must have to carry out a call.
 type Memory struct {
-	Lane Lane
-	// Activation must equal the marker's.
-	Activation int64
-	// Identity is what Memories.Identity returned when the activation verified it. It is opaque,
-	// never empty, and changes with the server behind the lane, its memory and its role. Redis:
+	Partition Partition
+	// Incarnation must equal the marker's.
+	Incarnation int64
+	// Identity is what Memories.Identity returned when the incarnation verified it. It is opaque,
+	// never empty, and changes with the server behind the partition, its memory and its role. Redis:
 	// `<run id> <replication id> <role>`, and the node's id on a Cluster. A store must use only
 	// connections to a server with this identity.
 	Identity string
@@ -100,7 +100,7 @@ type Entries interface {
 	Read(ctx context.Context, m Memory, refs []Ref) ([]Entry, error)
 }
 
-// Changes reports to SQL what happened in a lane.
+// Changes reports to SQL what happened in a partition.
 type Changes interface {
 	// Changed returns sums of buckets that changed since they were acknowledged. The first call has
 	// cursor "", the next one the returned cursor, which is "" at the end. A bucket that stays changed
@@ -116,21 +116,21 @@ type Changes interface {
 	Sweep(ctx context.Context, m Memory) (more bool, err error)
 }
 
-// Memories reports whether a lane still has the memory that SQL knows.
+// Memories reports whether a partition still has the memory that SQL knows.
 type Memories interface {
-	// Identity returns who serves the lane, read on its own connection; see Memory.Identity. It
+	// Identity returns who serves the partition, read on its own connection; see Memory.Identity. It
 	// changes when the process restarts and when its data is replaced by another server's. Errors:
 	// Unavailable, also for a replica.
-	Identity(ctx context.Context, lane Lane) (string, error)
+	Identity(ctx context.Context, partition Partition) (string, error)
 	// Marker reads the marker on a connection with the identity. A missing or unreadable marker has
-	// activation 0. After a new connection met another identity, all calls with this one fail, even
-	// if it comes back: the lane may have been given to another memory meanwhile. A Marker that
-	// verifies ends that; its caller compares the lane with SQL before it uses it. Errors:
+	// incarnation 0. After a new connection met another identity, all calls with this one fail, even
+	// if it comes back: the partition may have been given to another memory meanwhile. A Marker that
+	// verifies ends that; its caller compares the partition with SQL before it uses it. Errors:
 	// ErrOtherMemory (another identity), Unavailable.
-	Marker(ctx context.Context, lane Lane, identity string, verifies bool) (Marker, error)
-	// Mark writes the marker of Memory.Activation, on the server that Identity names, unless a larger
-	// one is there. Repeating it changes nothing. since is the first activation since which this
-	// memory was kept without a gap: Memory.Activation, or less if a durable store came back with its
+	Marker(ctx context.Context, partition Partition, identity string, verifies bool) (Marker, error)
+	// Mark writes the marker of Memory.Incarnation, on the server that Identity names, unless a larger
+	// one is there. Repeating it changes nothing. since is the first incarnation since which this
+	// memory was kept without a gap: Memory.Incarnation, or less if a durable store came back with its
 	// marker. Error: ErrOtherMemory if there is a larger marker, or if since requires a marker that is
 	// missing.
 	Mark(ctx context.Context, m Memory, since int64) error
@@ -138,12 +138,12 @@ type Memories interface {
 	// because a bucket came from a memory that was lost. Repeating it changes nothing. Errors:
 	// ErrOtherMemory, Unavailable, OutcomeUnknown.
 	Doubt(ctx context.Context, m Memory, sinceMS int64) error
-	// Time reads the lane's clock. Errors: Unavailable.
-	Time(ctx context.Context, lane Lane) (time.Time, error)
+	// Time reads the partition's clock. Errors: Unavailable.
+	Time(ctx context.Context, partition Partition) (time.Time, error)
 }
 
-// Copies moves a closed bucket to another lane. The source was closed with moving. The destination
-// answers nothing for the bucket until Open with Opening.CopyOf.
+// Copies moves a closed bucket to another partition. The source was closed with moving. The
+// destination answers nothing for the bucket until Open with Opening.CopyOf.
 type Copies interface {
 	// ReadCopy returns a part of the source's records, counters and late sums of a bucket that was
 	// closed with moving. The first call has cursor "", the next one the returned cursor, which is ""
@@ -154,7 +154,7 @@ type Copies interface {
 	// attempt. Verdicts: Accepted (empty: continue with AddCopy), Moving (call again), Closed (a newer
 	// epoch or copy is there). A later attempt of the same epoch ends an earlier one.
 	BeginCopy(ctx context.Context, m Memory, ref Ref, attempt string) (Verdict, error)
-	// AddCopy writes a part. Records of the source's activation get the destination's. Older ones
+	// AddCopy writes a part. Records of the source's incarnation get the destination's. Older ones
 	// still answer repeats and cannot be rolled back. Verdicts: Accepted, Closed (another attempt is
 	// in progress).
 	AddCopy(ctx context.Context, m Memory, ref Ref, attempt string, part CopyPart) (Verdict, error)
@@ -168,20 +168,20 @@ const (
 	// although it is open in SQL. Only that epoch is lost.
 	Lost Verdict = iota + 32
 	// Broken means that the store's value for the bucket is not a number, or is out of range. The
-	// caller must fence the bucket.
+	// caller must halt the bucket.
 	Broken
 	// Closed means that the epoch is closed or a later one is known. The caller must read SQL again.
 	Closed
-	// Moving means that the bucket is being moved to another lane, or was moved.
+	// Moving means that the bucket is being moved to another partition, or was moved.
 	Moving
 	// TooOld means that the deduction arrived after its NotAfterMS.
 	TooOld
-	// WindowOver means that a calendar window of the Terms is not the present one by the lane's clock.
-	// The caller must build the Terms again for StoreAnswer.NowMS.
+	// WindowOver means that a calendar window of the Terms is not the present one by the partition's
+	// clock. The caller must build the Terms again for StoreAnswer.NowMS.
 	WindowOver
 	// NotFound means that there is no record of the id, or no such epoch.
 	NotFound
-	// Unclear means that there is no record and the activation is younger than the record window, or
+	// Unclear means that there is no record and the incarnation is younger than the record window, or
 	// that the record is from a memory before the last gap. The caller answers outcome_unknown.
 	Unclear
 	// TooMuch means that more is asked for than is left of the deduction.
@@ -235,8 +235,8 @@ type StoreDeduction struct {
 	Epoch int64
 	// Amount is 1 … budget.MaxAmount.
 	Amount int64
-	// NotAfterMS is the instant after which the store refuses it, by the lane's clock. It must be far
-	// below the record window, because a late repeat must not outlive its record.
+	// NotAfterMS is the instant after which the store refuses it, by the partition's clock. It must be
+	// far below the record window, because a late repeat must not outlive its record.
 	NotAfterMS int64
 	// Fingerprint and Nonce are kept with the record: up to 32 and 16 bytes.
 	Fingerprint, Nonce string
@@ -253,7 +253,7 @@ type StoreDeduction struct {
 
 // StoreAnswer is the result of Deduct.
 type StoreAnswer struct {
-	// NowMS is the lane's clock during the call, in milliseconds.
+	// NowMS is the partition's clock during the call, in milliseconds.
 	NowMS    int64
 	Outcomes []StoreOutcome
 }
@@ -285,11 +285,11 @@ type LimitUse struct {
 
 // Record is what a bucket remembers of a request id, for one to two record windows.
 type Record struct {
-	// Void says that the id was cancelled and had no record: only AtMS, Activation and Unsure are set.
-	// Unsure says that the id may have had an effect in a memory that was lost.
+	// Void says that the id was cancelled and had no record: only AtMS, Incarnation and Unsure are
+	// set. Unsure says that the id may have had an effect in a memory that was lost.
 	Void, Unsure       bool
 	Amount, RolledBack int64
-	Epoch, Activation  int64
+	Epoch, Incarnation int64
 	Fingerprint, Nonce string
 	// AtMS is when the units were deducted or the id was cancelled.
 	AtMS int64
@@ -366,21 +366,21 @@ type Sum struct {
 	Verdict Verdict
 }
 
-// Marker identifies the memory of a lane.
+// Marker identifies the memory of a partition.
 type Marker struct {
 	Installation string
-	// Activation is 0 if there is no marker.
-	Activation int64
-	// Since is the first activation since which this memory was kept without a gap. SinceMS is its
-	// instant, or a later one (Doubt); 0 for the lane's first, before which nothing was lost.
+	// Incarnation is 0 if there is no marker.
+	Incarnation int64
+	// Since is the first incarnation since which this memory was kept without a gap. SinceMS is its
+	// instant, or a later one (Doubt); 0 for the partition's first, before which nothing was lost.
 	Since, SinceMS int64
 }
 
-// CopyPart is a part of a bucket that is copied to another lane.
+// CopyPart is a part of a bucket that is copied to another partition.
 type CopyPart struct {
 	// Records, Counters and Late are fields and values as the store keeps them. They are opaque.
 	Records, Counters, Late []string
-	// Activation is the source's. Since is the first activation whose records could be rolled back
+	// Incarnation is the source's. Since is the first incarnation whose records could be rolled back
 	// there.
-	Activation, Since int64
+	Incarnation, Since int64
 }

@@ -3,18 +3,19 @@ package bucket
 import "context"
 
 // Filter keeps requests that a bucket cannot cover, and contention, away from SQL in ledger mode.
-// It has a fill and a balance per bucket, packed per lane. It may be wrong in any way: no content,
-// loss, delay, repetition or reordering of its keys and calls changes a row or refuses a request
-// (I9). Callers treat every error as "no answer". Implementations are safe for concurrent use.
+// It has a fill and a balance per bucket, packed per partition. It may be wrong in any way: no
+// content, loss, delay, repetition or reordering of its keys and calls changes a row or refuses a
+// request (I9). Callers treat every error as "no answer". Implementations are safe for concurrent
+// use.
 type Filter interface {
 	// Set updates contents. If Level.Added is above 0 and the content's fill is Level.Fill - 1, it
 	// adds Level.Added to the balance and stores the new fill. Otherwise it writes {Fill, Outstanding}
 	// if the content is missing or has a smaller fill than Level.Fill; so a level without Added
 	// replaces a content that was found wrong. Otherwise it changes nothing. It first deletes content
 	// that cannot be parsed.
-	Set(ctx context.Context, lane Lane, levels []Level) error
+	Set(ctx context.Context, partition Partition, levels []Level) error
 	// Take subtracts amounts from balances. The answers are in the order of takes.
-	Take(ctx context.Context, lane Lane, takes []Take) ([]Taken, error)
+	Take(ctx context.Context, partition Partition, takes []Take) ([]Taken, error)
 }
 
 // Take is the request of one call for one bucket's content.

@@ -65,7 +65,7 @@ type Outcome struct {
 // call is harmless.
 type Level struct {
 	Bucket, Epoch int64
-	Lane          Lane
+	Partition     Partition
 	// Fill numbers the content. Outstanding is O. Added is how much O grew under this fill; 0 replaces
 	// a content of a smaller fill.
 	Fill, Outstanding, Added int64

@@ -28,7 +28,7 @@ type DrainView struct {
 	GivenUp GivenUp
 }
 
-// GivenUp is where the units of given-up lanes went, in minor units.
+// GivenUp is where the units of given-up partitions went, in minor units.
 type GivenUp struct{ Quarantined, Returned int64 }
 
 // Condition is the assessment of a store's settings.
@@ -36,7 +36,8 @@ type Condition struct {
 	// Findings are settings with which the store may lose data.
 	Findings []Finding
 	// Persistent says that every write is on disk before it is answered. Durability "store" requires
-	// it of a lane. Ledger mode does not, because it acknowledges nothing before the commit in SQL.
+	// it of a partition. Ledger mode does not, because it acknowledges nothing before the commit in
+	// SQL.
 	Persistent bool
 	// Unfit says why the store cannot decide for a budget in store mode, whatever its settings are. It
 	// is empty if it can.
@@ -66,8 +67,9 @@ type Finding struct {
 
 // Inspected is an instance whose settings determine what it may lose.
 type Inspected interface {
-	// Condition reads and assesses the settings of the store that serves a lane. Error: Unavailable.
-	Condition(ctx context.Context, lane Lane) (Condition, error)
+	// Condition reads and assesses the settings of the store that serves a partition. Error:
+	// Unavailable.
+	Condition(ctx context.Context, partition Partition) (Condition, error)
 }
 
 // Quarantine is what an epoch held, beyond what the ledger has, when its store lost its memory. How

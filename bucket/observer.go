@@ -18,8 +18,8 @@ type Observer interface {
 
 // Calls reports calls of stores and of the database. The contexts are those of the calls.
 type Calls interface {
-	// LaneCall reports one call of a lane with its number of operations.
-	LaneCall(ctx context.Context, lane Lane, operations int, took time.Duration)
+	// PartitionCall reports one call of a partition with its number of operations.
+	PartitionCall(ctx context.Context, partition Partition, operations int, took time.Duration)
 	// Commit reports one flight with the number of ledger rows it wrote.
 	Commit(ctx context.Context, rows int, took time.Duration)
 	// Failed reports a failed call of a store ("store") or of SQL ("sql").
@@ -35,8 +35,8 @@ type Movements interface {
 	Moved(step string, units int64)
 	// HoldsExpired reports how many holds this node expired.
 	HoldsExpired(n int)
-	// Fenced reports that a bucket was fenced.
-	Fenced()
+	// Halted reports that a bucket was halted.
+	Halted()
 }
 
 // Gauges reports figures from background loops.
@@ -47,13 +47,13 @@ type Gauges interface {
 	// caller does not change the list later.
 	Budgets(largest []BudgetFigures, all ledger.Figures)
 	// Stranded reports units by kind. unreachable are in buckets that this node cannot reach or that
-	// are fenced. recyclable are the stranded units of budgets that this node sold from. atRisk would
+	// are halted. recyclable are the stranded units of budgets that this node sold from. atRisk would
 	// be quarantined if every store were lost.
 	Stranded(unreachable, recyclable, atRisk int64)
 	// HoldsOpen reports how many holds are open, up to a bound.
 	HoldsOpen(n int)
 	// Unfinished reports how many operations of a kind were found incomplete.
 	Unfinished(kind string, n int)
-	// Lag reports how long ago a lane was last synced (store mode).
-	Lag(lane Lane, age time.Duration)
+	// Lag reports how long ago a partition was last synced (store mode).
+	Lag(partition Partition, age time.Duration)
 }

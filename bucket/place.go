@@ -7,14 +7,14 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Lane names a part of an instance in which one script can access every key.
-type Lane struct {
+// Partition names a part of an instance in which one script can access every key.
+type Partition struct {
 	Instance string
 	Index    int
 }
 
-// String returns the lane's name in the placement ring and in texts for people.
-func (l Lane) String() string { return l.Instance + "/" + strconv.Itoa(l.Index) }
+// String returns the partition's name in the placement ring and in texts for people.
+func (l Partition) String() string { return l.Instance + "/" + strconv.Itoa(l.Index) }
 
 // KeyOf returns the public name of a budget's bucket: `<budget's name>:bucket-<ordinal>`.
 func KeyOf(name string, ordinal int) string { return name + ":bucket-" + strconv.Itoa(ordinal) }
@@ -23,17 +23,17 @@ func KeyOf(name string, ordinal int) string { return name + ":bucket-" + strconv
 // message for another epoch than its own.
 type Ref struct {
 	Bucket, Epoch int64
-	// Activation is the activation of the lane under which the epoch was opened.
-	Activation int64
+	// Incarnation is the incarnation of the partition under which the epoch was opened.
+	Incarnation int64
 }
 
 // Check returns an error of code Invalid if the numbers of a Ref are out of range, because stores
 // build keys, ids and Lua numbers from them.
 func (r Ref) Check() error {
-	if r.Bucket < 1 || !budget.ValidAmount(r.Epoch) || !budget.ValidAmount(r.Activation) {
+	if r.Bucket < 1 || !budget.ValidAmount(r.Epoch) || !budget.ValidAmount(r.Incarnation) {
 		return budget.Refuse(budget.Invalid, "address a bucket",
-			"bucket %d, epoch %d, activation %d: each must be at least 1, the last two at most %d",
-			r.Bucket, r.Epoch, r.Activation, budget.MaxAmount)
+			"bucket %d, epoch %d, incarnation %d: each must be at least 1, the last two at most %d",
+			r.Bucket, r.Epoch, r.Incarnation, budget.MaxAmount)
 	}
 	return nil
 }

@@ -79,8 +79,8 @@ type Standings struct {
 	// Statuses counts the budgets by status. Exhausted counts effective budgets with nothing left.
 	Statuses  map[budget.Status]int
 	Exhausted int
-	// Fenced counts fenced epochs, Quarantined units in quarantine.
-	Fenced      int
+	// Halted counts halted epochs, Quarantined units in quarantine.
+	Halted      int
 	Quarantined int64
 	// Discrepancies are known differences, of Gap units in all. Both must be 0.
 	Discrepancies int

@@ -3,8 +3,8 @@ package bucket
 // Rebalance is what a rebalance moved or, in a dry run, would move.
 type Rebalance struct {
 	DryRun bool
-	// Budgets counts the budgets that were checked, Misplaced the buckets that are on the wrong lane,
-	// and Moved those of them that were moved.
+	// Budgets counts the budgets that were checked, Misplaced the buckets that are on the wrong
+	// partition, and Moved those of them that were moved.
 	Budgets, Misplaced, Moved int
 	// Moves lists some of them, at most MaxMovesShown, by budget and ordinal.
 	Moves []BucketMove
@@ -15,9 +15,9 @@ type Rebalance struct {
 // MaxMovesShown bounds Rebalance.Moves.
 const MaxMovesShown = 1000
 
-// BucketMove is a bucket that changes its lane.
+// BucketMove is a bucket that changes its partition.
 type BucketMove struct {
 	// Bucket is its key.
 	Bucket   string
-	From, To Lane
+	From, To Partition
 }

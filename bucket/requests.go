@@ -179,21 +179,21 @@ type AuditReport struct {
 	Unchecked []string
 }
 
-// LaneView is a lane as shown to operators.
-type LaneView struct {
-	Lane       Lane
-	Activation int64
-	// Reachable says whether the last attempt reached the lane. Problem says why not.
+// PartitionView is a partition as shown to operators.
+type PartitionView struct {
+	Partition   Partition
+	Incarnation int64
+	// Reachable says whether the last attempt reached the partition. Problem says why not.
 	Reachable bool
 	Problem   string
-	// Draining says that its buckets move to other lanes.
+	// Draining says that its buckets move to other partitions.
 	Draining bool
 	// Buckets is how many buckets it has, or nil if SQL could not be read.
 	Buckets *int
-	// Role is that of the server whose memory was verified last. Activation began at ActivatedAt, and
+	// Role is that of the server whose memory was verified last. Incarnation began at BeganAt, and
 	// Cause says why. They are empty in ledger mode, where no memory is verified.
 	Role, Cause string
-	ActivatedAt time.Time
+	BeganAt     time.Time
 	// AtRisk is what a loss of its memory would quarantine or return, in minor units: what epochs of
 	// budgets in store mode held some seconds ago. It is nil if SQL could not be read.
 	AtRisk *int64

@@ -58,10 +58,10 @@ type (
 		Recycle(ctx context.Context, ref BudgetRef) (Recycle, error)
 		Recycles(ctx context.Context, ref BudgetRef, before int64, limit int) ([]Recycle, error)
 	}
-	// Auditor proves I1 of a budget, lifts the fence of a bucket, and shows figures over time.
+	// Auditor proves I1 of a budget, resumes a halted bucket, and shows figures over time.
 	Auditor interface {
 		Audit(ctx context.Context, ref BudgetRef) (AuditReport, error)
-		Unfence(ctx context.Context, ref BudgetRef, bucketKey string) (BucketView, error)
+		Resume(ctx context.Context, ref BudgetRef, bucketKey string) (BucketView, error)
 		Series(ctx context.Context, request SeriesRequest) (SeriesAnswer, error)
 	}
 	// Quarantiner shows and releases units that lost stores may have sold.
@@ -73,13 +73,13 @@ type (
 	Keeper interface {
 		Drain(ctx context.Context, instance string) (DrainView, error)
 		Undrain(ctx context.Context, instance string) (DrainView, error)
-		Recover(ctx context.Context, instance string) ([]LaneView, error)
+		Recover(ctx context.Context, instance string) ([]PartitionView, error)
 		Rebalance(ctx context.Context, dryRun bool) (Rebalance, error)
 		GiveUp(ctx context.Context, instance string) (DrainView, error)
 	}
 	// Watcher reports what the node can reach.
 	Watcher interface {
-		Lanes(ctx context.Context) ([]LaneView, error)
+		Partitions(ctx context.Context) ([]PartitionView, error)
 		Ready(ctx context.Context) []string
 		Missing() []string
 		Nodes(ctx context.Context) ([]Node, error)

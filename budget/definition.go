@@ -156,15 +156,15 @@ func (d Definition) RefusalAt(now time.Time) *Error {
 
 // DefaultBuckets returns the number of buckets of a budget that was created without one: one per
 // 1,000 counted units or 1,000,000 minor units of its first period, rounded up. A number above
-// lanes is rounded up to a multiple of lanes, so that every lane gets the same number. The result
-// is 1 … MaxDefaultBuckets. An unlimited budget gets one bucket per lane. DefaultBuckets(Count,
-// 10_000, 1) is 10, DefaultBuckets(Count, 10_000, 3) is 12.
-func DefaultBuckets(unit Unit, period int64, lanes int) int {
+// partitions is rounded up to a multiple of partitions, so that every partition gets the same
+// number. The result is 1 … MaxDefaultBuckets. An unlimited budget gets one bucket per partition.
+// DefaultBuckets(Count, 10_000, 1) is 10, DefaultBuckets(Count, 10_000, 3) is 12.
+func DefaultBuckets(unit Unit, period int64, partitions int) int {
 	per := int64(UnitsPerBucketCount)
 	if unit == Amount {
 		per = UnitsPerBucketAmount
 	}
-	n, each := max((period-1)/per+1, 1), int64(max(lanes, 1))
+	n, each := max((period-1)/per+1, 1), int64(max(partitions, 1))
 	if n > each && n%each > 0 {
 		n += each - n%each
 	}

@@ -200,10 +200,10 @@ func TestStatusAndRefusal(t *testing.T) {
 
 func TestDefaultBuckets(t *testing.T) {
 	for _, test := range []struct {
-		unit   budget.Unit
-		period int64
-		lanes  int
-		want   int
+		unit       budget.Unit
+		period     int64
+		partitions int
+		want       int
 	}{
 		{budget.Count, 0, 1, 1}, {budget.Count, 1, 1, 1}, {budget.Count, 1_000, 1, 1},
 		{budget.Count, 1_001, 1, 2}, {budget.Count, 2_000, 1, 2}, {budget.Count, 63_001, 1, 64},
@@ -213,8 +213,8 @@ func TestDefaultBuckets(t *testing.T) {
 		{budget.Count, 1_000, 3, 1}, {budget.Count, 3_000, 3, 3}, {budget.Count, 10_000, 3, 12},
 		{budget.Count, 63_000, 16, 64}, {budget.Count, 62_000, 5, 64}, {budget.Count, 5_000, 0, 5},
 	} {
-		if got := budget.DefaultBuckets(test.unit, test.period, test.lanes); got != test.want {
-			t.Errorf("%s of %d on %d lanes: %d buckets, want %d", test.unit, test.period, test.lanes,
+		if got := budget.DefaultBuckets(test.unit, test.period, test.partitions); got != test.want {
+			t.Errorf("%s of %d on %d partitions: %d buckets, want %d", test.unit, test.period, test.partitions,
 				got, test.want)
 		}
 	}

@@ -36,9 +36,9 @@ const (
 	// BucketOffline means that the bucket is offline, so it cannot apply for units.
 	BucketOffline Code = "bucket_offline"
 	LastInstance  Code = "last_instance"
-	// BucketFenced means that the bucket stays fenced, because its figures still disagree.
+	// BucketHalted means that the bucket stays halted, because its figures still disagree.
 	// InstanceAnswers means that the instance answers, so it is not given up.
-	BucketFenced    Code = "bucket_fenced"
+	BucketHalted    Code = "bucket_halted"
 	InstanceAnswers Code = "instance_answers"
 
 	RequestConflict        Code = "request_conflict"
@@ -131,7 +131,7 @@ func (c Code) Kind() Kind {
 		Unauthenticated, Forbidden, KeyNotFound, WebhookNotFound, DeliveryNotFound:
 		return Faulty
 	case BudgetExhausted, PeriodExhausted, BudgetNotEffective, BudgetPaused, BudgetExpired,
-		BudgetNotOver, LastBucket, LastInstance, RecycleRunning, BucketOffline, BucketFenced,
+		BudgetNotOver, LastBucket, LastInstance, RecycleRunning, BucketOffline, BucketHalted,
 		InstanceAnswers, AmountExceedsRemaining, LimitExceeded, LedgerModeOnly:
 		return Refused
 	case RequestConflict, RequestVoid, AlreadyRolledBack, NameTaken, VersionConflict,

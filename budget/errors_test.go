@@ -36,7 +36,7 @@ var kinds = map[budget.Code]budget.Kind{
 	budget.WebhookNotFound: budget.Faulty, budget.DeliveryNotFound: budget.Faulty, budget.TooManyWebhooks: budget.Conflict,
 	budget.TooManyKeys: budget.Conflict, budget.KeyNotLive: budget.Conflict, budget.RateLimited: budget.NotDone,
 
-	budget.BucketFenced: budget.Refused, budget.InstanceAnswers: budget.Refused,
+	budget.BucketHalted: budget.Refused, budget.InstanceAnswers: budget.Refused,
 	budget.Unavailable:    budget.NotDone,
 	budget.OutcomeUnknown: budget.MayBeDone,
 	budget.Internal:       budget.MayBeDone,

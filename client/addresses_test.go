@@ -39,7 +39,7 @@ func TestTheNextAddressIsCalled(t *testing.T) {
 		note(r)
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"request_id":"o1","outcome":"accepted","amount":5,"state":"used",`+
-			`"bucket":"b:bucket-0","remaining":1,"budget_remaining":1,"limits":[],"receipt":"r","replayed":true}`)
+			`"bucket":"b:bucket-0","bucket_remaining":1,"budget_remaining":1,"limits":[],"receipt":"r","replayed":true}`)
 	}))
 	defer answers.Close()
 	c, err := client.New(gone + ", " + breaks.URL + "," + answers.URL)

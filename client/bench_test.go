@@ -31,7 +31,7 @@ func (c canned) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // deductionAnswer is as long as budgetd's for a budget with two limits.
 const deductionAnswer = `{"request_id":"order-1","outcome":"accepted","amount":1,"state":"used","bucket":"spring-sale:bucket-3",` +
-	`"remaining":124999998765,"budget_remaining":999999987654,"limits":[{"name":"per-day","dimension":"user",` +
+	`"bucket_remaining":124999998765,"budget_remaining":999999987654,"limits":[{"name":"per-day","dimension":"user",` +
 	`"value":"u12345","used":17,"max":1000000000,"reset_at":"2026-11-23T00:00:00Z"},{"name":"per-user",` +
 	`"dimension":"user","value":"u12345","used":17,"max":1000000000}],"receipt":"r1:4711:12:123456","replayed":false}`
 

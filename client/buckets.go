@@ -15,13 +15,13 @@ type Bucket struct {
 	// OfflineBy is "operator" or "service" while offline.
 	OfflineBy string `json:"offline_by,omitzero"`
 	Instance  string `json:"instance"`
-	// Lane is the number of the lane within the instance, from 0.
-	Lane  int   `json:"lane"`
-	Epoch int64 `json:"epoch"`
+	// Partition is the number of the partition within the instance, from 0.
+	Partition int   `json:"partition"`
+	Epoch     int64 `json:"epoch"`
 	// EpochStatus is opening, open, closing, closed or lost.
 	EpochStatus string `json:"epoch_status,omitzero"`
-	// Activation is the lane's incarnation under which the epoch was opened.
-	Activation int64 `json:"activation,omitzero"`
+	// Incarnation is the partition's incarnation under which the epoch was opened.
+	Incarnation int64 `json:"incarnation,omitzero"`
 	// Remaining is what the bucket holds according to the ledger.
 	Remaining int64 `json:"remaining"`
 	// OutQuantity is all that it ever got. OutCnt is how often it applied for units that no bucket had
@@ -35,8 +35,8 @@ type Bucket struct {
 	Held        int64 `json:"held"`
 	Used        int64 `json:"used"`
 	Returning   int64 `json:"returning"`
-	// Fenced says why nothing may move on this bucket until Unfence; "" means that it may.
-	Fenced string `json:"fenced,omitzero"`
+	// Halted says why nothing may move on this bucket until Resume; "" means that it may.
+	Halted string `json:"halted,omitzero"`
 	// Problem says why its store does not answer the server; "" if it does.
 	Problem   string    `json:"problem,omitzero"`
 	UpdatedAt time.Time `json:"updated_at,omitzero"`
@@ -67,11 +67,11 @@ func (c *Client) Online(ctx context.Context, name, key string) (*Bucket, error) 
 	return c.bucketCall(ctx, name, key, "online", true)
 }
 
-// Unfence audits the budget and lifts the fence of a bucket without discrepancies. The audit reads
-// every row of the budget. Errors: budget_not_found, bucket_not_found, bucket_fenced with the
+// Resume audits the budget and resumes a halted bucket without discrepancies. The audit reads
+// every row of the budget. Errors: budget_not_found, bucket_not_found, bucket_halted with the
 // discrepancies.
-func (c *Client) Unfence(ctx context.Context, name, key string) (*Bucket, error) {
-	return c.bucketCall(ctx, name, key, "unfence", true)
+func (c *Client) Resume(ctx context.Context, name, key string) (*Bucket, error) {
+	return c.bucketCall(ctx, name, key, "resume", true)
 }
 
 // Apply lets a bucket take units from the total under the budget's rule. It has no request id, so

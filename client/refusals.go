@@ -31,11 +31,11 @@ type Refusal struct {
 	Dimensions map[string]string `json:"dimensions,omitempty"`
 	Hold       bool              `json:"hold,omitzero"`
 	// RoutingKey is the key by which the request is routed now; KeyedDeduction takes it. Bucket is
-	// the bucket to which it is routed. Instance and Lane are the place of the bucket.
+	// the bucket to which it is routed. Instance and Partition are the place of the bucket.
 	RoutingKey string `json:"routing_key,omitzero"`
 	Bucket     string `json:"bucket,omitzero"`
 	Instance   string `json:"instance,omitzero"`
-	Lane       int    `json:"lane"`
+	Partition  int    `json:"partition"`
 	Problem    Why    `json:"problem"`
 }
 

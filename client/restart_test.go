@@ -26,7 +26,7 @@ func TestTheDefaultsBridgeARestart(t *testing.T) {
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = io.WriteString(w, `{"request_id":"o1","outcome":"accepted","amount":5,"state":"used",`+
-				`"bucket":"b:bucket-0","remaining":1,"budget_remaining":1,"limits":[],"receipt":"r","replayed":true}`)
+				`"bucket":"b:bucket-0","bucket_remaining":1,"budget_remaining":1,"limits":[],"receipt":"r","replayed":true}`)
 		})}
 	back := make(chan error, 1)
 	go func() {

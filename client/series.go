@@ -36,7 +36,7 @@ type SeriesPoint struct {
 	Held      int64 `json:"held"`
 	Remaining int64 `json:"remaining"`
 	InTransit int64 `json:"in_transit"`
-	// Stranded units are in buckets that are fenced or out of reach, or are fragments.
+	// Stranded units are in buckets that are halted or out of reach, or are fragments.
 	Stranded    int64 `json:"stranded"`
 	Quarantined int64 `json:"quarantined"`
 	Forfeited   int64 `json:"forfeited"`

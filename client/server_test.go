@@ -97,7 +97,7 @@ func problem(status int, code string) reply {
 // accepted answers a deduct of o1.
 func accepted(replayed bool) reply {
 	return answer(200, fmt.Sprintf(`{"request_id":"o1","outcome":"accepted","amount":5,"state":"used",
-		"bucket":"b:bucket-0","remaining":95,"budget_remaining":195,"replayed":%t}`, replayed))
+		"bucket":"b:bucket-0","bucket_remaining":95,"budget_remaining":195,"replayed":%t}`, replayed))
 }
 
 // waits records what the client slept instead of sleeping.

@@ -10,29 +10,29 @@ import (
 type Instance struct {
 	Name   string `json:"name"`
 	Driver string `json:"driver,omitzero"`
-	// Health is "up", or "down" if the last attempt to reach a lane failed.
+	// Health is "up", or "down" if the last attempt to reach a partition failed.
 	Health string `json:"health"`
 	// Draining means that its buckets move to other instances.
-	Draining bool   `json:"draining"`
-	Lanes    []Lane `json:"lanes"`
+	Draining   bool        `json:"draining"`
+	Partitions []Partition `json:"partitions"`
 }
 
-// Lane is the part of an instance in which one script can touch every key.
-type Lane struct {
-	// Lane is the number of the lane within the instance, from 0.
-	Lane int `json:"lane"`
-	// Activation is the number of the lane's memory that the database has verified.
-	Activation int64 `json:"activation"`
-	// Reachable reports whether the last attempt reached the lane; Problem says why not.
+// Partition is the part of an instance in which one script can touch every key.
+type Partition struct {
+	// Partition is the number of the partition within the instance, from 0.
+	Partition int `json:"partition"`
+	// Incarnation is the number of the partition's memory that the database has verified.
+	Incarnation int64 `json:"incarnation"`
+	// Reachable reports whether the last attempt reached the partition; Problem says why not.
 	Reachable bool `json:"reachable"`
 	// Buckets is the number of its buckets; nil if the database could not be read.
 	Buckets *int   `json:"buckets,omitzero"`
 	Problem string `json:"problem,omitzero"`
 	// Role is that of the server whose memory was verified last. It has this memory since
-	// ActivatedAt, because of Cause. They are empty in ledger mode, where no memory is verified.
-	Role        string    `json:"role,omitzero"`
-	ActivatedAt time.Time `json:"activated_at,omitzero"`
-	Cause       string    `json:"cause,omitzero"`
+	// BeganAt, because of Cause. They are empty in ledger mode, where no memory is verified.
+	Role    string    `json:"role,omitzero"`
+	BeganAt time.Time `json:"began_at,omitzero"`
+	Cause   string    `json:"cause,omitzero"`
 	// AtRisk is what a loss of its memory would quarantine or return, in minor units, as of some
 	// seconds ago; nil if the database could not be read.
 	AtRisk *int64 `json:"at_risk,omitzero"`
@@ -61,7 +61,7 @@ type InstanceList struct {
 	Instances []Instance `json:"instances"`
 }
 
-// Instances returns the stores and their lanes.
+// Instances returns the stores and their partitions.
 func (c *Client) Instances(ctx context.Context) (*InstanceList, error) {
 	var answer InstanceList
 	_, err := c.do(ctx, call{
@@ -95,9 +95,9 @@ func (c *Client) drain(ctx context.Context, name, verb string) (*Drain, error) {
 }
 
 // RecoverInstance takes an instance that lost its memory back into service. Errors:
-// instance_not_found; outcome_unknown if a lane cannot be reached: the service continues to recover
-// that lane, and has not begun the following ones. The client does not retry it, because each call
-// restarts the buckets.
+// instance_not_found; outcome_unknown if a partition cannot be reached: the service continues to
+// recover that partition, and has not begun the following ones. The client does not retry it,
+// because each call restarts the buckets.
 func (c *Client) RecoverInstance(ctx context.Context, name string) (*Instance, error) {
 	var answer Instance
 	_, err := c.do(ctx, onInstance(name, "recover", false), &answer)
@@ -118,7 +118,7 @@ type Rebalance struct {
 	Problem string `json:"problem,omitzero"`
 }
 
-// BucketMove is a bucket that moves between lanes, such as redis-1/0.
+// BucketMove is a bucket that moves between partitions, such as redis-1/0.
 type BucketMove struct {
 	Bucket string `json:"bucket"`
 	From   string `json:"from"`

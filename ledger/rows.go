@@ -40,12 +40,12 @@ type Epoch struct {
 	// EndAt; zero means no end.
 	Period int64
 	EndAt  time.Time
-	// Fenced says why nothing may move on this epoch until an operator decides. "" means that the
-	// epoch is not fenced.
-	Fenced string
-	// Activation is the lane's activation under which the epoch was opened; Taken, GivenBack and
-	// LateSum are the store's sums as of the last sync (store mode).
-	Activation                int64
+	// Halted says why nothing may move on this epoch until an operator decides. "" means that the
+	// epoch is not halted.
+	Halted string
+	// Incarnation is the partition's incarnation under which the epoch was opened; Taken, GivenBack
+	// and LateSum are the store's sums as of the last sync (store mode).
+	Incarnation               int64
 	Taken, GivenBack, LateSum int64
 }
 

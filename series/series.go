@@ -25,7 +25,7 @@ type Figures struct {
 	// Remaining is ΣO of the open epochs, InTransit the units on their way to or from the total.
 	Remaining, InTransit int64
 	Held, Used           int64
-	// Stranded is the part of all this that cannot be used now: in buckets that are fenced or out
+	// Stranded is the part of all this that cannot be used now: in buckets that are halted or out
 	// of reach, or as fragments.
 	Stranded int64
 }

@@ -40,7 +40,7 @@ func (w *world) history(name string) *bucket.Budget {
 	return w.find(b.ID)
 }
 
-// TestAuditOfTrueAccounts checks that an audit of correct accounts finds and fences nothing.
+// TestAuditOfTrueAccounts checks that an audit of correct accounts finds and halts nothing.
 func TestAuditOfTrueAccounts(t *testing.T) {
 	each(t, func(w *world) {
 		b := w.history("true")
@@ -57,7 +57,7 @@ func TestAuditOfTrueAccounts(t *testing.T) {
 			operation(none, 1, "c", 6, asHold))
 		w.settle(hold.Order{Kind: hold.Rollback, Budget: none.ID, RequestID: "b", RollbackID: "r", Amount: 2})
 		w.clean(none)
-		if w.seen.books != 0 || w.seen.fences != 0 {
+		if w.seen.books != 0 || w.seen.halts != 0 {
 			t.Errorf("%+v", w.seen)
 		}
 	})
@@ -120,9 +120,9 @@ type broken struct {
 	// statement has ? for the second bucket's id or the budget's.
 	statement string
 	ofBudget  bool
-	// what is among the figures that are found. fences lists the epochs that are fenced.
-	what   string
-	fences []string
+	// what is among the figures that are found. halts lists the epochs that are halted.
+	what  string
+	halts []string
 }
 
 var breaks = []broken{
@@ -179,7 +179,7 @@ var breaks = []broken{
 		AND status = 'closed'`, true, "used", []string{"0:1"}},
 }
 
-// TestEveryBreakIsFound breaks one column or row at a time. The audit names it and fences exactly
+// TestEveryBreakIsFound breaks one column or row at a time. The audit names it and halts exactly
 // its epoch; the other buckets continue.
 func TestEveryBreakIsFound(t *testing.T) {
 	each(t, func(w *world) {
@@ -190,20 +190,20 @@ func TestEveryBreakIsFound(t *testing.T) {
 				of = b.ID
 			}
 			w.Exec([]any{one.statement, of})
-			fences := w.seen.fences
+			halts := w.seen.halts
 			report := w.audit(b)
 			if report.OK || !slices.ContainsFunc(report.Discrepancies, func(d ledger.Discrepancy) bool {
 				return d.What == one.what
 			}) {
 				t.Errorf("%s: found %v", one.name, report.Discrepancies)
 			}
-			if got := w.fenced(b); !slices.Equal(got, one.fences) ||
-				w.seen.fences-fences != len(one.fences) {
-				t.Errorf("%s: fenced %v (%d), want %v", one.name, got, w.seen.fences-fences, one.fences)
+			if got := w.halted(b); !slices.Equal(got, one.halts) ||
+				w.seen.halts-halts != len(one.halts) {
+				t.Errorf("%s: halted %v (%d), want %v", one.name, got, w.seen.halts-halts, one.halts)
 			}
 			for i := range 3 {
 				want := bucket.Accepted
-				if slices.Contains(one.fences, fmt.Sprintf("%d:%d", i, w.Newest(b.Buckets[i].ID).Number)) {
+				if slices.Contains(one.halts, fmt.Sprintf("%d:%d", i, w.Newest(b.Buckets[i].ID).Number)) {
 					want = bucket.Gone
 				}
 				out, err := w.commits.Commit(w.Ctx, []bucket.Operation{operation(b, i, fmt.Sprint("after", i), 1)})
@@ -219,24 +219,24 @@ func TestEveryBreakIsFound(t *testing.T) {
 	})
 }
 
-// TestFenceSaysWhy checks that the fence names the figure, and that a second audit changes nothing.
-func TestFenceSaysWhy(t *testing.T) {
+// TestHaltSaysWhy checks that the halt names the figure, and that a second audit changes nothing.
+func TestHaltSaysWhy(t *testing.T) {
 	each(t, func(w *world) {
 		b := w.history("why")
 		w.Exec([]any{breaks[2].statement, b.Buckets[1].ID})
 		w.audit(b)
-		why := w.Epoch(b.Buckets[1].ID, 1).Fenced
+		why := w.Epoch(b.Buckets[1].ID, 1).Halted
 		if !strings.Contains(why, "why:bucket-1, epoch 1: used is recorded as") {
 			t.Errorf("%q", why)
 		}
 		w.audit(b)
-		if got := w.Epoch(b.Buckets[1].ID, 1).Fenced; got != why || w.seen.fences != 1 {
-			t.Errorf("%q, fenced %d times", got, w.seen.fences)
+		if got := w.Epoch(b.Buckets[1].ID, 1).Halted; got != why || w.seen.halts != 1 {
+			t.Errorf("%q, halted %d times", got, w.seen.halts)
 		}
-		fenced, err := w.part.Fence(w.Ctx, bucket.Ref{Bucket: b.Buckets[2].ID, Epoch: 1},
+		halted, err := w.part.Halt(w.Ctx, bucket.Ref{Bucket: b.Buckets[2].ID, Epoch: 1},
 			strings.Repeat("x", 600))
-		if err != nil || !fenced || len(w.Epoch(b.Buckets[2].ID, 1).Fenced) != 512 {
-			t.Errorf("a long reason: %v, %v", fenced, err)
+		if err != nil || !halted || len(w.Epoch(b.Buckets[2].ID, 1).Halted) != 512 {
+			t.Errorf("a long reason: %v, %v", halted, err)
 		}
 	})
 }

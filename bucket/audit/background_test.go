@@ -32,13 +32,13 @@ func (w *world) background(set audit.Settings, passes ...audit.Pass) func() {
 }
 
 // TestBackgroundFindsBreaks checks that the books find a wrong column of the sum, that the recount
-// finds a unit in the wrong one of two columns, and that each fences only its epoch.
+// finds a unit in the wrong one of two columns, and that each halts only its epoch.
 func TestBackgroundFindsBreaks(t *testing.T) {
 	each(t, func(w *world) {
 		run := w.background(audit.Settings{})
 		sum, moved, fine := w.history("sum"), w.history("moved"), w.history("fine")
 		run()
-		if w.seen.books != 0 || w.seen.fences != 0 {
+		if w.seen.books != 0 || w.seen.halts != 0 {
 			t.Fatalf("%+v", w.seen)
 		}
 		w.Exec([]any{breaks[2].statement, sum.Buckets[1].ID}, []any{breaks[6].statement, moved.Buckets[1].ID})
@@ -46,14 +46,14 @@ func TestBackgroundFindsBreaks(t *testing.T) {
 			run()
 		}
 		for _, b := range []*bucket.Budget{sum, moved} {
-			if got := w.fenced(b); !slices.Equal(got, []string{"1:1"}) {
-				t.Errorf("%s: fenced %v", b.Name, got)
+			if got := w.halted(b); !slices.Equal(got, []string{"1:1"}) {
+				t.Errorf("%s: halted %v", b.Name, got)
 			}
 		}
-		if got := w.fenced(fine); got != nil || w.seen.fences != 2 {
-			t.Errorf("fenced %v, %d in all", got, w.seen.fences)
+		if got := w.halted(fine); got != nil || w.seen.halts != 2 {
+			t.Errorf("halted %v, %d in all", got, w.seen.halts)
 		}
-		if w.seen.unfinished["fenced"] != 2 || w.seen.stranded[0] == 0 || w.seen.gap != 2 {
+		if w.seen.unfinished["halted"] != 2 || w.seen.stranded[0] == 0 || w.seen.gap != 2 {
 			t.Errorf("%v, stranded %v, gap %d", w.seen.unfinished, w.seen.stranded, w.seen.gap)
 		}
 		w.Exec([]any{`UPDATE bucket_epoch SET used_quantity = used_quantity - 1 WHERE bucket_id IN (?, ?)`,
@@ -148,8 +148,8 @@ func TestAuditLooksAgain(t *testing.T) {
 			db.wrong = wrong
 			w.clean(b)
 		}
-		if db.wrong = 3; w.audit(b).OK || !slices.Equal(w.fenced(b), []string{"0:1"}) {
-			t.Errorf("fenced %v", w.fenced(b))
+		if db.wrong = 3; w.audit(b).OK || !slices.Equal(w.halted(b), []string{"0:1"}) {
+			t.Errorf("halted %v", w.halted(b))
 		}
 	})
 }
@@ -177,15 +177,15 @@ func TestBooksTellTheMetrics(t *testing.T) {
 		if w.seen.unfinished["shrinks"] != 1 || w.seen.unfinished["grants"] != 0 {
 			t.Errorf("%v", w.seen.unfinished)
 		}
-		if w.seen.books == 0 || w.seen.fences != 0 {
-			t.Errorf("an adjustment that is not done: %d discrepancies, %d fences", w.seen.books,
-				w.seen.fences)
+		if w.seen.books == 0 || w.seen.halts != 0 {
+			t.Errorf("an adjustment that is not done: %d discrepancies, %d halts", w.seen.books,
+				w.seen.halts)
 		}
 		w.Forget()
 	})
 }
 
-// TestLimitCounters checks that a counter that disagrees with its deductions is found, and fences
+// TestLimitCounters checks that a counter that disagrees with its deductions is found, and halts
 // nothing.
 func TestLimitCounters(t *testing.T) {
 	each(t, func(w *world) {
@@ -197,8 +197,8 @@ func TestLimitCounters(t *testing.T) {
 		r := w.audit(b)
 		want := []ledger.Discrepancy{{What: `limit per-user of user "u"`, Recorded: 11, Counted: 6},
 			{What: `limit slides of user "u"`, Recorded: 2, Counted: 1}}
-		if !slices.Equal(r.Discrepancies, want) || w.fenced(b) != nil {
-			t.Errorf("%v, fenced %v", r.Discrepancies, w.fenced(b))
+		if !slices.Equal(r.Discrepancies, want) || w.halted(b) != nil {
+			t.Errorf("%v, halted %v", r.Discrepancies, w.halted(b))
 		}
 	})
 }

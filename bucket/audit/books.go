@@ -49,8 +49,8 @@ type Books struct {
 	largest     []bucket.BudgetFigures
 	all         ledger.Figures
 	atRisk      int64
-	fenced      int
-	fencedUnits int64
+	halted      int
+	haltedUnits int64
 }
 
 // RunOnce continues the pass over all budgets, or begins one. Error: Unavailable; the next run
@@ -104,7 +104,7 @@ func (b *Books) read(ctx context.Context, after int64, limit int) ([]bucket.Book
 
 func (b *Books) begin() {
 	b.under, b.after, b.took = true, 0, 0
-	b.largest, b.all, b.atRisk, b.fenced, b.fencedUnits = nil, ledger.Figures{}, 0, 0, 0
+	b.largest, b.all, b.atRisk, b.halted, b.haltedUnits = nil, ledger.Figures{}, 0, 0, 0
 	for _, p := range b.Passes {
 		p.Begin()
 	}
@@ -130,8 +130,8 @@ func (b *Books) end(ctx context.Context, err error) error {
 	b.observer.Unfinished("grants", u.Grants)
 	b.observer.Unfinished("shrinks", u.Shrinks)
 	b.observer.Unfinished("returning", u.Returning)
-	b.observer.Unfinished("fenced", b.fenced)
-	b.observer.Stranded(b.fencedUnits+u.OnLanes, b.recyclable.Load(), b.atRisk)
+	b.observer.Unfinished("halted", b.halted)
+	b.observer.Stranded(b.haltedUnits+u.OnPartitions, b.recyclable.Load(), b.atRisk)
 	return err
 }
 
@@ -152,8 +152,8 @@ func (b *Books) add(book *bucket.Book) {
 			Online: f.Online, Offline: f.Offline, Period: f.Period}
 	}
 	b.all = b.all.Plus(f)
-	b.fenced += book.Fenced
-	b.fencedUnits += book.FencedUnits
+	b.halted += book.Halted
+	b.haltedUnits += book.HaltedUnits
 	if book.Durability == budget.Store {
 		b.atRisk += f.Remaining + f.Unsettled
 	}

@@ -1,6 +1,6 @@
 // Package audit proves the accounts of budgets (I1, I7) on live traffic: on request, and in the
 // background at a bounded cost. If the columns of a bucket's epoch disagree with their rows, the
-// epoch is fenced; all others continue.
+// epoch is halted; all others continue.
 package audit
 
 import (
@@ -58,8 +58,9 @@ func (a *Accounts) Add(e *Epoch) {
 // Unfinished counts, by kind, what is incomplete, up to a bound.
 type Unfinished struct {
 	Epochs, Grants, Shrinks, Returning int
-	// OnLanes is what epochs of budgets in store mode hold on the requested lanes, in minor units.
-	OnLanes int64
+	// OnPartitions is what epochs of budgets in store mode hold on the requested partitions, in minor
+	// units.
+	OnPartitions int64
 }
 
 // Ledger reads accounts without locks. Each method may return Unavailable. Implementations are safe
@@ -73,13 +74,13 @@ type Ledger interface {
 	// Counters compares the current windows of limit counters of a budget, at most `most` of them,
 	// with the deductions that they count, in one snapshot. Error: BudgetNotFound.
 	Counters(ctx context.Context, budgetID int64, most int) ([]ledger.Discrepancy, error)
-	// Unfinished counts what is incomplete, and sums what is on lanes.
-	Unfinished(ctx context.Context, lanes []bucket.Lane) (Unfinished, error)
-	// Fence stops an epoch. fenced says that it was not fenced before. It may also return
+	// Unfinished counts what is incomplete, and sums what is on partitions.
+	Unfinished(ctx context.Context, partitions []bucket.Partition) (Unfinished, error)
+	// Halt stops an epoch. halted says that it was not halted before. It may also return
 	// OutcomeUnknown. Repeating it is harmless.
-	Fence(ctx context.Context, ref bucket.Ref, why string) (fenced bool, err error)
-	// Unfence resumes all epochs of a bucket. Errors are those of Fence.
-	Unfence(ctx context.Context, bucketID int64) error
+	Halt(ctx context.Context, ref bucket.Ref, why string) (halted bool, err error)
+	// Resume resumes all epochs of a bucket. Errors are those of Halt.
+	Resume(ctx context.Context, bucketID int64) error
 }
 
 // Budgets finds definitions that are at most a second old. bucket.Budgets implements it.

@@ -60,8 +60,8 @@ func TestNoFalseAlarm(t *testing.T) {
 		running.Wait()
 		t.Logf("%d deductions, %d audits, %d looks", accepted.Load(), audits.Load(), passes.Load())
 		w.clean(b)
-		if w.seen.books != 0 || w.seen.fences != 0 {
-			t.Errorf("%d discrepancies, %d fences", w.seen.books, w.seen.fences)
+		if w.seen.books != 0 || w.seen.halts != 0 {
+			t.Errorf("%d discrepancies, %d halts", w.seen.books, w.seen.halts)
 		}
 	})
 }

@@ -34,8 +34,9 @@ type Config struct {
 	Clock    bucket.Clock
 	Observer bucket.Observer
 	Log      *slog.Logger
-	// Unreachable lists the lanes whose stores do not answer. If it is nil, all are assumed to answer.
-	Unreachable func() []bucket.Lane
+	// Unreachable lists the partitions whose stores do not answer. If it is nil, all are assumed to
+	// answer.
+	Unreachable func() []bucket.Partition
 }
 
 // Service audits budgets. It is safe for concurrent use.
@@ -46,7 +47,7 @@ type Service struct {
 	clock       bucket.Clock
 	observer    bucket.Observer
 	log         *slog.Logger
-	unreachable func() []bucket.Lane
+	unreachable func() []bucket.Partition
 
 	slots      chan struct{}
 	findings   findings
@@ -65,7 +66,7 @@ func New(c Config) *Service {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	if s.unreachable == nil {
-		s.unreachable = func() []bucket.Lane { return nil }
+		s.unreachable = func() []bucket.Partition { return nil }
 	}
 	return s
 }
@@ -73,7 +74,7 @@ func New(c Config) *Service {
 // Audit proves I1 for a budget on live traffic. It checks the equation from the columns. In ledger
 // mode it then compares the columns of every epoch with their rows, the feed with the deductions
 // (I7) and the current windows of limits, all in snapshots. In store mode it compares the stores
-// with SQL. It fences the epochs that have a discrepancy. Requests continue meanwhile. It reads
+// with SQL. It halts the epochs that have a discrepancy. Requests continue meanwhile. It reads
 // every row of the budget. Errors: BudgetNotFound, Unavailable.
 func (s *Service) Audit(ctx context.Context, ref bucket.BudgetRef) (bucket.AuditReport, error) {
 	b, err := s.budgets.Find(ctx, ref)
@@ -154,8 +155,8 @@ func again(read func() ([]ledger.Discrepancy, error)) (wrong []ledger.Discrepanc
 	}
 }
 
-// act reports discrepancies of a budget, and fences the epochs that have one. A discrepancy of the
-// budget itself fences nothing, because no bucket holds more or less than the ledger knows.
+// act reports discrepancies of a budget, and halts the epochs that have one. A discrepancy of the
+// budget itself halts nothing, because no bucket holds more or less than the ledger knows.
 func (s *Service) act(ctx context.Context, a *Accounts, found []ledger.Discrepancy) {
 	refs := map[string]int64{}
 	for i := range a.Epochs {
@@ -171,12 +172,12 @@ func (s *Service) act(ctx context.Context, a *Accounts, found []ledger.Discrepan
 		if d.Bucket == "" || !known {
 			continue
 		}
-		fenced, err := s.ledger.Fence(ctx, bucket.Ref{Bucket: id, Epoch: d.Epoch}, "audit: "+d.String())
+		halted, err := s.ledger.Halt(ctx, bucket.Ref{Bucket: id, Epoch: d.Epoch}, "audit: "+d.String())
 		if err != nil {
-			s.log.Error("epoch not fenced", "bucket", d.Bucket, "epoch", d.Epoch, "error", s.failed(err))
-		} else if fenced {
-			s.observer.Fenced()
-			s.log.Error("epoch fenced", "bucket", d.Bucket, "epoch", d.Epoch)
+			s.log.Error("epoch not halted", "bucket", d.Bucket, "epoch", d.Epoch, "error", s.failed(err))
+		} else if halted {
+			s.observer.Halted()
+			s.log.Error("epoch halted", "bucket", d.Bucket, "epoch", d.Epoch)
 		}
 	}
 	s.observer.Books(s.findings.sums(now))

@@ -56,7 +56,7 @@ func (w *world) make(name string, total int64, buckets int, edits ...func(*budge
 	for _, edit := range edits {
 		edit(&d)
 	}
-	made, err := w.defs.Create(w.Ctx, d, make([]bucket.Lane, buckets))
+	made, err := w.defs.Create(w.Ctx, d, make([]bucket.Partition, buckets))
 	w.OK(err)
 	return w.find(made.Budget.ID)
 }
@@ -116,12 +116,12 @@ func (w *world) clean(b *bucket.Budget) {
 	}
 }
 
-// fenced lists the buckets of a budget that are fenced, by ordinal, with their epochs.
-func (w *world) fenced(b *bucket.Budget) (out []string) {
+// halted lists the buckets of a budget that are halted, by ordinal, with their epochs.
+func (w *world) halted(b *bucket.Budget) (out []string) {
 	w.Helper()
 	for i := range b.Buckets {
 		for e := int64(1); e <= w.Newest(b.Buckets[i].ID).Number; e++ {
-			if w.Epoch(b.Buckets[i].ID, e).Fenced != "" {
+			if w.Epoch(b.Buckets[i].ID, e).Halted != "" {
 				out = append(out, fmt.Sprintf("%d:%d", i, e))
 			}
 		}
@@ -136,7 +136,7 @@ type seen struct {
 	mu         sync.Mutex
 	books      int
 	gap        int64
-	fences     int
+	halts      int
 	largest    []bucket.BudgetFigures
 	all        ledger.Figures
 	unfinished map[string]int
@@ -149,10 +149,10 @@ func (o *seen) Books(n int, gap int64) {
 	o.books, o.gap = n, gap
 }
 
-func (o *seen) Fenced() {
+func (o *seen) Halted() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.fences++
+	o.halts++
 }
 
 func (o *seen) Budgets(largest []bucket.BudgetFigures, all ledger.Figures) {
@@ -176,14 +176,14 @@ func (o *seen) Stranded(unreachable, recyclable, atRisk int64) {
 	o.stranded = [3]int64{unreachable, recyclable, atRisk}
 }
 
-func (o *seen) LaneCall(context.Context, bucket.Lane, int, time.Duration) {}
-func (o *seen) Commit(context.Context, int, time.Duration)                {}
-func (o *seen) Failed(string, budget.Code)                                {}
-func (o *seen) Skipped(int)                                               {}
-func (o *seen) Moved(string, int64)                                       {}
-func (o *seen) HoldsExpired(int)                                          {}
-func (o *seen) HoldsOpen(int)                                             {}
-func (o *seen) Lag(bucket.Lane, time.Duration)                            {}
+func (o *seen) PartitionCall(context.Context, bucket.Partition, int, time.Duration) {}
+func (o *seen) Commit(context.Context, int, time.Duration)                          {}
+func (o *seen) Failed(string, budget.Code)                                          {}
+func (o *seen) Skipped(int)                                                         {}
+func (o *seen) Moved(string, int64)                                                 {}
+func (o *seen) HoldsExpired(int)                                                    {}
+func (o *seen) HoldsOpen(int)                                                       {}
+func (o *seen) Lag(bucket.Partition, time.Duration)                                 {}
 
 // eachFar runs a test whose clock goes far from the database server's.
 func eachFar(t *testing.T, run func(w *world)) {

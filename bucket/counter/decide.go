@@ -24,7 +24,7 @@ func (w *wave) begin(o *op) {
 	}
 	b := o.Budget
 	o.Bucket, o.Epoch = o.Route.ID, o.Route.Epoch.Number
-	o.Terms = o.state.termsOf(b, max(w.SQLNow.UnixMilli(), o.laneMS))
+	o.Terms = o.state.termsOf(b, max(w.SQLNow.UnixMilli(), o.partitionMS))
 	if err := o.touch(); err != nil {
 		w.deny(o, err)
 		return
@@ -41,7 +41,7 @@ func (w *wave) begin(o *op) {
 		}
 	}
 	switch e := &o.Route.Epoch; {
-	case e.Fenced != "" && e.Status.Live():
+	case e.Halted != "" && e.Status.Live():
 		w.refuse(o, stopped(o))
 	case o.Route.OfflineBy == bucket.ByOperator || o.Route.OfflineBy == bucket.ByResize:
 		w.refuse(o, offline(o))
@@ -52,11 +52,11 @@ func (w *wave) begin(o *op) {
 	}
 }
 
-// toStore sends an operation to the lane of its bucket.
+// toStore sends an operation to the partition of its bucket.
 func (w *wave) toStore(o *op) {
-	l := w.s.laneOf(o.Route.Lane)
+	l := w.s.partitionOf(o.Route.Partition)
 	if l == nil {
-		w.Failed(&o.Op, notConfigured(o.Route.Lane))
+		w.Failed(&o.Op, notConfigured(o.Route.Partition))
 		return
 	}
 	w.out.Put(l.deducts, o)
@@ -66,9 +66,9 @@ func (w *wave) toStore(o *op) {
 // accepted id gets the recorded outcome.
 func (w *wave) refuse(o *op, refusal error) {
 	o.Refusal = refusal
-	l := w.s.laneOf(o.Route.Lane)
+	l := w.s.partitionOf(o.Route.Partition)
 	if l == nil {
-		w.Failed(&o.Op, notConfigured(o.Route.Lane))
+		w.Failed(&o.Op, notConfigured(o.Route.Partition))
 		return
 	}
 	w.out.Put(l.finds, o)
@@ -158,7 +158,7 @@ func (w *wave) notDeducted(o *op) {
 		return
 	}
 	if !w.Doubtful(&o.Op) {
-		w.Failed(&o.Op, storeDown(o.Route.Lane, o.Err))
+		w.Failed(&o.Op, storeDown(o.Route.Partition, o.Err))
 	}
 }
 
@@ -175,7 +175,7 @@ func (w *wave) lookedUp(o *op) {
 	case errors.Is(o.Err, bucket.ErrOtherMemory):
 		w.Pause(&o.Op)
 	case o.Err != nil:
-		w.Failed(&o.Op, storeDown(o.Route.Lane, o.Err))
+		w.Failed(&o.Op, storeDown(o.Route.Partition, o.Err))
 	case o.found.Verdict == bucket.Known:
 		o.Unsure = false
 		w.repeat(o, &o.found.Record)

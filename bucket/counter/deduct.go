@@ -174,7 +174,7 @@ func offline(o *op) error {
 
 func stopped(o *op) error {
 	e := budget.Refuse(budget.Unavailable, "deduct", "bucket %s is stopped: %s", o.Route.Key,
-		o.Route.Epoch.Fenced)
+		o.Route.Epoch.Halted)
 	e.Reason, e.RetryAfter = budget.ReasonOffline, time.Second
 	return e
 }

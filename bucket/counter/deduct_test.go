@@ -11,10 +11,10 @@ import (
 )
 
 // everywhere runs a test on a store in memory and on Redis.
-func everywhere(t *testing.T, lanes int, test func(w *world)) {
-	t.Run("memory", func(t *testing.T) { test(inMemory(t, lanes)) })
-	t.Run("redis", func(t *testing.T) { w, _ := onRedis(t, "sqlite", lanes); test(w) })
-	t.Run("redis and mariadb", func(t *testing.T) { w, _ := onRedis(t, "mariadb", lanes); test(w) })
+func everywhere(t *testing.T, partitions int, test func(w *world)) {
+	t.Run("memory", func(t *testing.T) { test(inMemory(t, partitions)) })
+	t.Run("redis", func(t *testing.T) { w, _ := onRedis(t, "sqlite", partitions); test(w) })
+	t.Run("redis and mariadb", func(t *testing.T) { w, _ := onRedis(t, "mariadb", partitions); test(w) })
 }
 
 // TestDeduct runs a budget from its creation to its last unit: deductions, replays, a conflict, a

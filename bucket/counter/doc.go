@@ -14,8 +14,8 @@
 // first three. SQL records the intent, then the store is changed, and then SQL records that it was.
 // Any node can continue from a status, and every step may be repeated.
 //
-// An activation numbers the memory of a lane. SQL assigns it, and the store's marker repeats it.
-// Each verification and each sync compares the identity of the store. If the identity differs, the
-// marker is missing or counters are below SQL's, SQL begins the next activation. From that commit
-// on, every epoch of an older activation is lost.
+// An incarnation numbers the memory of a partition. SQL assigns it, and the store's marker repeats
+// it. Each verification and each sync compares the identity of the store. If the identity differs,
+// the marker is missing or counters are below SQL's, SQL begins the next incarnation. From that
+// commit on, every epoch of an older incarnation is lost.
 package counter

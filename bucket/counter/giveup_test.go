@@ -10,9 +10,9 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// TestGiveUp gives up a lane that does not come back. What its bucket held is quarantined or
-// returned, as the budget says, and the bucket moves to the other lane and serves there. A store
-// that comes back later sells none of it.
+// TestGiveUp gives up a partition that does not come back. What its bucket held is quarantined or
+// returned, as the budget says, and the bucket moves to the other partition and serves there. A
+// store that comes back later sells none of it.
 func TestGiveUp(t *testing.T) {
 	for _, driver := range []string{"sqlite", "mariadb"} {
 		for _, onLoss := range []budget.OnLoss{budget.Quarantine, budget.AssumeUnused} {
@@ -26,17 +26,17 @@ func giveUp(t *testing.T, driver string, onLoss budget.OnLoss) {
 	d := promo("sale", 100, 2)
 	d.OnLoss = onLoss
 	b := w.create(d)
-	dead, other := w.lanes[0], w.lanes[1]
+	dead, other := w.partitions[0], w.partitions[1]
 	ids := idsOn(w, b, 0, 2)
 	w.deduct(b, ids[0], 20)
 	w.settled(b, books{T: 100, O: 80, S: 20})
 	w.mem.Inject(1, func(op string) memstore.Fault {
-		if op == "doubt" { // a call of the other lane
+		if op == "doubt" { // a call of the other partition
 			return memstore.None
 		}
 		return memstore.LoseRequest
 	})
-	given, err := w.node.GiveUp(w.Context(), []bucket.Lane{dead})
+	given, err := w.node.GiveUp(w.Context(), []bucket.Partition{dead})
 	w.ok(err)
 	want, out := books{T: 100, O: 50, S: 20, Q: 30}, bucket.GivenUp{Quarantined: 30}
 	if onLoss == budget.AssumeUnused {
@@ -51,7 +51,7 @@ func giveUp(t *testing.T, driver string, onLoss budget.OnLoss) {
 	w.run("store sync")
 	w.run("store epochs")
 	b = w.read(b.ID)
-	if got := b.Home(ids[1]); got.Lane != other || got.Epoch.Status == ledger.Lost && onLoss == budget.AssumeUnused {
+	if got := b.Home(ids[1]); got.Partition != other || got.Epoch.Status == ledger.Lost && onLoss == budget.AssumeUnused {
 		w.Errorf("%+v", got)
 	}
 	w.deduct(b, ids[1], 25) // collected from the other bucket, or applied for

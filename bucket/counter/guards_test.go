@@ -13,10 +13,10 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// memory is the lane's memory as SQL knows it.
+// memory is the partition's memory as SQL knows it.
 func (w *world) memory(index int) bucket.Memory {
 	w.Helper()
-	row, err := w.part.Lane(w.Context(), w.lanes[index])
+	row, err := w.part.Partition(w.Context(), w.partitions[index])
 	w.ok(err)
 	return row.Memory()
 }
@@ -30,21 +30,21 @@ func (w *world) write(query string, args ...any) {
 	}))
 }
 
-// fenced returns why the only bucket of a budget was stopped.
-func (w *world) fenced(b *bucket.Budget) string {
+// halted returns why the only bucket of a budget was stopped.
+func (w *world) halted(b *bucket.Budget) string {
 	w.Helper()
-	return w.read(b.ID).Buckets[0].Epoch.Fenced
+	return w.read(b.ID).Buckets[0].Epoch.Halted
 }
 
 // TestMoreThanWasGranted checks that a store that took more than SQL has granted is not believed:
-// its bucket is fenced, and SQL's columns stay.
+// its bucket is halted, and SQL's columns stay.
 func TestMoreThanWasGranted(t *testing.T) {
 	w := inMemory(t, 1)
 	b := w.create(promo("sale", 100, 1))
 	_, err := w.part.Record(t.Context(), w.memory(0), []bucket.Sum{{Bucket: b.Buckets[0].ID,
 		Epoch: b.Buckets[0].Epoch.Number, Verdict: bucket.Accepted, Taken: 101}})
 	w.ok(err)
-	if w.fenced(b) == "" {
+	if w.halted(b) == "" {
 		t.Error("the bucket goes on")
 	}
 	if e := w.read(b.ID).Buckets[0].Epoch; e.Outstanding != 100 || e.Used != 0 {
@@ -53,7 +53,7 @@ func TestMoreThanWasGranted(t *testing.T) {
 }
 
 // TestBalanceAtClose checks that an epoch ends only if the store's balance and undelivered grants
-// equal SQL's. Otherwise the bucket is fenced and its units stay.
+// equal SQL's. Otherwise the bucket is halted and its units stay.
 func TestBalanceAtClose(t *testing.T) {
 	for _, test := range []struct {
 		name                    string
@@ -82,8 +82,8 @@ func TestBalanceAtClose(t *testing.T) {
 					Taken: test.taken, Balance: test.balance, LastGrant: e.NextGrant - 1}}}, -1)
 			w.ok(err)
 			now := w.read(b.ID).Buckets[0].Epoch
-			if ended := now.Status == ledger.Closed; ended != test.ends || ended == (now.Fenced != "") {
-				t.Fatalf("status %s, fenced %q", now.Status, now.Fenced)
+			if ended := now.Status == ledger.Closed; ended != test.ends || ended == (now.Halted != "") {
+				t.Fatalf("status %s, halted %q", now.Status, now.Halted)
 			}
 			if !test.ends && now.Outstanding != 100 {
 				t.Errorf("O is %d", now.Outstanding)
@@ -97,16 +97,16 @@ func TestBalanceAtClose(t *testing.T) {
 	}
 }
 
-// TestActivatedOnce checks that of two nodes that find the same loss, one begins the next
-// activation.
-func TestActivatedOnce(t *testing.T) {
+// TestIncarnationBegunOnce checks that of two nodes that find the same loss, one begins the next
+// incarnation.
+func TestIncarnationBegunOnce(t *testing.T) {
 	w := inMemory(t, 1)
-	row, err := w.part.Lane(t.Context(), w.lanes[0])
+	row, err := w.part.Partition(t.Context(), w.partitions[0])
 	w.ok(err)
 	next := row
-	next.Activation, next.Since = row.Activation+1, row.Activation+1
+	next.Incarnation, next.Since = row.Incarnation+1, row.Incarnation+1
 	for i, want := range []bool{true, false} {
-		made, err := w.part.Activate(t.Context(), row.Activation, next, "test")
+		made, err := w.part.BeginIncarnation(t.Context(), row.Incarnation, next, "test")
 		if err != nil || made != want {
 			t.Errorf("attempt %d: %v, %v", i, made, err)
 		}
@@ -119,11 +119,11 @@ func TestAnswersOfAnOlderMemory(t *testing.T) {
 	w := inMemory(t, 1)
 	b := w.create(promo("sale", 100, 1))
 	e, older := b.Buckets[0].Epoch, w.memory(0)
-	row, err := w.part.Lane(t.Context(), w.lanes[0])
+	row, err := w.part.Partition(t.Context(), w.partitions[0])
 	w.ok(err)
 	next := row
-	next.Activation, next.Since = row.Activation+1, row.Activation+1
-	made, err := w.part.Activate(t.Context(), row.Activation, next, "test")
+	next.Incarnation, next.Since = row.Incarnation+1, row.Incarnation+1
+	made, err := w.part.BeginIncarnation(t.Context(), row.Incarnation, next, "test")
 	if err != nil || !made {
 		t.Fatal(made, err)
 	}
@@ -180,7 +180,7 @@ func TestRollbackAmounts(t *testing.T) {
 
 // flaky is SQL that fails to record sums a number of times.
 type flaky struct {
-	counter.Lanes
+	counter.Partitions
 	failures atomic.Int32
 }
 
@@ -189,7 +189,7 @@ func (f *flaky) Record(ctx context.Context, m bucket.Memory, sums []bucket.Sum) 
 	if f.failures.Add(-1) >= 0 {
 		return counter.Recorded{}, budget.Refuse(budget.Unavailable, "record", "planned")
 	}
-	return f.Lanes.Record(ctx, m, sums)
+	return f.Partitions.Record(ctx, m, sums)
 }
 
 // TestOwnRollbackIsNoReplay checks that a rollback or cancel that the service repeats because SQL
@@ -198,8 +198,8 @@ func TestOwnRollbackIsNoReplay(t *testing.T) {
 	everywhere(t, 1, func(w *world) {
 		sql := &flaky{}
 		node, _ := w.newNode(func(c *counter.Config) {
-			sql.Lanes = c.Ledger.Lanes
-			c.Ledger.Lanes = sql
+			sql.Partitions = c.Ledger.Partitions
+			c.Ledger.Partitions = sql
 		})
 		b := w.create(promo("sale", 100, 1))
 		w.deduct(b, "a", 30)

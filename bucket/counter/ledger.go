@@ -11,34 +11,34 @@ import (
 // MaxEpochs bounds the epochs that one transaction locks.
 const MaxEpochs = 64
 
-// Ledger is the part of the database. *lanes.Part of package sqlstore/lanes implements most of it,
-// and *commit.Part implements Covers.
+// Ledger is the part of the database. *partitions.Part of package sqlstore/partitions implements
+// most of it, and *commit.Part implements Covers.
 type Ledger struct {
-	Lanes   Lanes
-	Epochs  Epochs
-	Supply  Supply
-	Periods Periods
-	Covers  Covers
-	Moves   Moves
+	Partitions Partitions
+	Epochs     Epochs
+	Supply     Supply
+	Periods    Periods
+	Covers     Covers
+	Moves      Moves
 	// Quarantines is implemented by *quarantine.Part of package sqlstore/quarantine.
 	Quarantines Quarantines
 }
 
-// LaneRow says which memory of a lane SQL has verified.
-type LaneRow struct {
-	Lane bucket.Lane
-	// Activation is 0 if the lane was never reached.
-	Activation int64
-	// Since is the first activation since which this memory was kept without a gap.
+// PartitionRow says which memory of a partition SQL has verified.
+type PartitionRow struct {
+	Partition bucket.Partition
+	// Incarnation is 0 if the partition was never reached.
+	Incarnation int64
+	// Since is the first incarnation since which this memory was kept without a gap.
 	Since    int64
 	Identity string
-	// ActivatedAt is when the activation began, by SQL's clock.
-	ActivatedAt time.Time
+	// BeganAt is when the incarnation began, by SQL's clock.
+	BeganAt time.Time
 }
 
 // Memory returns the memory as scripts name it.
-func (r *LaneRow) Memory() bucket.Memory {
-	return bucket.Memory{Lane: r.Lane, Activation: r.Activation, Identity: r.Identity}
+func (r *PartitionRow) Memory() bucket.Memory {
+	return bucket.Memory{Partition: r.Partition, Incarnation: r.Incarnation, Identity: r.Identity}
 }
 
 // LostEpochs is the result of ending lost epochs.
@@ -51,7 +51,7 @@ type LostEpochs struct {
 	Quarantined, Returned int64
 }
 
-// Recorded is the result of Lanes.Record.
+// Recorded is the result of Partitions.Record.
 type Recorded struct {
 	// Known are sums that SQL has now. They are passed to bucket.Changes.Acknowledge.
 	Known []bucket.Sum
@@ -67,38 +67,40 @@ type Recorded struct {
 	Taken, Late int64
 }
 
-// Lanes stores the memories of lanes and what their stores counted. Every method may return
-// Unavailable, or OutcomeUnknown, after which the same call may be repeated. Methods with a
-// bucket.Memory return bucket.ErrOtherMemory, and change nothing, if the lane has another
-// activation now.
-type Lanes interface {
-	// Lane reads the row of a lane.
-	Lane(ctx context.Context, lane bucket.Lane) (LaneRow, error)
-	// Activate replaces the row of a lane with next if its activation is still `was`. From the commit
-	// on, every epoch of an activation before next.Since is lost. made is false if the row has
-	// changed, and if that cannot be told: then another activation must follow.
-	Activate(ctx context.Context, was int64, next LaneRow, cause string) (made bool, err error)
-	// EndLost ends at most MaxEpochs lost epochs of a lane. Their O goes to Q. It goes to the
+// Partitions stores the memories of partitions and what their stores counted. Every method may
+// return Unavailable, or OutcomeUnknown, after which the same call may be repeated. Methods with a
+// bucket.Memory return bucket.ErrOtherMemory, and change nothing, if the partition has another
+// incarnation now.
+type Partitions interface {
+	// Partition reads the row of a partition.
+	Partition(ctx context.Context, partition bucket.Partition) (PartitionRow, error)
+	// BeginIncarnation replaces the row of a partition with next if its incarnation is still `was`.
+	// From the commit on, every epoch of an incarnation before next.Since is lost. made is false if
+	// the row has changed, and if that cannot be told: then another incarnation must follow.
+	BeginIncarnation(ctx context.Context, was int64, next PartitionRow, cause string) (made bool,
+		err error)
+	// EndLost ends at most MaxEpochs lost epochs of a partition. Their O goes to Q. It goes to the
 	// total under on_loss: assume_unused, and for epochs that were only opening.
-	EndLost(ctx context.Context, lane bucket.Lane) (LostEpochs, error)
+	EndLost(ctx context.Context, partition bucket.Partition) (LostEpochs, error)
 	// Record moves what stores counted between O, S and R. SQL's counters only grow.
 	Record(ctx context.Context, m bucket.Memory, sums []bucket.Sum) (Recorded, error)
-	// Live lists the live epochs of a lane whose bucket is above after, in the order of buckets, with
-	// SQL's counters.
-	Live(ctx context.Context, lane bucket.Lane, after int64, limit int) ([]ledger.Epoch, error)
+	// Live lists the live epochs of a partition whose bucket is above after, in the order of buckets,
+	// with SQL's counters.
+	Live(ctx context.Context, partition bucket.Partition, after int64, limit int) ([]ledger.Epoch,
+		error)
 }
 
 // Task is the unfinished work of a bucket's newest epoch.
 type Task struct {
 	bucket.Ref
-	Budget int64
-	Lane   bucket.Lane
-	Status ledger.Status
-	// CopyOf is the epoch whose copy the lane must have, or 0 if the bucket was not moved.
+	Budget    int64
+	Partition bucket.Partition
+	Status    ledger.Status
+	// CopyOf is the epoch whose copy the partition must have, or 0 if the bucket was not moved.
 	CopyOf int64
 	// Grants are the pending ones, by number.
 	Grants []bucket.StoreGrant
-	Fenced bool
+	Halted bool
 }
 
 // Done is what a store confirmed about an epoch.
@@ -116,7 +118,7 @@ type Closing struct {
 	bucket.Entry
 }
 
-// Epochs moves epochs from status to status. Errors are those of Lanes.
+// Epochs moves epochs from status to status. Errors are those of Partitions.
 type Epochs interface {
 	// Unfinished lists buckets with unfinished work.
 	Unfinished(ctx context.Context, limit int) ([]int64, error)
@@ -132,8 +134,8 @@ type Epochs interface {
 		err error)
 	// Lost ends one epoch whose entry is missing, as EndLost does.
 	Lost(ctx context.Context, m bucket.Memory, ref bucket.Ref, cause string) error
-	// Fence stops a bucket until an operator decides.
-	Fence(ctx context.Context, ref bucket.Ref, why string) error
+	// Halt stops a bucket until an operator decides.
+	Halt(ctx context.Context, ref bucket.Ref, why string) error
 }
 
 // Want is what a bucket applies for, in minor units.
@@ -172,11 +174,12 @@ type Applied struct {
 	Kept, Outstanding, Other int64
 }
 
-// Supply moves units between the total and buckets. Errors are those of Lanes, and BudgetNotFound.
+// Supply moves units between the total and buckets. Errors are those of Partitions, and
+// BudgetNotFound.
 type Supply interface {
 	// Apply sweeps R and moves units from U to a bucket. A bucket without a live epoch begins its
 	// next one. Errors: Unavailable with ReasonOffline if an operator took the bucket offline or it
-	// is fenced; BudgetExpired or PeriodExhausted if no period is open.
+	// is halted; BudgetExpired or PeriodExhausted if no period is open.
 	Apply(ctx context.Context, budgetID int64, want Want) (Applied, error)
 	// Collect sets at most 16 epochs of a budget to closing, those with the most units first, until
 	// they and U cover the need of the target bucket (0 stands for the total). It returns their
@@ -193,14 +196,15 @@ type Supply interface {
 // Shrink is a budget with its pending shrinks, in minor units.
 type Shrink struct{ Budget, Units int64 }
 
-// Moves assigns buckets to other lanes, and reads what audit 3 compares. Errors are those of Lanes.
+// Moves assigns buckets to other partitions, and reads what audit 3 compares. Errors are those of
+// Partitions.
 type Moves interface {
 	// Close sets the epoch of a bucket to closing, unless it has ended.
 	Close(ctx context.Context, budgetID, bucketID int64) error
-	// Move assigns a bucket to another lane. The newest epoch must be ref and must have ended. Its
-	// copy must be complete on the target, or it must be lost. moved is false if the bucket has a
+	// Move assigns a bucket to another partition. The newest epoch must be ref and must have ended.
+	// Its copy must be complete on the target, or it must be lost. moved is false if the bucket has a
 	// newer epoch.
-	Move(ctx context.Context, budgetID int64, ref bucket.Ref, from, to bucket.Lane) (moved bool,
+	Move(ctx context.Context, budgetID int64, ref bucket.Ref, from, to bucket.Partition) (moved bool,
 		err error)
 	// Granted returns the sums of the grants of epochs, each up to a number, in the order of the
 	// refs.

@@ -192,19 +192,19 @@ func TestPeriods(t *testing.T) {
 	}
 }
 
-// halfDown is a store of whose lane 0 no epoch can be closed.
+// halfDown is a store of whose partition 0 no epoch can be closed.
 type halfDown struct{ bucket.Entries }
 
 func (h halfDown) Close(ctx context.Context, m bucket.Memory, refs []bucket.Ref, moving bool) (
 	[]bucket.Entry, error) {
-	if m.Lane.Index == 0 {
+	if m.Partition.Index == 0 {
 		return nil, budget.Refuse(budget.Unavailable, "close", "it is down")
 	}
 	return h.Entries.Close(ctx, m, refs, moving)
 }
 
-// TestPeriodStoreDown checks that a lane that is down does not keep the budget in its old period,
-// and that the units of its epochs go where the rule says once it is back.
+// TestPeriodStoreDown checks that a partition that is down does not keep the budget in its old
+// period, and that the units of its epochs go where the rule says once it is back.
 func TestPeriodStoreDown(t *testing.T) {
 	w := inMemory(t, 2)
 	d := promo("daily", 100, 2)

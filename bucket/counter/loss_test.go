@@ -62,11 +62,11 @@ func TestLostMemory(t *testing.T) {
 	}
 }
 
-// idsOn returns ids whose bucket is on a lane.
+// idsOn returns ids whose bucket is on a partition.
 func idsOn(w *world, b *bucket.Budget, index, n int) (out []string) {
 	for i := 0; len(out) < n; i++ {
 		id := fmt.Sprintf("on-%d-%d", index, i)
-		if b.Home(id).Lane.Index == index {
+		if b.Home(id).Partition.Index == index {
 			out = append(out, id)
 		}
 	}
@@ -102,7 +102,7 @@ func TestLostRowAppears(t *testing.T) {
 	b := w.create(promo("sale", 100, 2))
 	w.run("store sync")
 	w.ok(w.db.Write(w.Context(), "restore", func(t *engine.Tx) error {
-		_, err := t.Exec(`UPDATE bucket_epoch SET activation = 0 WHERE bucket_id = ?`, b.Buckets[0].ID)
+		_, err := t.Exec(`UPDATE bucket_epoch SET incarnation = 0 WHERE bucket_id = ?`, b.Buckets[0].ID)
 		return err
 	}))
 	w.run("store sync")
@@ -161,7 +161,7 @@ func TestDurable(t *testing.T) {
 }
 
 // TestTwoNodes checks that a node with an older memory cannot deduct from it, and that both nodes
-// verify a lane.
+// verify a partition.
 func TestTwoNodes(t *testing.T) {
 	w := inMemory(t, 1)
 	b := w.create(promo("sale", 100, 1))
@@ -314,7 +314,7 @@ func chaos(t *testing.T, seed uint64, losses bool) {
 }
 
 // TestOldEpochUnderANewMarker checks that nothing is taken from an epoch of an older memory, in
-// which units are left that have been sold since. The first deduction makes the new activation and
+// which units are left that have been sold since. The first deduction makes the new incarnation and
 // finds sums that SQL does not have (I2).
 func TestOldEpochUnderANewMarker(t *testing.T) {
 	w := inMemory(t, 1)

@@ -13,13 +13,13 @@ import (
 // remembered is a memory that was verified.
 type remembered struct {
 	bucket.Memory
-	// since is the first activation whose epochs the memory has.
+	// since is the first incarnation whose epochs the memory has.
 	since int64
 }
 
-// memory returns the lane's memory, and verifies it first if necessary. For VerifyEvery after a
-// failure it returns the same error. Error: Unavailable with ReasonStoreDown.
-func (l *lane) memory(ctx context.Context) (*remembered, error) {
+// memory returns the partition's memory, and verifies it first if necessary. For VerifyEvery after
+// a failure it returns the same error. Error: Unavailable with ReasonStoreDown.
+func (l *partition) memory(ctx context.Context) (*remembered, error) {
 	if m := l.known.Load(); m != nil {
 		return m, nil
 	}
@@ -44,22 +44,22 @@ func (l *lane) memory(ctx context.Context) (*remembered, error) {
 }
 
 // forget makes the next call verify the memory, unless another one is known already.
-func (l *lane) forget(m *remembered) { l.known.CompareAndSwap(m, nil) }
+func (l *partition) forget(m *remembered) { l.known.CompareAndSwap(m, nil) }
 
-// giveUp makes the next call begin another activation although marker and identity are right.
-func (l *lane) giveUp(m *remembered, why string) {
+// giveUp makes the next call begin another incarnation although marker and identity are right.
+func (l *partition) giveUp(m *remembered, why string) {
 	l.verifying.Lock()
-	l.suspect, l.suspected = why, m.Activation
+	l.suspect, l.suspected = why, m.Incarnation
 	l.verifying.Unlock()
 	l.forget(m)
 }
 
-// storeDown is the error for a lane that cannot be used now. Nothing was done.
-func storeDown(lane bucket.Lane, cause error) *budget.Error {
+// storeDown is the error for a partition that cannot be used now. Nothing was done.
+func storeDown(partition bucket.Partition, cause error) *budget.Error {
 	e := &budget.Error{Code: budget.Unavailable, Op: "reach a store", Err: cause,
 		RetryAfter: time.Second,
 		Reason:     budget.ReasonStoreDown,
-		Message: "the store of the budget's bucket (lane " + lane.String() +
+		Message: "the store of the budget's bucket (partition " + partition.String() +
 			") cannot be used now: repeat later; `budgetctl instances` says why"}
 	var known *budget.Error
 	if errors.As(cause, &known) && known.Reason != "" {
@@ -68,9 +68,9 @@ func storeDown(lane bucket.Lane, cause error) *budget.Error {
 	return e
 }
 
-// verify compares the store with SQL's row of the lane, and begins the next activation if the
+// verify compares the store with SQL's row of the partition, and begins the next incarnation if the
 // memory is not the one that SQL verified.
-func (l *lane) verify(ctx context.Context) (*remembered, error) {
+func (l *partition) verify(ctx context.Context) (*remembered, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.s.set.StepTime)
 	defer cancel()
 	identity, err := l.store.Identity(ctx, l.name)
@@ -80,7 +80,7 @@ func (l *lane) verify(ctx context.Context) (*remembered, error) {
 	if err := l.checkClock(ctx); err != nil {
 		return nil, err
 	}
-	row, err := l.s.ledger.Lanes.Lane(ctx, l.name)
+	row, err := l.s.ledger.Partitions.Partition(ctx, l.name)
 	if err != nil {
 		return nil, err
 	}
@@ -88,23 +88,23 @@ func (l *lane) verify(ctx context.Context) (*remembered, error) {
 	if err != nil {
 		return nil, err
 	}
-	if row.Activation != l.suspected {
+	if row.Incarnation != l.suspected {
 		l.suspect = "" // it was given up already
 	}
-	if row.Activation > 0 && row.Identity == identity && marker.Activation == row.Activation &&
+	if row.Incarnation > 0 && row.Identity == identity && marker.Incarnation == row.Incarnation &&
 		l.suspect == "" {
 		return &remembered{row.Memory(), row.Since}, nil
 	}
-	if row.Identity == identity && marker.Activation < row.Activation &&
-		l.s.sqlNow().Sub(row.ActivatedAt) < l.s.set.MarkGrace {
-		return nil, budget.Refuse(budget.Unavailable, "verify a lane",
-			"activation %d was begun just now and has no marker yet", row.Activation)
+	if row.Identity == identity && marker.Incarnation < row.Incarnation &&
+		l.s.sqlNow().Sub(row.BeganAt) < l.s.set.MarkGrace {
+		return nil, budget.Refuse(budget.Unavailable, "verify a partition",
+			"incarnation %d was begun just now and has no marker yet", row.Incarnation)
 	}
-	return l.activate(ctx, row, identity, marker)
+	return l.beginIncarnation(ctx, row, identity, marker)
 }
 
-// checkClock refuses a lane whose clock differs from SQL's by more than ClockSkew.
-func (l *lane) checkClock(ctx context.Context) error {
+// checkClock refuses a partition whose clock differs from SQL's by more than ClockSkew.
+func (l *partition) checkClock(ctx context.Context) error {
 	began := l.s.sqlNow()
 	at, err := l.store.Time(ctx, l.name)
 	if err != nil {
@@ -112,20 +112,20 @@ func (l *lane) checkClock(ctx context.Context) error {
 	}
 	ended, most := l.s.sqlNow(), l.s.set.ClockSkew
 	if at.Before(began.Add(-most)) || at.After(ended.Add(most)) {
-		return budget.Refuse(budget.Unavailable, "verify a lane", "its clock shows %s, SQL's %s",
+		return budget.Refuse(budget.Unavailable, "verify a partition", "its clock shows %s, SQL's %s",
 			at.UTC().Format(time.RFC3339Nano), ended.UTC().Format(time.RFC3339Nano))
 	}
 	return nil
 }
 
-// activate begins the next activation. From the commit on, every epoch that the memory does not
-// have is lost. The node whose commit began the activation writes the marker, once. If that fails,
-// another activation follows.
-func (l *lane) activate(ctx context.Context, row LaneRow, identity string, marker bucket.Marker) (
-	*remembered, error) {
-	next := LaneRow{Lane: l.name, Identity: identity, Activation: max(row.Activation,
-		marker.Activation) + 1}
-	next.Since = next.Activation
+// beginIncarnation begins the next incarnation. From the commit on, every epoch that the memory
+// does not have is lost. The node whose commit began the incarnation writes the marker, once. If
+// that fails, another incarnation follows.
+func (l *partition) beginIncarnation(ctx context.Context, row PartitionRow, identity string,
+	marker bucket.Marker) (*remembered, error) {
+	next := PartitionRow{Partition: l.name, Identity: identity, Incarnation: max(row.Incarnation,
+		marker.Incarnation) + 1}
+	next.Since = next.Incarnation
 	kept, err := l.keeps(ctx, row, identity, marker)
 	if err != nil {
 		return nil, err
@@ -133,13 +133,14 @@ func (l *lane) activate(ctx context.Context, row LaneRow, identity string, marke
 	if kept {
 		next.Since = row.Since
 	}
-	made, err := l.s.ledger.Lanes.Activate(ctx, row.Activation, next, cause(row, identity, marker,
-		l.suspect))
+	made, err := l.s.ledger.Partitions.BeginIncarnation(ctx, row.Incarnation, next, cause(row,
+		identity, marker, l.suspect))
 	if err != nil {
 		return nil, err
 	}
 	if !made {
-		return nil, budget.Refuse(budget.Unavailable, "verify a lane", "another node is verifying it")
+		return nil, budget.Refuse(budget.Unavailable, "verify a partition",
+			"another node is verifying it")
 	}
 	if err := l.store.Mark(ctx, next.Memory(), next.Since); err != nil {
 		return nil, err
@@ -148,38 +149,38 @@ func (l *lane) activate(ctx context.Context, row LaneRow, identity string, marke
 	return &remembered{next.Memory(), next.Since}, nil
 }
 
-// cause says why an activation begins.
-func cause(row LaneRow, identity string, marker bucket.Marker, suspect string) string {
+// cause says why an incarnation begins.
+func cause(row PartitionRow, identity string, marker bucket.Marker, suspect string) string {
 	switch {
-	case row.Activation == 0 || row.Identity == "":
+	case row.Incarnation == 0 || row.Identity == "":
 		return "first contact"
 	case suspect != "":
 		return suspect
 	case row.Identity != identity:
 		return fmt.Sprintf("another memory: %s, it was %s", identity, row.Identity)
-	case marker.Activation == 0:
+	case marker.Incarnation == 0:
 		return "the marker is missing"
 	}
-	return fmt.Sprintf("the marker is of activation %d", marker.Activation)
+	return fmt.Sprintf("the marker is of incarnation %d", marker.Incarnation)
 }
 
 // keeps reports whether a durable store came back with the memory that SQL knows: with its marker,
 // and with counters at or above SQL's.
-func (l *lane) keeps(ctx context.Context, row LaneRow, identity string, marker bucket.Marker) (
-	bool, error) {
-	if !l.store.Durable || row.Activation == 0 || marker.Activation == 0 || l.suspect != "" ||
-		marker.Activation > row.Activation || marker.Activation < row.Since {
+func (l *partition) keeps(ctx context.Context, row PartitionRow, identity string,
+	marker bucket.Marker) (bool, error) {
+	if !l.store.Durable || row.Incarnation == 0 || marker.Incarnation == 0 || l.suspect != "" ||
+		marker.Incarnation > row.Incarnation || marker.Incarnation < row.Since {
 		return false, nil
 	}
-	m := bucket.Memory{Lane: l.name, Activation: marker.Activation, Identity: identity}
+	m := bucket.Memory{Partition: l.name, Incarnation: marker.Incarnation, Identity: identity}
 	for after := int64(0); ; {
-		live, err := l.s.ledger.Lanes.Live(ctx, l.name, after, MaxEpochs)
+		live, err := l.s.ledger.Partitions.Live(ctx, l.name, after, MaxEpochs)
 		if err != nil || len(live) == 0 {
 			return err == nil, err
 		}
 		refs := make([]bucket.Ref, len(live))
 		for i, e := range live {
-			refs[i] = bucket.Ref{Bucket: e.Bucket, Epoch: e.Number, Activation: e.Activation}
+			refs[i] = bucket.Ref{Bucket: e.Bucket, Epoch: e.Number, Incarnation: e.Incarnation}
 		}
 		entries, err := l.store.Read(ctx, m, refs)
 		if err != nil {
@@ -187,7 +188,7 @@ func (l *lane) keeps(ctx context.Context, row LaneRow, identity string, marker b
 		}
 		for i, e := range live {
 			absent := entries[i].Verdict != bucket.Accepted && entries[i].Verdict != bucket.Closed
-			if e.Activation < row.Since || absent && e.Taken+e.GivenBack == 0 {
+			if e.Incarnation < row.Since || absent && e.Taken+e.GivenBack == 0 {
 				continue
 			}
 			if absent || entries[i].Taken < e.Taken || entries[i].GivenBack < e.GivenBack {
@@ -198,28 +199,30 @@ func (l *lane) keeps(ctx context.Context, row LaneRow, identity string, marker b
 	}
 }
 
-// GiveUp gives up the memories of lanes whose store does not come back. Their activations end in
-// SQL, and their live epochs are lost. The units of these epochs go to quarantine, or to the total
-// if the budget says on_loss: assume_unused. Move can then assign the buckets to other lanes, where
-// earlier ids are unknown. The lanes must be drained, so that no epoch begins there. A store that
-// comes back later starts with the next activation. Repeating GiveUp gives up what is left. Errors:
-// Unavailable; OutcomeUnknown.
-func (s *Service) GiveUp(ctx context.Context, lanes []bucket.Lane) (
+// GiveUp gives up the memories of partitions whose store does not come back. Their incarnations end
+// in SQL, and their live epochs are lost. The units of these epochs go to quarantine, or to the
+// total if the budget says on_loss: assume_unused. Move can then assign the buckets to other
+// partitions, where earlier ids are unknown. The partitions must be drained, so that no epoch
+// begins there. A store that comes back later starts with the next incarnation. Repeating GiveUp
+// gives up what is left. Errors: Unavailable; OutcomeUnknown.
+func (s *Service) GiveUp(ctx context.Context, partitions []bucket.Partition) (
 	out bucket.GivenUp, err error) {
-	for _, name := range lanes {
-		row, err := s.ledger.Lanes.Lane(ctx, name)
+	for _, name := range partitions {
+		row, err := s.ledger.Partitions.Partition(ctx, name)
 		if err != nil {
 			return out, err
 		}
-		if row.Activation == 0 {
+		if row.Incarnation == 0 {
 			continue // it never held anything
 		}
-		next := LaneRow{Lane: name, Activation: row.Activation + 1, Since: row.Activation + 1}
-		_, err = s.ledger.Lanes.Activate(ctx, row.Activation, next, "an operator gave it up")
+		next := PartitionRow{Partition: name, Incarnation: row.Incarnation + 1,
+			Since: row.Incarnation + 1}
+		_, err = s.ledger.Partitions.BeginIncarnation(ctx, row.Incarnation, next,
+			"an operator gave it up")
 		if err != nil {
 			return out, err
 		}
-		if l := s.laneOf(name); l != nil {
+		if l := s.partitionOf(name); l != nil {
 			l.known.Store(nil)
 		}
 		if err := s.endAllLost(ctx, name, &out); err != nil {
@@ -229,10 +232,11 @@ func (s *Service) GiveUp(ctx context.Context, lanes []bucket.Lane) (
 	return out, nil
 }
 
-// endAllLost ends the lost epochs of a lane.
-func (s *Service) endAllLost(ctx context.Context, name bucket.Lane, out *bucket.GivenUp) error {
+// endAllLost ends the lost epochs of a partition.
+func (s *Service) endAllLost(ctx context.Context, name bucket.Partition,
+	out *bucket.GivenUp) error {
 	for more := true; more; {
-		done, err := s.ledger.Lanes.EndLost(ctx, name)
+		done, err := s.ledger.Partitions.EndLost(ctx, name)
 		if err != nil {
 			return err
 		}
@@ -244,5 +248,5 @@ func (s *Service) endAllLost(ctx context.Context, name bucket.Lane, out *bucket.
 	return nil
 }
 
-// givenUp reports whether an operator gave the lane up and no store was verified since.
-func (r *LaneRow) givenUp() bool { return r.Activation > 0 && r.Identity == "" }
+// givenUp reports whether an operator gave the partition up and no store was verified since.
+func (r *PartitionRow) givenUp() bool { return r.Incarnation > 0 && r.Identity == "" }

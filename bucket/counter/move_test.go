@@ -11,15 +11,15 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// TestMove checks that a bucket that moves to another lane keeps its records, counters and late
-// sums.
+// TestMove checks that a bucket that moves to another partition keeps its records, counters and
+// late sums.
 func TestMove(t *testing.T) {
 	everywhere(t, 2, func(w *world) {
 		b := w.create(promo("sale", 100, 1))
 		bk := b.Buckets[0]
-		other := w.lanes[1]
-		if bk.Lane == other {
-			other = w.lanes[0]
+		other := w.partitions[1]
+		if bk.Partition == other {
+			other = w.partitions[0]
 		}
 		w.deduct(b, "one", 10)
 		w.deduct(b, "two", 20)
@@ -27,14 +27,14 @@ func TestMove(t *testing.T) {
 		if got := w.books(b.ID); got.S != 30 || got.U+got.O != 70 {
 			w.Errorf("%+v", got)
 		}
-		if now := w.read(b.ID); now.Buckets[0].Lane != other {
-			w.Errorf("lane %s", now.Buckets[0].Lane)
+		if now := w.read(b.ID); now.Buckets[0].Partition != other {
+			w.Errorf("partition %s", now.Buckets[0].Partition)
 		}
 		w.deduct(b, "three", 5)
 		if again := w.deduct(b, "one", 10); !again.Replayed {
 			w.Errorf("replay at the new place: %+v", again)
 		}
-		w.rollback(b, "two", "", 5) // of the epoch on the old lane: a late sum
+		w.rollback(b, "two", "", 5) // of the epoch on the old partition: a late sum
 		w.run("store sync")
 		if got := w.books(b.ID); got.S != 30 || got.U+got.O+got.R != 70 {
 			w.Errorf("%+v", got)
@@ -42,7 +42,7 @@ func TestMove(t *testing.T) {
 		w.deduct(b, "rest", 70)
 		w.refused(b, "more", 1, budget.BudgetExhausted)
 		w.settled(b, books{T: 100, S: 100})
-		w.ok(w.node.Move(w.Context(), b.ID, bk.ID, bk.Lane)) // and back
+		w.ok(w.node.Move(w.Context(), b.ID, bk.ID, bk.Partition)) // and back
 		if again := w.deduct(b, "three", 5); !again.Replayed {
 			w.Errorf("replay at the old place: %+v", again)
 		}
@@ -60,13 +60,13 @@ func TestMoveAfterALoss(t *testing.T) {
 			b := w.create(d)
 			bk := b.Buckets[0]
 			w.deduct(b, "lost", 5)
-			w.mem.Wipe(bk.Lane.Index, true)
-			_ = w.try("store sync") // the lane is verified again
+			w.mem.Wipe(bk.Partition.Index, true)
+			_ = w.try("store sync") // the partition is verified again
 			w.run("store sync")
 			if copied { // an epoch of the new memory
 				w.deduct(b, "new", 1)
 			}
-			w.ok(w.node.Move(t.Context(), b.ID, bk.ID, w.lanes[1-bk.Lane.Index]))
+			w.ok(w.node.Move(t.Context(), b.ID, bk.ID, w.partitions[1-bk.Partition.Index]))
 			r := bucket.RollbackRequest{Budget: ref(b), RequestID: "lost"}
 			for range 2 {
 				if v, err := w.node.Rollback(t.Context(), r); !budget.Is(err, budget.OutcomeUnknown) {
@@ -150,7 +150,7 @@ func TestCompare(t *testing.T) {
 		}
 	}
 	bk := w.read(b.ID).Buckets[0]
-	w.mem.Forget(bk.Lane.Index, bk.ID)
+	w.mem.Forget(bk.Partition.Index, bk.ID)
 	found, _, err := w.node.Compare(t.Context(), b)
 	w.ok(err)
 	if len(found) != 1 || found[0].Bucket != bk.Key {

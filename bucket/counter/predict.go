@@ -77,7 +77,7 @@ func (s *Service) predict(ctx context.Context,
 		left = s.lookAll(ctx, s.prepare(ctx, left))
 	}
 	for _, c := range left {
-		c.answer.Err = storeDown(c.Route.Lane, nil)
+		c.answer.Err = storeDown(c.Route.Partition, nil)
 	}
 	s.judgeCovers(ctx, looked)
 	for _, c := range looked {
@@ -116,7 +116,7 @@ func (c *prediction) begin(s *Service, now time.Time) bool {
 	b, r := c.Budget, c.Request
 	c.state = deduct.StateOf(s.states, b.ID)
 	c.Key = b.HomeKey(r.Dimensions, r.Key, r.RequestID)
-	c.Terms = c.state.termsOf(b, max(now.UnixMilli(), c.laneMS))
+	c.Terms = c.state.termsOf(b, max(now.UnixMilli(), c.partitionMS))
 	if c.Route = b.Home(c.Key); c.Route == nil {
 		c.answer.Err = offline(&c.op)
 		return false
@@ -131,7 +131,7 @@ func (c *prediction) begin(s *Service, now time.Time) bool {
 	switch e := &c.Route.Epoch; {
 	case b.RefusalNow(r.Amount, now) != nil:
 		c.refusal = b.RefusalNow(r.Amount, now)
-	case e.Fenced != "" && e.Status.Live():
+	case e.Halted != "" && e.Status.Live():
 		c.refusal = stopped(&c.op)
 	case c.Route.OfflineBy == bucket.ByOperator || c.Route.OfflineBy == bucket.ByResize:
 		c.refusal = offline(&c.op)
@@ -153,21 +153,21 @@ func (s *Service) reload(ctx context.Context, c *prediction) {
 	c.Budget = b
 }
 
-// lookAll asks the stores, one call per lane, and returns the predictions that must be repeated
-// with a newer definition.
+// lookAll asks the stores, one call per partition, and returns the predictions that must be
+// repeated with a newer definition.
 func (s *Service) lookAll(ctx context.Context, all []*prediction) (again []*prediction) {
-	byLane := map[bucket.Lane][]*prediction{}
+	byPartition := map[bucket.Partition][]*prediction{}
 	for _, c := range all {
-		byLane[c.Route.Lane] = append(byLane[c.Route.Lane], c)
+		byPartition[c.Route.Partition] = append(byPartition[c.Route.Partition], c)
 	}
-	for name, list := range byLane {
+	for name, list := range byPartition {
 		answer, err := s.look(ctx, name, list)
 		for i, c := range list {
 			if err != nil {
 				c.answer.Err = err
 				continue
 			}
-			c.outcome, c.laneMS = &answer.Outcomes[i], answer.NowMS
+			c.outcome, c.partitionMS = &answer.Outcomes[i], answer.NowMS
 			if !c.judge(s.sqlNow()) {
 				s.reload(ctx, c)
 				again = append(again, c)
@@ -177,10 +177,10 @@ func (s *Service) lookAll(ctx context.Context, all []*prediction) (again []*pred
 	return slices.DeleteFunc(again, func(c *prediction) bool { return c.answer.Err != nil })
 }
 
-// look asks one lane. Error: Unavailable with ReasonStoreDown.
-func (s *Service) look(ctx context.Context, name bucket.Lane, list []*prediction) (
+// look asks one partition. Error: Unavailable with ReasonStoreDown.
+func (s *Service) look(ctx context.Context, name bucket.Partition, list []*prediction) (
 	answer bucket.StoreAnswer, err error) {
-	l := s.laneOf(name)
+	l := s.partitionOf(name)
 	if l == nil {
 		return answer, notConfigured(name)
 	}
@@ -220,7 +220,7 @@ func (c *prediction) judge(now time.Time) bool {
 			c.answer.Err = c.Budget.LimitExceeded(c.refusedBy(), now)
 		}
 	default: // Moving, Broken
-		c.answer.Err = storeDown(c.Route.Lane, nil)
+		c.answer.Err = storeDown(c.Route.Partition, nil)
 	}
 	return true
 }

@@ -15,7 +15,7 @@ import (
 // push finishes the unfinished steps of buckets: it opens epochs, delivers grants, closes epochs
 // and ends epochs whose memory was lost. Donors keep what is not needed; see Epochs.Closed.
 // Several nodes may push the same buckets, and a push may be repeated. It returns the first error,
-// after it has handled the other lanes.
+// after it has handled the other partitions.
 func (s *Service) push(ctx context.Context, buckets []int64, need int64) error {
 	const rounds = 3 // a closed bucket may begin its next epoch
 	var first error
@@ -27,15 +27,15 @@ func (s *Service) push(ctx context.Context, buckets []int64, need int64) error {
 		if err != nil {
 			return err
 		}
-		byLane := map[bucket.Lane][]Task{}
+		byPartition := map[bucket.Partition][]Task{}
 		for _, t := range tasks {
-			if !t.Fenced {
-				byLane[t.Lane] = append(byLane[t.Lane], t)
+			if !t.Halted {
+				byPartition[t.Partition] = append(byPartition[t.Partition], t)
 			}
 		}
 		buckets = nil
-		for name, list := range byLane {
-			begun, err := s.pushLane(ctx, name, list, need)
+		for name, list := range byPartition {
+			begun, err := s.pushPartition(ctx, name, list, need)
 			if err != nil && first == nil {
 				first = err
 			}
@@ -45,10 +45,10 @@ func (s *Service) push(ctx context.Context, buckets []int64, need int64) error {
 	return first
 }
 
-// pushLane pushes buckets of one lane. begun are those with new epochs.
-func (s *Service) pushLane(ctx context.Context, name bucket.Lane, tasks []Task, need int64) (
-	begun []int64, err error) {
-	l := s.laneOf(name)
+// pushPartition pushes buckets of one partition. begun are those with new epochs.
+func (s *Service) pushPartition(ctx context.Context, name bucket.Partition, tasks []Task,
+	need int64) (begun []int64, err error) {
+	l := s.partitionOf(name)
 	if l == nil {
 		return nil, notConfigured(name)
 	}
@@ -60,7 +60,7 @@ func (s *Service) pushLane(ctx context.Context, name bucket.Lane, tasks []Task, 
 	for _, t := range tasks {
 		switch {
 		case !t.Status.Live():
-		case t.Activation < m.since:
+		case t.Incarnation < m.since:
 			p.orphans = true
 		case t.Status == ledger.Closing:
 			p.closings = append(p.closings, t)
@@ -82,16 +82,16 @@ func (s *Service) pushLane(ctx context.Context, name bucket.Lane, tasks []Task, 
 	return begun, p.failed(err)
 }
 
-// pushing is one push on one lane.
+// pushing is one push on one partition.
 type pushing struct {
-	l                 *lane
+	l                 *partition
 	m                 *remembered
 	growing, closings []Task
 	orphans           bool
 	done              map[bucket.Ref]*Done
 }
 
-// failed turns an answer from another memory into an error of the lane.
+// failed turns an answer from another memory into an error of the partition.
 func (p *pushing) failed(err error) error {
 	if err == nil {
 		return nil
@@ -104,15 +104,15 @@ func (p *pushing) failed(err error) error {
 	return err
 }
 
-// unanswered is the error of a call on the lane's store, without what only its log may say, such as
-// an address: a deduction that was looking for units is refused with it.
+// unanswered is the error of a call on the partition's store, without what only its log may say,
+// such as an address: a deduction that was looking for units is refused with it.
 func (p *pushing) unanswered(err error) error {
 	if errors.Is(err, bucket.ErrOtherMemory) {
 		return err
 	}
 	e := storeDown(p.l.name, err)
 	if budget.CodeOf(err).Kind() == budget.MayBeDone {
-		e.Code, e.Message = budget.OutcomeUnknown, "the store of a bucket (lane "+p.l.name.String()+
+		e.Code, e.Message = budget.OutcomeUnknown, "the store of a bucket (partition "+p.l.name.String()+
 			") did not confirm a call: repeat it"
 	}
 	return e
@@ -179,14 +179,14 @@ func (p *pushing) grant(ctx context.Context) error {
 	return nil
 }
 
-// odd ends an epoch whose entry is missing and fences one whose entry is unreadable. Other
+// odd ends an epoch whose entry is missing and halts one whose entry is unreadable. Other
 // verdicts mean that the status has changed meanwhile and need no action.
 func (p *pushing) odd(ctx context.Context, ref bucket.Ref, v bucket.Verdict) error {
 	switch v {
 	case bucket.Lost:
 		return p.l.s.ledger.Epochs.Lost(ctx, p.m.Memory, ref, "its entry in the store is missing")
 	case bucket.Broken:
-		return p.l.s.ledger.Epochs.Fence(ctx, ref, "the store holds no number of it")
+		return p.l.s.ledger.Epochs.Halt(ctx, ref, "the store holds no number of it")
 	}
 	return nil
 }
@@ -238,10 +238,10 @@ func (p *pushing) close(ctx context.Context, need int64) (begun []int64, err err
 	return begun, nil
 }
 
-// endLost ends all epochs of the lane whose memory was given up.
-func (l *lane) endLost(ctx context.Context) error {
+// endLost ends all epochs of the partition whose memory was given up.
+func (l *partition) endLost(ctx context.Context) error {
 	for {
-		done, err := l.s.ledger.Lanes.EndLost(ctx, l.name)
+		done, err := l.s.ledger.Partitions.EndLost(ctx, l.name)
 		l.s.observer.Moved("lose", done.Quarantined+done.Returned)
 		if err != nil || !done.More {
 			return err
@@ -249,13 +249,13 @@ func (l *lane) endLost(ctx context.Context) error {
 	}
 }
 
-// endLostEvery is how often a lane looks for lost epochs while it keeps the same memory.
+// endLostEvery is how often a partition looks for lost epochs while it keeps the same memory.
 const endLostEvery = 30 * time.Second
 
 // endNewlyLost is endLost, but only after another memory began, and from time to time in case
 // another node stopped before it had ended them all, or SQL was restored: it reads the rows of all
-// buckets of the lane.
-func (l *lane) endNewlyLost(ctx context.Context, m *remembered) error {
+// buckets of the partition.
+func (l *partition) endNewlyLost(ctx context.Context, m *remembered) error {
 	now := l.s.clock.Now()
 	if age := now.Sub(l.endedAt); l.endedSince == m.since && age >= 0 && age < endLostEvery {
 		return nil

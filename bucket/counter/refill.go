@@ -16,7 +16,7 @@ type use struct {
 	pending atomic.Bool   // a refill waits or is under way
 	after   atomic.Int64  // unix nanoseconds: no refill before
 
-	// Of the lane's last sync.
+	// Of the partition's last sync.
 	epoch, taken int64
 	at           time.Time
 }
@@ -39,7 +39,7 @@ func (s *Service) rate(bucketID int64) float64 {
 
 // measure updates the rates of buckets from what they took since the last sync. The caller holds
 // l.syncing.
-func (l *lane) measure(sums []bucket.Sum) {
+func (l *partition) measure(sums []bucket.Sum) {
 	now := l.s.clock.Now()
 	for _, sum := range sums {
 		if sum.Late {

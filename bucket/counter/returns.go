@@ -84,9 +84,9 @@ func (s *Service) Deduction(ctx context.Context, r bucket.RollbackRequest) (
 	if err != nil {
 		return bucket.DeductionView{}, err
 	}
-	l := s.laneOf(bk.Lane)
+	l := s.partitionOf(bk.Partition)
 	if l == nil {
-		return bucket.DeductionView{}, notConfigured(bk.Lane)
+		return bucket.DeductionView{}, notConfigured(bk.Partition)
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.set.StepTime)
 	defer cancel()
@@ -159,17 +159,17 @@ func faulty(op, field, message string) error {
 		Fields: []budget.FieldError{{Field: field, Message: message}}}
 }
 
-// returnUnits sends a rollback or a cancel to its lane. While the outcome is not known it repeats
-// it, until the deadline.
+// returnUnits sends a rollback or a cancel to its partition. While the outcome is not known it
+// repeats it, until the deadline.
 func (s *Service) returnUnits(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket,
 	r bucket.RollbackRequest, cancel bool) (returnResult, error) {
 	const first, longest = 5 * time.Millisecond, 200 * time.Millisecond
 	unsure, pause, until := false, first, s.clock.Now().Add(s.set.Deadline)
 	own := false // this call returned the units; a repetition of it finds them returned
 	for {
-		l := s.laneOf(bk.Lane)
+		l := s.partitionOf(bk.Partition)
 		if l == nil {
-			return returnResult{}, notConfigured(bk.Lane)
+			return returnResult{}, notConfigured(bk.Partition)
 		}
 		g := &returnOp{budget: b, cancel: cancel, done: make(chan returnResult, 1)}
 		g.RecordID, g.RollbackID, g.Amount = bucket.RecordID{Bucket: bk.ID, ID: r.RequestID},
@@ -203,9 +203,9 @@ func (s *Service) returnUnits(ctx context.Context, b *bucket.Budget, bk *bucket.
 		case late && unsure:
 			return returnResult{}, s.unclear(g, got.err)
 		case late && moving:
-			return returnResult{}, storeDown(bk.Lane, nil)
+			return returnResult{}, storeDown(bk.Partition, nil)
 		case late, got.err != nil && !unsure && !errors.Is(got.err, bucket.ErrOtherMemory):
-			return returnResult{}, storeDown(bk.Lane, got.err)
+			return returnResult{}, storeDown(bk.Partition, got.err)
 		}
 		pause = min(2*pause, longest)
 		if moving || got.err != nil {
@@ -231,7 +231,7 @@ func (s *Service) unclear(g *returnOp, cause error) error {
 }
 
 // giveBack makes one call with rollbacks and one with cancels, and records the sums in SQL.
-func (l *lane) giveBack(list []*returnOp) {
+func (l *partition) giveBack(list []*returnOp) {
 	ctx, cancel := l.s.bounded()
 	defer cancel()
 	m, err := l.memory(ctx)
@@ -319,7 +319,7 @@ func returned(op string, bk *bucket.Bucket, r bucket.RollbackRequest, got return
 		return refuse(budget.RequestConflict, "request %q has %d rollbacks already; cancel it instead",
 			r.RequestID, bucket.MostRollbackIDs)
 	}
-	return bucket.DeductionView{}, storeDown(bk.Lane, nil)
+	return bucket.DeductionView{}, storeDown(bk.Partition, nil)
 }
 
 // view shows a record.

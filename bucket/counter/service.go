@@ -25,14 +25,14 @@ type Settings struct {
 	// Late is the age at which the store refuses a deduction as too old; 30 s. It must be far below
 	// the record window.
 	Late time.Duration
-	// VerifyEvery is the shortest interval between two verifications of a lane; 250 ms.
+	// VerifyEvery is the shortest interval between two verifications of a partition; 250 ms.
 	VerifyEvery time.Duration
-	// MarkGrace is how long the node that began an activation has to write its marker; 1 s.
+	// MarkGrace is how long the node that began an incarnation has to write its marker; 1 s.
 	MarkGrace time.Duration
-	// ClockSkew is how far a lane's clock may differ from SQL's; 1 s.
+	// ClockSkew is how far a partition's clock may differ from SQL's; 1 s.
 	ClockSkew time.Duration
-	// LaneOperations bounds the deductions of one call of a lane; 512.
-	LaneOperations int
+	// PartitionOperations bounds the deductions of one call of a partition; 512.
+	PartitionOperations int
 	// Queue bounds the operations that wait in one queue; 20,000.
 	Queue int
 	// Workers is the number of budgets that units are sought for concurrently; 8.
@@ -49,7 +49,7 @@ func (s Settings) withDefaults() Settings {
 	deduct.Default(&s.VerifyEvery, 250*time.Millisecond)
 	deduct.Default(&s.MarkGrace, time.Second)
 	deduct.Default(&s.ClockSkew, time.Second)
-	deduct.Default(&s.LaneOperations, 512)
+	deduct.Default(&s.PartitionOperations, 512)
 	deduct.Default(&s.Queue, 20_000)
 	deduct.Default(&s.Workers, 8)
 	deduct.Default(&s.States, 10_000)
@@ -62,7 +62,7 @@ type Store struct {
 	bucket.Entries
 	bucket.Changes
 	bucket.Memories
-	// Copies moves buckets to other lanes.
+	// Copies moves buckets to other partitions.
 	Copies bucket.Copies
 	// Durable says that every write is on disk before its answer, and that there are no replicas.
 	Durable bool
@@ -79,8 +79,8 @@ type Observer interface {
 	bucket.Calls
 	// Moved reports units moved by a step: apply, collect, lose.
 	Moved(step string, units int64)
-	// Lag reports how long ago a lane was last synced.
-	Lag(lane bucket.Lane, age time.Duration)
+	// Lag reports how long ago a partition was last synced.
+	Lag(partition bucket.Partition, age time.Duration)
 }
 
 // Config configures a Service.
@@ -113,12 +113,12 @@ type Service struct {
 	tracer   trace.Tracer
 	set      Settings
 
-	states   *lru.Cache[int64, *state]
-	uses     sync.Map // bucket -> *use
-	lanes    sync.Map // bucket.Lane -> *lane
-	supplies *batch.Group[*op]
-	figures  *batch.Queue[*op]
-	refills  *batch.Queue[refill]
+	states     *lru.Cache[int64, *state]
+	uses       sync.Map // bucket -> *use
+	partitions sync.Map // bucket.Partition -> *partition
+	supplies   *batch.Group[*op]
+	figures    *batch.Queue[*op]
+	refills    *batch.Queue[refill]
 }
 
 // New returns a service. It contacts neither the database nor a store.
@@ -138,9 +138,9 @@ func New(c Config) (*Service, error) {
 		return nil, err
 	}
 	s.supplies = batch.NewGroup(batch.GroupConfig[*op]{Run: s.supply, Refuse: (*op).Overload,
-		Size: s.set.LaneOperations, Bound: s.set.Queue, Workers: s.set.Workers})
+		Size: s.set.PartitionOperations, Bound: s.set.Queue, Workers: s.set.Workers})
 	s.figures = batch.New(batch.Config[*op]{Run: s.readFigures, Refuse: (*op).Overload,
-		Owner: (*op).Owner, Size: s.set.LaneOperations, Bound: s.set.Queue})
+		Owner: (*op).Owner, Size: s.set.PartitionOperations, Bound: s.set.Queue})
 	s.refills = batch.New(batch.Config[refill]{Run: s.refill, Refuse: func(refill) {}, Size: 1,
 		Bound: s.set.Queue})
 	return s, nil
@@ -163,9 +163,9 @@ func (s *Service) failed(where string, err error) {
 // noObserver ignores all events.
 type noObserver struct{}
 
-func (noObserver) LaneCall(context.Context, bucket.Lane, int, time.Duration) {}
-func (noObserver) Commit(context.Context, int, time.Duration)                {}
-func (noObserver) Failed(string, budget.Code)                                {}
-func (noObserver) Skipped(int)                                               {}
-func (noObserver) Moved(string, int64)                                       {}
-func (noObserver) Lag(bucket.Lane, time.Duration)                            {}
+func (noObserver) PartitionCall(context.Context, bucket.Partition, int, time.Duration) {}
+func (noObserver) Commit(context.Context, int, time.Duration)                          {}
+func (noObserver) Failed(string, budget.Code)                                          {}
+func (noObserver) Skipped(int)                                                         {}
+func (noObserver) Moved(string, int64)                                                 {}
+func (noObserver) Lag(bucket.Partition, time.Duration)                                 {}

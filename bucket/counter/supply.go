@@ -128,7 +128,7 @@ func (p *provision) odd(ctx context.Context) error {
 			ids = append(ids, o.Bucket)
 			continue
 		}
-		l := p.s.laneOf(o.Route.Lane)
+		l := p.s.partitionOf(o.Route.Partition)
 		if o.short() || l == nil {
 			continue
 		}
@@ -298,7 +298,7 @@ func (s *Service) turn(ctx context.Context, budgetID int64) error {
 		if err != nil {
 			return err
 		}
-		// The epochs of a lane that is down stay closing. Their units go where the rule says.
+		// The epochs of a partition that is down stay closing. Their units go where the rule says.
 		s.failed("store", s.push(ctx, ended.Closing, -1))
 		turned, err := s.ledger.Periods.Turn(ctx, budgetID)
 		if err != nil {

@@ -18,10 +18,11 @@ import (
 // its own read: at most 1 s together.
 const SyncEvery = 500 * time.Millisecond
 
-// sync records in SQL what the lane counted since the last sync, unless a successful sync began
-// after since. It first compares the identity of the store, because a resync from another master
-// keeps connections. Errors: Unavailable, OutcomeUnknown; the next sync records what is missing.
-func (l *lane) sync(ctx context.Context, since time.Time) error {
+// sync records in SQL what the partition counted since the last sync, unless a successful sync
+// began after since. It first compares the identity of the store, because a resync from another
+// master keeps connections. Errors: Unavailable, OutcomeUnknown; the next sync records what is
+// missing.
+func (l *partition) sync(ctx context.Context, since time.Time) error {
 	l.syncing.Lock()
 	defer l.syncing.Unlock()
 	if l.syncedAt.After(since) {
@@ -55,7 +56,7 @@ func (l *lane) sync(ctx context.Context, since time.Time) error {
 }
 
 // readAll is read, and also ends the epochs whose ends must precede late sums.
-func (l *lane) readAll(ctx context.Context, m *remembered) error {
+func (l *partition) readAll(ctx context.Context, m *remembered) error {
 	early, err := l.read(ctx, m)
 	if err != nil || len(early) == 0 {
 		return err
@@ -70,8 +71,8 @@ func (l *lane) readAll(ctx context.Context, m *remembered) error {
 	return err
 }
 
-// read records the changes of the lane in SQL, except those of early buckets: see Recorded.
-func (l *lane) read(ctx context.Context, m *remembered) (early []int64, err error) {
+// read records the changes of the partition in SQL, except those of early buckets: see Recorded.
+func (l *partition) read(ctx context.Context, m *remembered) (early []int64, err error) {
 	for cursor := ""; ; {
 		sums, next, err := l.store.Changed(ctx, m.Memory, cursor)
 		if err != nil {
@@ -92,9 +93,9 @@ func (l *lane) read(ctx context.Context, m *remembered) (early []int64, err erro
 }
 
 // record writes sums to SQL and removes those that SQL has from the store's list of changes.
-func (l *lane) record(ctx context.Context, m *remembered, sums []bucket.Sum) (
+func (l *partition) record(ctx context.Context, m *remembered, sums []bucket.Sum) (
 	done Recorded, err error) {
-	if done, err = l.s.ledger.Lanes.Record(ctx, m.Memory, sums); err != nil {
+	if done, err = l.s.ledger.Partitions.Record(ctx, m.Memory, sums); err != nil {
 		return done, err
 	}
 	l.measure(sums)
@@ -117,11 +118,11 @@ func (l *lane) record(ctx context.Context, m *remembered, sums []bucket.Sum) (
 
 // compare reads SQL's counters of an epoch and then the store's. If the store's are lower, its
 // memory is an older one and is given up.
-func (l *lane) compare(ctx context.Context, m *remembered, ref bucket.Ref) error {
-	live, err := l.s.ledger.Lanes.Live(ctx, l.name, ref.Bucket-1, 1)
+func (l *partition) compare(ctx context.Context, m *remembered, ref bucket.Ref) error {
+	live, err := l.s.ledger.Partitions.Live(ctx, l.name, ref.Bucket-1, 1)
 	if err != nil || len(live) == 0 || live[0].Bucket != ref.Bucket ||
 		live[0].Number != ref.Epoch ||
-		live[0].Activation < m.since {
+		live[0].Incarnation < m.since {
 		return err
 	}
 	entries, err := l.store.Read(ctx, m.Memory, []bucket.Ref{ref})
@@ -137,14 +138,14 @@ func (l *lane) compare(ctx context.Context, m *remembered, ref bucket.Ref) error
 	return nil
 }
 
-// syncBudget syncs the lanes of a budget whose last sync began before since. It skips lanes that
-// cannot be synced, because SQL's O is an upper bound for them.
+// syncBudget syncs the partitions of a budget whose last sync began before since. It skips
+// partitions that cannot be synced, because SQL's O is an upper bound for them.
 func (s *Service) syncBudget(ctx context.Context, b *bucket.Budget, since time.Time) {
-	seen := map[bucket.Lane]bool{}
+	seen := map[bucket.Partition]bool{}
 	var all errgroup.Group
 	for i := range b.Buckets {
-		name := b.Buckets[i].Lane
-		l := s.laneOf(name)
+		name := b.Buckets[i].Partition
+		l := s.partitionOf(name)
 		if seen[name] || l == nil {
 			continue
 		}
@@ -157,14 +158,14 @@ func (s *Service) syncBudget(ctx context.Context, b *bucket.Budget, since time.T
 	_ = all.Wait()
 }
 
-// SyncLoop keeps SQL at most a second behind the lanes.
+// SyncLoop keeps SQL at most a second behind the partitions.
 type SyncLoop struct {
-	s     *Service
-	lanes []bucket.Lane
+	s          *Service
+	partitions []bucket.Partition
 }
 
-// RunOnce syncs every lane, ends lost epochs and removes expired records. It returns the first
-// error, after it has handled the other lanes.
+// RunOnce syncs every partition, ends lost epochs and removes expired records. It returns the first
+// error, after it has handled the other partitions.
 func (y *SyncLoop) RunOnce(ctx context.Context) error {
 	const atOnce, sweepSteps = 8, 4
 	began := y.s.clock.Now()
@@ -173,8 +174,8 @@ func (y *SyncLoop) RunOnce(ctx context.Context) error {
 	}
 	var all errgroup.Group
 	all.SetLimit(atOnce)
-	for _, name := range y.lanes {
-		l := y.s.laneOf(name)
+	for _, name := range y.partitions {
+		l := y.s.partitionOf(name)
 		if l == nil {
 			continue
 		}
@@ -207,7 +208,7 @@ func (y *SyncLoop) RunOnce(ctx context.Context) error {
 }
 
 // lag returns how long ago the last successful sync began.
-func (l *lane) lag() time.Duration {
+func (l *partition) lag() time.Duration {
 	l.syncing.Lock()
 	defer l.syncing.Unlock()
 	if l.syncedAt.IsZero() {
@@ -217,7 +218,7 @@ func (l *lane) lag() time.Duration {
 }
 
 // Compare is audit 3. It syncs a budget, so that SQL has every deduction that was answered before
-// the call, except on lanes that cannot be reached. Then it compares the entries of the open
+// the call, except on partitions that cannot be reached. Then it compares the entries of the open
 // epochs. In the store, grants plus given back must equal balance plus taken, in one atomic read;
 // SQL's sums must not be above the store's. found lists discrepancies that were seen twice.
 // unchecked lists the keys of buckets whose store could not be read. Error: Unavailable.
@@ -251,13 +252,13 @@ func (s *Service) Compare(ctx context.Context, b *bucket.Budget) (found []ledger
 // compare makes one comparison.
 func (s *Service) compare(ctx context.Context, b *bucket.Budget) (found []ledger.Discrepancy,
 	unchecked []string, err error) {
-	byLane := map[bucket.Lane][]*bucket.Bucket{}
+	byPartition := map[bucket.Partition][]*bucket.Bucket{}
 	for i := range b.Buckets {
 		if bk := &b.Buckets[i]; bk.Epoch.Status == ledger.Open {
-			byLane[bk.Lane] = append(byLane[bk.Lane], bk)
+			byPartition[bk.Partition] = append(byPartition[bk.Partition], bk)
 		}
 	}
-	for name, list := range byLane {
+	for name, list := range byPartition {
 		entries, away := s.entries(ctx, name, list)
 		if away {
 			for _, bk := range list {
@@ -281,10 +282,11 @@ func (s *Service) compare(ctx context.Context, b *bucket.Budget) (found []ledger
 	return found, unchecked, nil
 }
 
-// entries reads a lane's entries of buckets. away reports that the lane cannot be read now.
-func (s *Service) entries(ctx context.Context, name bucket.Lane, list []*bucket.Bucket) (
+// entries reads a partition's entries of buckets. away reports that the partition cannot be read
+// now.
+func (s *Service) entries(ctx context.Context, name bucket.Partition, list []*bucket.Bucket) (
 	entries []bucket.Entry, away bool) {
-	l := s.laneOf(name)
+	l := s.partitionOf(name)
 	if l == nil {
 		return nil, true
 	}
@@ -339,11 +341,11 @@ type Loop struct {
 	RunOnce func(ctx context.Context) error
 }
 
-// Loops returns the loops of a service. Every node syncs every lane.
-func (s *Service) Loops(lanes []bucket.Lane) []Loop {
+// Loops returns the loops of a service. Every node syncs every partition.
+func (s *Service) Loops(partitions []bucket.Partition) []Loop {
 	const often = 500 * time.Millisecond
 	return []Loop{
-		{"store sync", SyncEvery, (&SyncLoop{s, lanes}).RunOnce},
+		{"store sync", SyncEvery, (&SyncLoop{s, partitions}).RunOnce},
 		{"store epochs", often, (&PushLoop{s}).RunOnce},
 		{"store rollover", often, (&RolloverLoop{s}).RunOnce},
 		{"store shrinks", often, (&ShrinkLoop{s}).RunOnce},

@@ -133,7 +133,7 @@ func (o *op) eachTouch(do func(*limit.Touch, *limit.Tally)) {
 		if o.outcome.Slots != nil {
 			slots = o.outcome.Slots[at]
 		}
-		tally := limit.NewTally(touch.Limit, touch.Key, o.laneMS)
+		tally := limit.NewTally(touch.Limit, touch.Key, o.partitionMS)
 		tally.Restore(o.outcome.Limits[at].Used, o.outcome.Limits[at].ResetMS, slots)
 		do(touch, &tally)
 	}

@@ -65,7 +65,7 @@ func TestUnlimitedIsLost(t *testing.T) {
 	w.deduct(b, "one", 5)
 	w.run("store sync")
 	w.mem.Wipe(0, true)
-	_ = w.try("store sync") // the lane is verified again
+	_ = w.try("store sync") // the partition is verified again
 	w.deduct(b, "two", 6)
 	w.run("store sync")
 	w.run("store epochs")
@@ -80,9 +80,9 @@ func TestUnlimitedBuckets(t *testing.T) {
 	everywhere(t, 2, func(w *world) {
 		b := w.create(unlimited("ads", 2))
 		bk := b.Buckets[0]
-		other := w.lanes[0]
-		if bk.Lane == other {
-			other = w.lanes[1]
+		other := w.partitions[0]
+		if bk.Partition == other {
+			other = w.partitions[1]
 		}
 		verb := func(do func(context.Context, bucket.BudgetRef, string) (bucket.BucketView, error)) func() error {
 			return func() error { _, err := do(w.Context(), ref(b), bk.Key); return err }

@@ -111,7 +111,7 @@ func (s *Service) apply(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket
 			return s.push(ctx, []int64{bk.ID}, -1)
 		}
 	}
-	e := storeDown(bk.Lane, nil)
+	e := storeDown(bk.Partition, nil)
 	e.RetryAfter = time.Second
 	return e
 }
@@ -119,13 +119,13 @@ func (s *Service) apply(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket
 // everything is a rate at which allocation.Refill returns the even share.
 const everything = float64(budget.MaxAmount)
 
-// Move assigns a bucket to another lane without loss. It closes the epoch and copies records,
-// counters and late sums; the next epoch begins on the new lane when units are asked for. Meanwhile
-// the bucket's requests are unavailable. A bucket that begins an epoch on its old lane in between
-// stays there. Move may be interrupted and repeated at any time. Errors: BucketNotFound;
-// Unavailable if a store is down, if the bucket began another epoch or if nothing can be copied;
-// OutcomeUnknown.
-func (s *Service) Move(ctx context.Context, budgetID, bucketID int64, to bucket.Lane) error {
+// Move assigns a bucket to another partition without loss. It closes the epoch and copies records,
+// counters and late sums; the next epoch begins on the new partition when units are asked for.
+// Meanwhile the bucket's requests are unavailable. A bucket that begins an epoch on its old
+// partition in between stays there. Move may be interrupted and repeated at any time. Errors:
+// BucketNotFound; Unavailable if a store is down, if the bucket began another epoch or if nothing
+// can be copied; OutcomeUnknown.
+func (s *Service) Move(ctx context.Context, budgetID, bucketID int64, to bucket.Partition) error {
 	b, err := s.budgets.Reload(ctx, budgetID)
 	if err != nil {
 		return err
@@ -135,12 +135,12 @@ func (s *Service) Move(ctx context.Context, budgetID, bucketID int64, to bucket.
 		return budget.Refuse(budget.BucketNotFound, "move", "budget %s has no bucket %d in a store",
 			b.Name, bucketID)
 	}
-	if bk.Lane == to {
+	if bk.Partition == to {
 		return nil
 	}
-	source, target := s.laneOf(bk.Lane), s.laneOf(to)
+	source, target := s.partitionOf(bk.Partition), s.partitionOf(to)
 	if source == nil {
-		return notConfigured(bk.Lane)
+		return notConfigured(bk.Partition)
 	}
 	if target == nil {
 		return notConfigured(to)
@@ -149,7 +149,7 @@ func (s *Service) Move(ctx context.Context, budgetID, bucketID int64, to bucket.
 		return err
 	}
 	m := &moving{s: s, source: source, target: target, ref: bk.Ref()}
-	row, err := s.ledger.Lanes.Lane(ctx, bk.Lane)
+	row, err := s.ledger.Partitions.Partition(ctx, bk.Partition)
 	if err != nil {
 		return err
 	}
@@ -182,8 +182,8 @@ func (s *Service) Move(ctx context.Context, budgetID, bucketID int64, to bucket.
 		return err
 	}
 	if bk.Online {
-		// The new lane answers nothing, not even repeats, before the epoch is open there. If no period
-		// is open, the next period opens it.
+		// The new partition answers nothing, not even repeats, before the epoch is open there. If no
+		// period is open, the next period opens it.
 		_, err := s.ledger.Supply.Apply(ctx, budgetID, Want{Bucket: bucketID, Need: 1, Operator: true})
 		s.failed("sql", err)
 		s.failed("store", s.push(ctx, []int64{bucketID}, -1))
@@ -197,10 +197,10 @@ func newerEpoch(ref bucket.Ref) error {
 		"bucket %d has a newer epoch than %d; repeat the move", ref.Bucket, ref.Epoch)
 }
 
-// moving is a move of one bucket between lanes.
+// moving is a move of one bucket between partitions.
 type moving struct {
 	s              *Service
-	source, target *lane
+	source, target *partition
 	ref            bucket.Ref
 }
 
@@ -211,7 +211,7 @@ func (m *moving) leave(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if m.ref.Activation < known.since {
+	if m.ref.Incarnation < known.since {
 		return m.source.endLost(ctx)
 	}
 	p := &pushing{l: m.source, m: known}
@@ -298,7 +298,7 @@ func (m *moving) doubt(ctx context.Context, sinceMS int64) error {
 }
 
 // broken is the error of a copy that another attempt must begin from the start.
-func (m *moving) broken(l *lane, known *remembered, err error) error {
+func (m *moving) broken(l *partition, known *remembered, err error) error {
 	l.failed(known, err)
 	if errors.Is(err, bucket.ErrOtherMemory) || budget.CodeOf(err).Kind() == budget.MayBeDone {
 		return storeDown(l.name, err)

@@ -103,7 +103,7 @@ func TestCancel(t *testing.T) {
 		if !budget.Is(err, budget.AlreadyRolledBack) {
 			w.Errorf("rollback after it: %v", err)
 		}
-		for replayed := range 2 { // nothing was lost before the lane's first memory
+		for replayed := range 2 { // nothing was lost before the partition's first memory
 			v, err := cancel("none")
 			w.ok(err)
 			if v.State != ledger.StateVoid || v.Replayed != (replayed == 1) {
@@ -122,7 +122,7 @@ func TestCancelAfterALoss(t *testing.T) {
 	b := w.create(promo("sale", 100, 1))
 	w.deduct(b, "lost", 5)
 	w.mem.Wipe(0, true)
-	_ = w.try("store sync") // the lane is verified again
+	_ = w.try("store sync") // the partition is verified again
 	w.run("store sync")
 	r := bucket.RollbackRequest{Budget: ref(b), RequestID: "lost"}
 	unclear := func(when string) {
@@ -278,7 +278,7 @@ func TestUnansweredPush(t *testing.T) {
 	}
 }
 
-// TestSkew checks that a lane whose clock differs from SQL's is unavailable.
+// TestSkew checks that a partition whose clock differs from SQL's is unavailable.
 func TestSkew(t *testing.T) {
 	w := inMemory(t, 1)
 	b := w.create(promo("sale", 100, 1))

@@ -16,7 +16,7 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/commit"
 	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
-	"github.com/budgetd/budgetd/internal/sqlstore/lanes"
+	"github.com/budgetd/budgetd/internal/sqlstore/partitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/quarantine"
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 	"github.com/budgetd/budgetd/internal/testservers"
@@ -47,16 +47,16 @@ func (c *clock) Sleep(ctx context.Context, d time.Duration) error {
 // world is a database, stores and one node.
 type world struct {
 	testing.TB
-	db      *engine.DB
-	clock   *clock
-	defs    *definitions.Part
-	part    *lanes.Part
-	stores  map[string]*counter.Store
-	lanes   []bucket.Lane
-	mem     *memstore.Store // nil with Redis
-	node    *counter.Service
-	budgets *bucket.Budgets
-	ids     []int64
+	db         *engine.DB
+	clock      *clock
+	defs       *definitions.Part
+	part       *partitions.Part
+	stores     map[string]*counter.Store
+	partitions []bucket.Partition
+	mem        *memstore.Store // nil with Redis
+	node       *counter.Service
+	budgets    *bucket.Budgets
+	ids        []int64
 }
 
 // database opens a database for a test.
@@ -77,33 +77,33 @@ func database(t testing.TB, driver string, clock func() time.Time) *engine.DB {
 }
 
 // inMemory returns a world with one store in memory.
-func inMemory(t testing.TB, nlanes int) *world {
+func inMemory(t testing.TB, npartitions int) *world {
 	t.Helper()
-	return inMemoryOn(t, "sqlite", nlanes)
+	return inMemoryOn(t, "sqlite", npartitions)
 }
 
-func inMemoryOn(t testing.TB, driver string, nlanes int) *world {
+func inMemoryOn(t testing.TB, driver string, npartitions int) *world {
 	t.Helper()
 	w := &world{TB: t, clock: &clock{}}
 	w.db = database(t, driver, w.clock.Now)
-	w.mem = memstore.New(memstore.Config{Name: "m", Lanes: nlanes, Installation: w.db.InstallationID(),
+	w.mem = memstore.New(memstore.Config{Name: "m", Partitions: npartitions, Installation: w.db.InstallationID(),
 		Now: w.clock.Now})
 	w.stores = map[string]*counter.Store{"m": {Counter: w.mem, Entries: w.mem, Changes: w.mem,
 		Memories: w.mem, Copies: w.mem}}
-	for i := range nlanes {
-		w.lanes = append(w.lanes, bucket.Lane{Instance: "m", Index: i})
+	for i := range npartitions {
+		w.partitions = append(w.partitions, bucket.Partition{Instance: "m", Index: i})
 	}
 	w.begin()
 	return w
 }
 
 // onRedis returns a world with one Redis server.
-func onRedis(t testing.TB, driver string, nlanes int) (*world, *testservers.RedisServer) {
+func onRedis(t testing.TB, driver string, npartitions int) (*world, *testservers.RedisServer) {
 	t.Helper()
 	w := &world{TB: t, clock: &clock{}}
 	w.db = database(t, driver, w.clock.Now)
 	server := testservers.Redis(t)
-	store, err := redisstore.New(redisstore.Config{Name: "m", Addr: server.Addr(), Lanes: nlanes,
+	store, err := redisstore.New(redisstore.Config{Name: "m", Addr: server.Addr(), Partitions: npartitions,
 		InstallationID: w.db.InstallationID(), DialTimeout: 2 * time.Second,
 		ReadTimeout: 2 * time.Second})
 	if err != nil {
@@ -112,8 +112,8 @@ func onRedis(t testing.TB, driver string, nlanes int) (*world, *testservers.Redi
 	t.Cleanup(func() { _ = store.Disconnect() })
 	w.stores = map[string]*counter.Store{"m": {Counter: store, Entries: store, Changes: store,
 		Memories: store, Copies: store}}
-	for i := range nlanes {
-		w.lanes = append(w.lanes, bucket.Lane{Instance: "m", Index: i})
+	for i := range npartitions {
+		w.partitions = append(w.partitions, bucket.Partition{Instance: "m", Index: i})
 	}
 	w.begin()
 	return w, server
@@ -121,10 +121,10 @@ func onRedis(t testing.TB, driver string, nlanes int) (*world, *testservers.Redi
 
 func (w *world) begin() {
 	w.Helper()
-	w.defs, w.part = definitions.New(w.db), lanes.New(w.db)
+	w.defs, w.part = definitions.New(w.db), partitions.New(w.db)
 	w.part.Node = "node-1"
 	w.node, w.budgets = w.newNode(func(*counter.Config) {})
-	w.run("store sync") // verifies the lanes
+	w.run("store sync") // verifies the partitions
 }
 
 // newNode adds a node.
@@ -133,7 +133,7 @@ func (w *world) newNode(change func(*counter.Config)) (*counter.Service, *bucket
 	budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: w.defs, Clock: w.clock})
 	w.ok(err)
 	c := counter.Config{Budgets: budgets, Stores: w.stores, Clock: w.clock, Now: w.db.Now,
-		Ledger: counter.Ledger{Lanes: w.part, Epochs: w.part, Supply: w.part, Periods: w.part,
+		Ledger: counter.Ledger{Partitions: w.part, Epochs: w.part, Supply: w.part, Periods: w.part,
 			Moves:  w.part,
 			Covers: commit.New(w.db), Quarantines: quarantine.New(w.db)},
 		// A busy machine is no reason for a refusal.
@@ -152,7 +152,7 @@ func (w *world) run(name string) {
 }
 
 func (w *world) try(name string) error {
-	for _, l := range w.node.Loops(w.lanes) {
+	for _, l := range w.node.Loops(w.partitions) {
 		if l.Name == name {
 			return l.RunOnce(w.Context())
 		}
@@ -176,9 +176,9 @@ func promo(name string, total int64, buckets int) budget.Definition {
 
 func (w *world) create(d budget.Definition) *bucket.Budget {
 	w.Helper()
-	var at []bucket.Lane
+	var at []bucket.Partition
 	for i := range d.BucketQuantity {
-		at = append(at, w.lanes[i%len(w.lanes)])
+		at = append(at, w.partitions[i%len(w.partitions)])
 	}
 	made, err := w.defs.Create(w.Context(), d, at)
 	w.ok(err)
@@ -242,8 +242,8 @@ func (w *world) books(id int64) (out books) {
 			id)
 		for _, e := range epochs {
 			out.O, out.S, out.R = out.O+e.Outstanding, out.S+e.Used, out.R+e.Returning
-			if e.Fenced != "" {
-				w.Errorf("bucket %d epoch %d is fenced: %s", e.Bucket, e.Number, e.Fenced)
+			if e.Halted != "" {
+				w.Errorf("bucket %d epoch %d is halted: %s", e.Bucket, e.Number, e.Halted)
 			}
 		}
 		return err

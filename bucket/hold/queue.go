@@ -129,15 +129,15 @@ func setFilters(filter bucket.Filter, within time.Duration, levels []bucket.Leve
 	if filter == nil || len(levels) == 0 {
 		return
 	}
-	byLane := map[bucket.Lane][]bucket.Level{}
+	byPartition := map[bucket.Partition][]bucket.Level{}
 	for _, level := range levels {
-		byLane[level.Lane] = append(byLane[level.Lane], level)
+		byPartition[level.Partition] = append(byPartition[level.Partition], level)
 	}
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), within)
 		defer cancel()
-		for lane, levels := range byLane {
-			_ = filter.Set(ctx, lane, levels)
+		for partition, levels := range byPartition {
+			_ = filter.Set(ctx, partition, levels)
 		}
 	}()
 }

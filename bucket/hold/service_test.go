@@ -36,11 +36,11 @@ func (o *told) HoldsExpired(n int)                                  { o.note(fun
 func (o *told) Moved(_ string, units int64)                         { o.note(func() { o.units += units }) }
 func (o *told) HoldsOpen(n int)                                     { o.note(func() { o.open = n }) }
 func (o *told) note(change func())                                  { o.mu.Lock(); defer o.mu.Unlock(); change() }
-func (o *told) Take(context.Context, bucket.Lane, []bucket.Take) ([]bucket.Taken, error) {
+func (o *told) Take(context.Context, bucket.Partition, []bucket.Take) ([]bucket.Taken, error) {
 	return nil, nil
 }
 
-func (o *told) Set(_ context.Context, _ bucket.Lane, levels []bucket.Level) error {
+func (o *told) Set(_ context.Context, _ bucket.Partition, levels []bucket.Level) error {
 	o.note(func() { o.levels = append(o.levels, levels...) })
 	return nil
 }

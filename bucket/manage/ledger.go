@@ -12,16 +12,17 @@ import (
 // the filters (ledger mode). Errors of every method: Unavailable (nothing was changed), and
 // OutcomeUnknown for a write, which may then be repeated.
 type Ledger interface {
-	// Create stores a budget with one bucket per lane and hands out the units of its first period.
-	// Error: NameTaken.
-	Create(ctx context.Context, d budget.Definition, lanes []bucket.Lane) (Created, error)
+	// Create stores a budget with one bucket per partition and hands out the units of its first
+	// period. Error: NameTaken.
+	Create(ctx context.Context, d budget.Definition, partitions []bucket.Partition) (Created, error)
 	// View reads a budget with its figures. Error: BudgetNotFound.
 	View(ctx context.Context, ref bucket.BudgetRef) (bucket.View, error)
 	// Budgets reads a page of budgets with their figures, by id. Error: Invalid.
 	Budgets(ctx context.Context, page bucket.Page) ([]bucket.View, error)
-	// Change changes a definition. lanes has a lane for each bucket if their number changes. Errors:
-	// BudgetNotFound, VersionConflict, Invalid, LedgerModeOnly.
-	Change(ctx context.Context, id int64, change bucket.Change, lanes []bucket.Lane) (Changed, error)
+	// Change changes a definition. partitions has a partition for each bucket if their number changes.
+	// Errors: BudgetNotFound, VersionConflict, Invalid, LedgerModeOnly.
+	Change(ctx context.Context, id int64, change bucket.Change,
+		partitions []bucket.Partition) (Changed, error)
 	// Adjust appends or shrinks, once per request id. Errors: BudgetNotFound, RequestConflict,
 	// Invalid, AmountExceedsRemaining.
 	Adjust(ctx context.Context, order Adjustment) (Adjusted, error)
@@ -88,8 +89,8 @@ type Periods interface {
 
 // Stores is the part of store mode. It is required for budgets in store mode.
 type Stores interface {
-	// Fit returns why a budget in store mode may not have buckets on lanes. Error: Invalid.
-	Fit(ctx context.Context, lanes []bucket.Lane) error
+	// Fit returns why a budget in store mode may not have buckets on partitions. Error: Invalid.
+	Fit(ctx context.Context, partitions []bucket.Partition) error
 	// Open opens the opening epochs of a budget in their stores, and sends its pending grants. A loop
 	// does what it cannot do now.
 	Open(ctx context.Context, budgetID int64) error

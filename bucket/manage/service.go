@@ -30,9 +30,9 @@ type Service struct {
 	Periods Periods
 	Stores  Stores
 	Filter  bucket.Filter
-	// Places maps buckets to lanes. Takes reports whether a lane accepts buckets now.
+	// Places maps buckets to partitions. Takes reports whether a partition accepts buckets now.
 	Places *place.Map
-	Takes  func(bucket.Lane) bool
+	Takes  func(bucket.Partition) bool
 	// Moved reports units that were handed out.
 	Moved func(step string, units int64)
 	Clock bucket.Clock
@@ -51,14 +51,14 @@ func (s *Service) bounded(ctx context.Context) (context.Context, context.CancelF
 
 // Create creates a budget. Its buckets are placed evenly over the instances, and a promo budget
 // hands out everything at once. BucketQuantity 0 asks for budget.DefaultBuckets of the units of the
-// first period; an unlimited budget gets one bucket per lane. The budget, its buckets and the
+// first period; an unlimited budget gets one bucket per partition. The budget, its buckets and the
 // hand-out are one transaction. If the same definition was created before, Create returns that
 // budget, whatever became of it, and created is false.
 //
 // With DryRun nothing is created. The view has the definition and what its first periods would get.
 //
-// Errors: Invalid with every faulty field; NameTaken; Unavailable, also if no lane accepts buckets;
-// OutcomeUnknown, after which the call may be repeated.
+// Errors: Invalid with every faulty field; NameTaken; Unavailable, also if no partition accepts
+// buckets; OutcomeUnknown, after which the call may be repeated.
 func (s *Service) Create(ctx context.Context, d budget.Definition) (
 	v bucket.View, created bool, err error) {
 	placed := d
@@ -76,18 +76,18 @@ func (s *Service) Create(ctx context.Context, d budget.Definition) (
 	if d.DryRun {
 		return s.preview(placed), false, nil
 	}
-	lanes, err := s.lanes("create", d.Tenant, d.Name, nil, placed.BucketQuantity)
+	partitions, err := s.partitions("create", d.Tenant, d.Name, nil, placed.BucketQuantity)
 	if err != nil {
 		return v, false, err
 	}
 	if d.Durability == budget.Store {
-		if err := s.fit(ctx, lanes); err != nil {
+		if err := s.fit(ctx, partitions); err != nil {
 			return v, false, err
 		}
 	}
 	step, cancel := s.bounded(ctx)
 	defer cancel()
-	made, err := s.Ledger.Create(step, d, lanes)
+	made, err := s.Ledger.Create(step, d, partitions)
 	if err != nil {
 		return v, false, err
 	}
@@ -107,17 +107,18 @@ func (s *Service) Create(ctx context.Context, d budget.Definition) (
 }
 
 // defaultBuckets returns the number of buckets of a budget whose definition has none. It does not
-// depend on which lanes are reachable, so that a repeat at another node asks for the same number.
+// depend on which partitions are reachable, so that a repeat at another node asks for the same
+// number.
 func (s *Service) defaultBuckets(d budget.Definition) int {
-	lanes := s.Places.Size()
+	partitions := s.Places.Size()
 	if d.Unlimited {
-		return min(lanes, budget.MaxDefaultBuckets)
+		return min(partitions, budget.MaxDefaultBuckets)
 	}
 	if len(allocation.CheckDefinition(onlyOne(d))) > 0 {
 		return 1 // Create returns its faults
 	}
 	_, first := allocation.Begin(d, s.Clock.Now())
-	return budget.DefaultBuckets(d.Unit, first.Funded, lanes)
+	return budget.DefaultBuckets(d.Unit, first.Funded, partitions)
 }
 
 // preview returns a new budget as it would be created, with what its first periods and its last one
@@ -139,28 +140,28 @@ func onlyOne(d budget.Definition) budget.Definition {
 	return d
 }
 
-// lanes chooses a lane for each bucket of a budget. Existing buckets keep theirs.
-func (s *Service) lanes(op, tenant, name string, have []bucket.Lane, n int) (
-	[]bucket.Lane, error) {
+// partitions chooses a partition for each bucket of a budget. Existing buckets keep theirs.
+func (s *Service) partitions(op, tenant, name string, have []bucket.Partition, n int) (
+	[]bucket.Partition, error) {
 	keys := make([]string, n)
 	for i := range keys {
 		keys[i] = place.Key(tenant, bucket.KeyOf(name, i))
 	}
-	lanes, ok := s.Places.Lanes(keys, have, s.Takes)
+	partitions, ok := s.Places.Partitions(keys, have, s.Takes)
 	if !ok {
 		return nil, budget.Refuse(budget.Unavailable, op, "no instance takes buckets now")
 	}
-	return lanes, nil
+	return partitions, nil
 }
 
-// fit refuses store mode if no stores are configured, or if a lane may lose data.
-func (s *Service) fit(ctx context.Context, lanes []bucket.Lane) error {
+// fit refuses store mode if no stores are configured, or if a partition may lose data.
+func (s *Service) fit(ctx context.Context, partitions []bucket.Partition) error {
 	if s.Stores == nil {
 		return &budget.Error{Code: budget.Invalid, Op: "create", Message: "the definition has faults",
 			Fields: []budget.FieldError{{Field: "durability",
 				Message: `must be "ledger": this service has no store for "store"`}}}
 	}
-	return s.Stores.Fit(ctx, lanes)
+	return s.Stores.Fit(ctx, partitions)
 }
 
 // View reads a budget as of now. Errors: BudgetNotFound, Unavailable.
@@ -175,7 +176,7 @@ func (s *Service) List(ctx context.Context, page bucket.Page) ([]bucket.View, er
 
 // Change changes a definition. The change applies to every commit that follows (I8), and on this
 // node to every call that follows. A new number of buckets (ledger mode) is part of the same
-// transaction; buckets that remain keep their lanes.
+// transaction; buckets that remain keep their partitions.
 //
 // Errors: BudgetNotFound, VersionConflict, Invalid, LedgerModeOnly, Unavailable, OutcomeUnknown.
 func (s *Service) Change(ctx context.Context, ref bucket.BudgetRef, change bucket.Change) (
@@ -184,21 +185,21 @@ func (s *Service) Change(ctx context.Context, ref bucket.BudgetRef, change bucke
 	if err != nil {
 		return bucket.View{}, err
 	}
-	var lanes []bucket.Lane
+	var partitions []bucket.Partition
 	if n := change.BucketQuantity; n != nil && !b.InStoreMode() {
-		var have []bucket.Lane
+		var have []bucket.Partition
 		for _, one := range b.Ring() {
-			have = append(have, one.Lane)
+			have = append(have, one.Partition)
 		}
 		buckets := min(max(*n, 0), budget.MaxBuckets) // the ledger checks the requested number
-		if lanes, err = s.lanes("change", b.Tenant, b.Name, have, buckets); err != nil {
+		if partitions, err = s.partitions("change", b.Tenant, b.Name, have, buckets); err != nil {
 			return bucket.View{}, err
 		}
 	}
 	step, cancel := s.bounded(ctx)
 	defer cancel()
 	s.rollOver(step, b.ID)
-	changed, err := s.Ledger.Change(step, b.ID, change, lanes)
+	changed, err := s.Ledger.Change(step, b.ID, change, partitions)
 	if err != nil {
 		return bucket.View{}, err
 	}
@@ -309,19 +310,19 @@ func (s *Service) deliver(ctx context.Context, b *bucket.Budget) {
 	}
 }
 
-// setFilters sends levels to the filters, in one call per lane and concurrently. Filters repair
-// themselves if a call fails (I9).
+// setFilters sends levels to the filters, in one call per partition and concurrently. Filters
+// repair themselves if a call fails (I9).
 func (s *Service) setFilters(ctx context.Context, levels []bucket.Level) {
 	const atOnce = 16
-	byLane := map[bucket.Lane][]bucket.Level{}
+	byPartition := map[bucket.Partition][]bucket.Level{}
 	for _, level := range levels {
-		byLane[level.Lane] = append(byLane[level.Lane], level)
+		byPartition[level.Partition] = append(byPartition[level.Partition], level)
 	}
 	var all errgroup.Group
 	all.SetLimit(atOnce)
-	for lane, levels := range byLane {
+	for partition, levels := range byPartition {
 		all.Go(func() error {
-			_ = s.Filter.Set(ctx, lane, slices.Clip(levels))
+			_ = s.Filter.Set(ctx, partition, slices.Clip(levels))
 			return nil
 		})
 	}

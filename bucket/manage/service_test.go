@@ -49,18 +49,18 @@ func newWorld(t *testing.T) *world {
 			t.Error(err)
 		}
 	})
-	var lanes []bucket.Lane
+	var partitions []bucket.Partition
 	for i := range 3 {
-		lanes = append(lanes, bucket.Lane{Instance: fmt.Sprint("store-", i)})
+		partitions = append(partitions, bucket.Partition{Instance: fmt.Sprint("store-", i)})
 	}
-	places, err := place.New(lanes, 100)
+	places, err := place.New(partitions, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := &world{t: t, db: db, part: definitions.New(db), full: map[string]bool{},
 		told: map[int64]bucket.Level{}}
 	w.Service = &manage.Service{Ledger: w.part, Budgets: w, Periods: w, Filter: w, Places: places,
-		Takes: func(l bucket.Lane) bool { return !w.full[l.Instance] }, Clock: bucket.SystemClock{},
+		Takes: func(l bucket.Partition) bool { return !w.full[l.Instance] }, Clock: bucket.SystemClock{},
 		Nonce: func() string { return "nonce" }, Log: slog.New(slog.DiscardHandler),
 		Timeout: 10 * time.Second}
 	return w
@@ -85,19 +85,19 @@ func (w *world) RollOver(context.Context, int64) error {
 }
 
 // Set records levels and always fails, because nothing may depend on it.
-func (w *world) Set(_ context.Context, lane bucket.Lane, levels []bucket.Level) error {
+func (w *world) Set(_ context.Context, partition bucket.Partition, levels []bucket.Level) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, level := range levels {
-		if level.Lane != lane {
-			w.t.Errorf("%+v went to %v", level, lane)
+		if level.Partition != partition {
+			w.t.Errorf("%+v went to %v", level, partition)
 		}
 		w.told[level.Bucket] = level
 	}
 	return &budget.Error{Code: budget.Unavailable}
 }
 
-func (w *world) Take(context.Context, bucket.Lane, []bucket.Take) ([]bucket.Taken, error) {
+func (w *world) Take(context.Context, bucket.Partition, []bucket.Take) ([]bucket.Taken, error) {
 	w.t.Error("nothing is deducted here")
 	return nil, nil
 }
@@ -145,7 +145,7 @@ func (w *world) read(id int64) bucket.Budget {
 func perInstance(b bucket.Budget) (out []int) {
 	load := map[string]int{}
 	for _, one := range b.Ring() {
-		load[one.Lane.Instance]++
+		load[one.Partition.Instance]++
 	}
 	for _, n := range load {
 		out = append(out, n)
@@ -235,7 +235,7 @@ func TestChangeOfTheNumberOfBuckets(t *testing.T) {
 	after := w.read(b.ID)
 	equal(t, "spread", perInstance(after), []int{2, 2, 2})
 	for i := range 2 {
-		equal(t, "stays", after.Buckets[i].Lane, b.Buckets[i].Lane)
+		equal(t, "stays", after.Buckets[i].Partition, b.Buckets[i].Partition)
 	}
 	if w.rolls < 2 {
 		t.Error("a budget whose period may be over was not rolled over first")

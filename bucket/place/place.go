@@ -1,10 +1,10 @@
-// Package place determines on which lane each bucket of a budget belongs. It is a pure function of
-// names and numbers, so creation, resizing and rebalancing agree on every node.
+// Package place determines on which partition each bucket of a budget belongs. It is a pure
+// function of names and numbers, so creation, resizing and rebalancing agree on every node.
 //
 // A ring over the instances orders them for each bucket, by the bucket's public key. Loads are
 // bounded: of a budget's n buckets on m instances, each instance gets ⌊n/m⌋, and n mod m of them
 // get one more. A bucket goes to the first instance clockwise that has room. The same bound applies
-// to the lanes of an instance.
+// to the partitions of an instance.
 package place
 
 import (
@@ -15,44 +15,45 @@ import (
 	"github.com/budgetd/budgetd/ring"
 )
 
-// Map is a ring over instances, with their lanes. It never changes and is safe for concurrent use.
+// Map is a ring over instances, with their partitions. It never changes and is safe for concurrent
+// use.
 type Map struct {
-	instances []string
-	lanes     [][]bucket.Lane // of each instance
-	ring      *ring.Ring
+	instances  []string
+	partitions [][]bucket.Partition // of each instance
+	ring       *ring.Ring
 }
 
-// New returns the map of lanes, whose order does not matter, with points virtual nodes per instance
-// on the ring. Errors are those of ring.New.
-func New(lanes []bucket.Lane, points int) (*Map, error) {
-	lanes = slices.Clone(lanes)
-	slices.SortFunc(lanes, func(a, b bucket.Lane) int {
+// New returns the map of partitions, whose order does not matter, with points virtual nodes per
+// instance on the ring. Errors are those of ring.New.
+func New(partitions []bucket.Partition, points int) (*Map, error) {
+	partitions = slices.Clone(partitions)
+	slices.SortFunc(partitions, func(a, b bucket.Partition) int {
 		return cmp.Or(cmp.Compare(a.Instance, b.Instance), cmp.Compare(a.Index, b.Index))
 	})
 	m := &Map{}
-	for _, lane := range slices.Compact(lanes) {
+	for _, partition := range slices.Compact(partitions) {
 		last := len(m.instances) - 1
-		if last < 0 || m.instances[last] != lane.Instance {
-			m.instances, m.lanes = append(m.instances, lane.Instance), append(m.lanes, nil)
+		if last < 0 || m.instances[last] != partition.Instance {
+			m.instances, m.partitions = append(m.instances, partition.Instance), append(m.partitions, nil)
 			last++
 		}
-		m.lanes[last] = append(m.lanes[last], lane)
+		m.partitions[last] = append(m.partitions[last], partition)
 	}
 	var err error
 	m.ring, err = ring.New(m.instances, points)
 	return m, err
 }
 
-// Lanes returns a lane for each bucket of a budget, by ordinal. keys are the buckets' keys on the
-// ring (Key). have are the lanes of the first buckets, which stay there; it is empty for a new
-// budget, and to compute where all buckets belong. usable reports whether a lane accepts buckets.
-// ok is false if none does. For example, four keys on three usable instances are spread as 2, 1 and
-// 1.
-func (m *Map) Lanes(keys []string, have []bucket.Lane, usable func(bucket.Lane) bool) (
-	lanes []bucket.Lane, ok bool) {
-	fit := make([][]bucket.Lane, len(m.instances))
+// Partitions returns a partition for each bucket of a budget, by ordinal. keys are the buckets'
+// keys on the ring (Key). have are the partitions of the first buckets, which stay there; it is
+// empty for a new budget, and to compute where all buckets belong. usable reports whether a
+// partition accepts buckets. ok is false if none does. For example, four keys on three usable
+// instances are spread as 2, 1 and 1.
+func (m *Map) Partitions(keys []string, have []bucket.Partition,
+	usable func(bucket.Partition) bool) (partitions []bucket.Partition, ok bool) {
+	fit := make([][]bucket.Partition, len(m.instances))
 	instances := newShare(len(keys))
-	for i, all := range m.lanes {
+	for i, all := range m.partitions {
 		if fit[i] = fitting(all, usable); len(fit[i]) > 0 {
 			instances.nodes++
 		}
@@ -60,12 +61,12 @@ func (m *Map) Lanes(keys []string, have []bucket.Lane, usable func(bucket.Lane) 
 	if instances.nodes == 0 {
 		return nil, len(keys) <= len(have)
 	}
-	within := map[bucket.Lane]int{}
+	within := map[bucket.Partition]int{}
 	have = have[:min(len(have), len(keys))]
-	lanes = slices.Clone(have)
-	for _, lane := range have {
-		within[lane]++
-		if i, known := slices.BinarySearch(m.instances, lane.Instance); known && len(fit[i]) > 0 {
+	partitions = slices.Clone(have)
+	for _, partition := range have {
+		within[partition]++
+		if i, known := slices.BinarySearch(m.instances, partition.Instance); known && len(fit[i]) > 0 {
 			instances.add(i)
 		}
 	}
@@ -74,75 +75,77 @@ func (m *Map) Lanes(keys []string, have []bucket.Lane, usable func(bucket.Lane) 
 			return len(fit[i]) == 0 || !instances.room(i)
 		})
 		instances.add(i)
-		lane := least(fit[i], within, int(ring.Hash(key)))
-		within[lane]++
-		lanes = append(lanes, lane)
+		partition := least(fit[i], within, int(ring.Hash(key)))
+		within[partition]++
+		partitions = append(partitions, partition)
 	}
-	return lanes, true
+	return partitions, true
 }
 
-// Rebalance returns the lanes on which the buckets of a budget belong, if they are on have now.
-// Buckets that are spread evenly over usable lanes stay. Otherwise Lanes places them, and a bucket
-// that is on the right instance keeps its lane. ok is false if no lane accepts buckets.
-func (m *Map) Rebalance(keys []string, have []bucket.Lane, usable func(bucket.Lane) bool) (
-	lanes []bucket.Lane, ok bool) {
+// Rebalance returns the partitions on which the buckets of a budget belong, if they are on have
+// now. Buckets that are spread evenly over usable partitions stay. Otherwise Partitions places
+// them, and a bucket that is on the right instance keeps its partition. ok is false if no partition
+// accepts buckets.
+func (m *Map) Rebalance(keys []string, have []bucket.Partition,
+	usable func(bucket.Partition) bool) (partitions []bucket.Partition, ok bool) {
 	if m.isEven(have, usable) {
 		return slices.Clone(have), true
 	}
-	lanes, ok = m.Lanes(keys, nil, usable)
+	partitions, ok = m.Partitions(keys, nil, usable)
 	if !ok {
 		return nil, false
 	}
-	within := map[bucket.Lane]int{}
-	for i, lane := range have {
-		if usable(lane) && lane.Instance == lanes[i].Instance {
-			lanes[i] = lane
-			within[lane]++
+	within := map[bucket.Partition]int{}
+	for i, partition := range have {
+		if usable(partition) && partition.Instance == partitions[i].Instance {
+			partitions[i] = partition
+			within[partition]++
 		}
 	}
-	for i := range lanes {
-		if lanes[i] == have[i] {
+	for i := range partitions {
+		if partitions[i] == have[i] {
 			continue
 		}
-		at, _ := slices.BinarySearch(m.instances, lanes[i].Instance)
-		lanes[i] = least(fitting(m.lanes[at], usable), within, int(ring.Hash(keys[i])))
-		within[lanes[i]]++
+		at, _ := slices.BinarySearch(m.instances, partitions[i].Instance)
+		partitions[i] = least(fitting(m.partitions[at], usable), within, int(ring.Hash(keys[i])))
+		within[partitions[i]]++
 	}
-	return lanes, true
+	return partitions, true
 }
 
-// isEven reports whether lanes are usable, and no usable instance has two more of them than
+// isEven reports whether partitions are usable, and no usable instance has two more of them than
 // another.
-func (m *Map) isEven(lanes []bucket.Lane, usable func(bucket.Lane) bool) bool {
+func (m *Map) isEven(partitions []bucket.Partition, usable func(bucket.Partition) bool) bool {
 	loads := map[string]int{}
-	for _, lane := range lanes {
-		if !usable(lane) {
+	for _, partition := range partitions {
+		if !usable(partition) {
 			return false
 		}
-		loads[lane.Instance]++
+		loads[partition.Instance]++
 	}
-	fewest, most := len(lanes), 0
+	fewest, most := len(partitions), 0
 	for i, instance := range m.instances {
-		if len(fitting(m.lanes[i], usable)) > 0 {
+		if len(fitting(m.partitions[i], usable)) > 0 {
 			fewest, most = min(fewest, loads[instance]), max(most, loads[instance])
 		}
 	}
 	return most <= fewest+1
 }
 
-func fitting(lanes []bucket.Lane, usable func(bucket.Lane) bool) (out []bucket.Lane) {
-	for _, lane := range lanes {
-		if usable(lane) {
-			out = append(out, lane)
+func fitting(partitions []bucket.Partition, usable func(bucket.Partition) bool) (
+	out []bucket.Partition) {
+	for _, partition := range partitions {
+		if usable(partition) {
+			out = append(out, partition)
 		}
 	}
 	return out
 }
 
-// Size returns the number of lanes.
+// Size returns the number of partitions.
 func (m *Map) Size() (n int) {
-	for _, lanes := range m.lanes {
-		n += len(lanes)
+	for _, partitions := range m.partitions {
+		n += len(partitions)
 	}
 	return n
 }
@@ -151,13 +154,14 @@ func (m *Map) Size() (n int) {
 // names of tenants have no slash.
 func Key(tenant, bucketKey string) string { return tenant + "/" + bucketKey }
 
-// least returns the lane with the fewest buckets. Among equals it returns the first one from an
-// offset on.
-func least(lanes []bucket.Lane, load map[bucket.Lane]int, offset int) bucket.Lane {
-	best := lanes[offset%len(lanes)]
-	for k := range lanes {
-		if lane := lanes[(offset+k)%len(lanes)]; load[lane] < load[best] {
-			best = lane
+// least returns the partition with the fewest buckets. Among equals it returns the first one from
+// an offset on.
+func least(partitions []bucket.Partition, load map[bucket.Partition]int,
+	offset int) bucket.Partition {
+	best := partitions[offset%len(partitions)]
+	for k := range partitions {
+		if partition := partitions[(offset+k)%len(partitions)]; load[partition] < load[best] {
+			best = partition
 		}
 	}
 	return best

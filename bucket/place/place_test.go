@@ -10,7 +10,7 @@ import (
 	"github.com/budgetd/budgetd/bucket/place"
 )
 
-func everywhere(bucket.Lane) bool { return true }
+func everywhere(bucket.Partition) bool { return true }
 
 func keys(name string, n int) (out []string) {
 	for i := range n {
@@ -20,21 +20,21 @@ func keys(name string, n int) (out []string) {
 }
 
 func standalone(t *testing.T, n int) *place.Map {
-	var lanes []bucket.Lane
+	var partitions []bucket.Partition
 	for i := range n {
-		lanes = append(lanes, bucket.Lane{Instance: fmt.Sprintf("store-%d", i)})
+		partitions = append(partitions, bucket.Partition{Instance: fmt.Sprintf("store-%d", i)})
 	}
-	m, err := place.New(lanes, 100)
+	m, err := place.New(partitions, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return m
 }
 
-func counts(lanes []bucket.Lane) (out []int) {
+func counts(partitions []bucket.Partition) (out []int) {
 	load := map[string]int{}
-	for _, lane := range lanes {
-		load[lane.Instance]++
+	for _, partition := range partitions {
+		load[partition.Instance]++
 	}
 	for _, n := range load {
 		out = append(out, n)
@@ -46,15 +46,15 @@ func counts(lanes []bucket.Lane) (out []int) {
 func TestFourBucketsOnThreeInstances(t *testing.T) {
 	m := standalone(t, 3)
 	for i := range 200 {
-		lanes, ok := m.Lanes(keys(fmt.Sprint("sale-", i), 4), nil, everywhere)
-		if got := counts(lanes); !ok || !slices.Equal(got, []int{1, 1, 2}) {
-			t.Fatalf("budget %d: %v, %v, want 2, 1 and 1", i, lanes, got)
+		partitions, ok := m.Partitions(keys(fmt.Sprint("sale-", i), 4), nil, everywhere)
+		if got := counts(partitions); !ok || !slices.Equal(got, []int{1, 1, 2}) {
+			t.Fatalf("budget %d: %v, %v, want 2, 1 and 1", i, partitions, got)
 		}
 	}
 }
 
 // TestSharesAreEven checks that no instance has two buckets more than another, unless it had them
-// before, for any number of buckets, usable instances and existing lanes.
+// before, for any number of buckets, usable instances and existing partitions.
 func TestSharesAreEven(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2_000 {
@@ -64,15 +64,15 @@ func TestSharesAreEven(t *testing.T) {
 		for i := range instances - 1 {
 			unusable[fmt.Sprintf("store-%d", i)] = random.IntN(3) == 0
 		}
-		usable := func(l bucket.Lane) bool { return !unusable[l.Instance] }
-		have, _ := m.Lanes(keys("b", random.IntN(n+1)), nil, usable)
-		lanes, ok := m.Lanes(keys("b", n), have, usable)
-		if !ok || len(lanes) != n || !slices.Equal(lanes[:len(have)], have) {
-			t.Fatalf("%d on %d, had %v: %v", n, instances, have, lanes)
+		usable := func(l bucket.Partition) bool { return !unusable[l.Instance] }
+		have, _ := m.Partitions(keys("b", random.IntN(n+1)), nil, usable)
+		partitions, ok := m.Partitions(keys("b", n), have, usable)
+		if !ok || len(partitions) != n || !slices.Equal(partitions[:len(have)], have) {
+			t.Fatalf("%d on %d, had %v: %v", n, instances, have, partitions)
 		}
 		load := map[string]int{}
-		for _, lane := range lanes {
-			load[lane.Instance]++
+		for _, partition := range partitions {
+			load[partition.Instance]++
 		}
 		least, most := n, 0
 		for i := range instances {
@@ -90,39 +90,39 @@ func TestSharesAreEven(t *testing.T) {
 	}
 }
 
-func TestLanesOfAnInstanceAreEven(t *testing.T) {
-	var all []bucket.Lane
+func TestPartitionsOfAnInstanceAreEven(t *testing.T) {
+	var all []bucket.Partition
 	for i := range 16 {
-		all = append(all, bucket.Lane{Instance: "cluster", Index: i})
+		all = append(all, bucket.Partition{Instance: "cluster", Index: i})
 	}
 	m, err := place.New(all, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
-	load := map[bucket.Lane]int{}
-	lanes, _ := m.Lanes(keys("b", 40), nil, everywhere)
-	for _, lane := range lanes {
-		load[lane]++
+	load := map[bucket.Partition]int{}
+	partitions, _ := m.Partitions(keys("b", 40), nil, everywhere)
+	for _, partition := range partitions {
+		load[partition]++
 	}
-	for _, lane := range all {
-		if load[lane] < 2 || load[lane] > 3 {
-			t.Errorf("%v has %d of 40 buckets", lane, load[lane])
+	for _, partition := range all {
+		if load[partition] < 2 || load[partition] > 3 {
+			t.Errorf("%v has %d of 40 buckets", partition, load[partition])
 		}
 	}
 }
 
-func TestNoLaneCanBeUsed(t *testing.T) {
+func TestNoPartitionCanBeUsed(t *testing.T) {
 	m := standalone(t, 2)
-	nowhere := func(bucket.Lane) bool { return false }
-	if lanes, ok := m.Lanes(keys("b", 2), nil, nowhere); ok {
-		t.Errorf("placed on %v", lanes)
+	nowhere := func(bucket.Partition) bool { return false }
+	if partitions, ok := m.Partitions(keys("b", 2), nil, nowhere); ok {
+		t.Errorf("placed on %v", partitions)
 	}
 }
 
 // TestFewMove checks that a new instance gets its share of a budget's buckets, and little more.
 func TestFewMove(t *testing.T) {
-	before, _ := standalone(t, 4).Lanes(keys("b", 64), nil, everywhere)
-	after, _ := standalone(t, 5).Lanes(keys("b", 64), nil, everywhere)
+	before, _ := standalone(t, 4).Partitions(keys("b", 64), nil, everywhere)
+	after, _ := standalone(t, 5).Partitions(keys("b", 64), nil, everywhere)
 	moved := 0
 	for i := range before {
 		if before[i] != after[i] {
@@ -137,14 +137,14 @@ func TestFewMove(t *testing.T) {
 func TestRebalance(t *testing.T) {
 	three, four := standalone(t, 3), standalone(t, 4)
 	names := keys("b", 10)
-	have, _ := three.Lanes(names, nil, everywhere)
+	have, _ := three.Partitions(names, nil, everywhere)
 	if got, _ := three.Rebalance(names, have, everywhere); !slices.Equal(got, have) {
 		t.Errorf("what lies evenly moves: %v, had %v", got, have)
 	}
-	without := func(l bucket.Lane) bool { return l.Instance != "store-1" }
+	without := func(l bucket.Partition) bool { return l.Instance != "store-1" }
 	for what, m := range map[string]struct {
 		*place.Map
-		usable func(bucket.Lane) bool
+		usable func(bucket.Partition) bool
 		want   []int
 	}{
 		"an instance that comes":  {four, everywhere, []int{2, 2, 3, 3}},
@@ -157,7 +157,7 @@ func TestRebalance(t *testing.T) {
 		if again, _ := m.Rebalance(names, got, m.usable); !slices.Equal(again, got) {
 			t.Errorf("%s: it moves on: %v, then %v", what, got, again)
 		}
-		fresh, _ := m.Lanes(names, nil, m.usable)
+		fresh, _ := m.Partitions(names, nil, m.usable)
 		if !slices.Equal(got, fresh) {
 			t.Errorf("%s: %v, a new budget would lie at %v", what, got, fresh)
 		}

@@ -26,11 +26,11 @@ func (y yes) Commit(_ context.Context, ops []bucket.Operation) ([]bucket.Outcome
 	return out, nil
 }
 
-func benchmarked(b *testing.B, budgets int, lane func(int) bucket.Lane) (*row.Service, []*account) {
+func benchmarked(b *testing.B, budgets int, partition func(int) bucket.Partition) (*row.Service, []*account) {
 	books := newBooks()
 	var all []*account
 	for i := range budgets {
-		all = append(all, books.add("b"+strconv.Itoa(i), 1<<50, 8, 1<<40, lane))
+		all = append(all, books.add("b"+strconv.Itoa(i), 1<<50, 8, 1<<40, partition))
 	}
 	f := newFilter()
 	return node(b, books, func(c *row.Config) { c.Ledger = yes{books}; f.use(c) }), all
@@ -53,9 +53,9 @@ func cpu(b *testing.B) (report func()) {
 // BenchmarkDeduct measures single deductions by 64 callers. The figure is the CPU time of callers
 // and service alone, because nothing is written.
 func BenchmarkDeduct(b *testing.B) {
-	for name, lane := range map[string]func(int) bucket.Lane{"no filter": none, "filter": one} {
+	for name, partition := range map[string]func(int) bucket.Partition{"no filter": none, "filter": one} {
 		b.Run(name, func(b *testing.B) {
-			s, all := benchmarked(b, 1, lane)
+			s, all := benchmarked(b, 1, partition)
 			var n atomic.Int64
 			b.ReportAllocs()
 			b.SetParallelism(32)
@@ -77,10 +77,10 @@ func BenchmarkDeduct(b *testing.B) {
 // deduction.
 func BenchmarkDeductAll(b *testing.B) {
 	for _, budgets := range []int{1, 10_000} {
-		for name, lane := range map[string]func(int) bucket.Lane{"no filter": none, "filter": one} {
+		for name, partition := range map[string]func(int) bucket.Partition{"no filter": none, "filter": one} {
 			b.Run(strconv.Itoa(budgets)+"/"+name, func(b *testing.B) {
 				const size = 100
-				s, all := benchmarked(b, budgets, lane)
+				s, all := benchmarked(b, budgets, partition)
 				var n atomic.Int64
 				b.ReportAllocs()
 				b.SetParallelism(4)

@@ -46,7 +46,7 @@ func newBooks() *books {
 }
 
 // add makes a promo budget whose buckets have the first units each of the total.
-func (b *books) add(name string, total int64, buckets int, each int64, lane func(i int) bucket.Lane) *account {
+func (b *books) add(name string, total int64, buckets int, each int64, partition func(i int) bucket.Partition) *account {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	id := int64(len(b.budgets) + 1)
@@ -56,7 +56,7 @@ func (b *books) add(name string, total int64, buckets int, each int64, lane func
 	a.ListVersion, a.Period.Number = 1, 1
 	for i := range buckets {
 		bk := bucket.Bucket{ID: id*1000 + int64(i), Ordinal: i, Key: fmt.Sprintf("%s:bucket-%d", name, i),
-			Lane: lane(i), Online: true}
+			Partition: partition(i), Online: true}
 		bk.Epoch = ledger.Epoch{Budget: id, Bucket: bk.ID, Number: 1, Status: ledger.Open, Outstanding: each, Fill: 1}
 		a.undistributed -= each
 		a.Buckets = append(a.Buckets, bk)
@@ -245,7 +245,7 @@ func (a *account) cover() (c bucket.Cover) {
 }
 
 func (b *books) level(e *ledger.Epoch, added int64) bucket.Level {
-	return bucket.Level{Bucket: e.Bucket, Epoch: e.Number, Lane: b.home[e.Bucket].Bucket(e.Bucket).Lane,
+	return bucket.Level{Bucket: e.Bucket, Epoch: e.Number, Partition: b.home[e.Bucket].Bucket(e.Bucket).Partition,
 		Fill: e.Fill, Outstanding: e.Outstanding, Added: added, Open: e.Status == ledger.Open}
 }
 

@@ -78,7 +78,7 @@ func (w *wave) dispatch(o *op) {
 		w.commit(o)
 		return
 	}
-	if l := w.s.laneOf(bk.Lane); l.usable(w.Now) {
+	if l := w.s.partitionOf(bk.Partition); l.usable(w.Now) {
 		w.out.Put(l.queue, o)
 		return
 	}

@@ -13,10 +13,10 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// none is the lane of an instance without a filter, one a lane of an instance with one.
-func none(int) bucket.Lane    { return bucket.Lane{Instance: "sql"} }
-func one(int) bucket.Lane     { return bucket.Lane{Instance: "m"} }
-func three(i int) bucket.Lane { return bucket.Lane{Instance: "m", Index: i % 3} }
+// none is the partition of an instance without a filter, one a partition of an instance with one.
+func none(int) bucket.Partition    { return bucket.Partition{Instance: "sql"} }
+func one(int) bucket.Partition     { return bucket.Partition{Instance: "m"} }
+func three(i int) bucket.Partition { return bucket.Partition{Instance: "m", Index: i % 3} }
 
 // node starts a service on books.
 func node(t testing.TB, b *books, change func(*row.Config)) *row.Service {
@@ -96,11 +96,11 @@ func TestEachForItself(t *testing.T) {
 // TestSellOut sells a budget through two nodes to callers with single requests and batches, with
 // ids that come twice. Every unit is sold, each id once, and every refusal is final.
 func TestSellOut(t *testing.T) {
-	for name, lane := range map[string]func(int) bucket.Lane{"no filter": none, "one lane": one, "three lanes": three} {
+	for name, partition := range map[string]func(int) bucket.Partition{"no filter": none, "one partition": one, "three partitions": three} {
 		t.Run(name, func(t *testing.T) {
 			b := newBooks()
 			const total, callers, batches, size = 900, 6, 8, 30
-			a := b.add("sale", total, 5, 100, lane)
+			a := b.add("sale", total, 5, 100, partition)
 			filter := newFilter()
 			nodes := []*row.Service{node(t, b, filter.use), node(t, b, filter.use)}
 			accepted := &tally{t: t, answers: map[string]bucket.DeductAnswer{}, refused: map[string]bool{}}

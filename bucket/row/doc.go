@@ -3,12 +3,12 @@
 // A successful operation returns to its wave (package deduct) once:
 //
 //	caller   begin: definition, period, dimensions of limits, ring
-//	lane     Take, for all operations that waited for the lane; those with units continue
+//	partition     Take, for all operations that waited for the partition; those with units continue
 //	slot     Commit, for all operations that waited for the slot
 //	caller   answer, with figures at most one second old
 //
-// Operations of buckets without a filter, and of lanes that do not answer, go directly to the slot.
-// All other results return an operation to its wave, which decides where it goes next:
+// Operations of buckets without a filter, and of partitions that do not answer, go directly to the
+// slot. All other results return an operation to its wave, which decides where it goes next:
 //
 //	filter refuses      -> read O of the bucket; if it is enough, to the slot without the
 //	                       filter, else seek units elsewhere

@@ -26,7 +26,7 @@ func newFilter() *filter { return &filter{contents: map[int64]content{}} }
 // use makes a filter that of instance m.
 func (f *filter) use(c *row.Config) { c.Filters = map[string]bucket.Filter{"m": f} }
 
-func (f *filter) Set(_ context.Context, _ bucket.Lane, levels []bucket.Level) error {
+func (f *filter) Set(_ context.Context, _ bucket.Partition, levels []bucket.Level) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.down {
@@ -44,7 +44,7 @@ func (f *filter) Set(_ context.Context, _ bucket.Lane, levels []bucket.Level) er
 	return nil
 }
 
-func (f *filter) Take(_ context.Context, _ bucket.Lane, takes []bucket.Take) ([]bucket.Taken, error) {
+func (f *filter) Take(_ context.Context, _ bucket.Partition, takes []bucket.Take) ([]bucket.Taken, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.down {

@@ -8,10 +8,10 @@ import (
 
 // raise asks for a filter's content to be compared with SQL.
 type raise struct {
-	lane   *lane
-	bucket int64
-	fill   int64 // fill of the content
-	wrong  bool  // SQL had a different O
+	partition *partition
+	bucket    int64
+	fill      int64 // fill of the content
+	wrong     bool  // SQL had a different O
 }
 
 // mostRaiseWait bounds the back-off between two raises of one bucket's fill, in multiples of
@@ -22,7 +22,7 @@ const mostRaiseWait = 64
 // above the one this node knows. It does so at most once per RaiseEvery, and less often for a
 // bucket whose content keeps being wrong.
 func (s *Service) raise(bk *bucket.Bucket, fill int64, wrong bool) {
-	l := s.laneOf(bk.Lane)
+	l := s.partitionOf(bk.Partition)
 	if l == nil {
 		return
 	}
@@ -35,7 +35,7 @@ func (s *Service) raise(bk *bucket.Bucket, fill int64, wrong bool) {
 	}
 	l.mu.Unlock()
 	if due {
-		s.raises.Add(raise{lane: l, bucket: bk.ID, fill: fill, wrong: wrong})
+		s.raises.Add(raise{partition: l, bucket: bk.ID, fill: fill, wrong: wrong})
 	}
 }
 

@@ -58,7 +58,7 @@ func (w *clocked) node(change func(*row.Config)) *row.Service {
 
 func (w *clocked) create(def budget.Definition) bucket.BudgetRef {
 	w.Helper()
-	_, err := w.defs.Create(w.Ctx, def, make([]bucket.Lane, def.BucketQuantity))
+	_, err := w.defs.Create(w.Ctx, def, make([]bucket.Partition, def.BucketQuantity))
 	w.OK(err)
 	return bucket.BudgetRef{Tenant: def.Tenant, Name: def.Name}
 }

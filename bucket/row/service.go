@@ -22,19 +22,19 @@ type Settings struct {
 	Deadline, Grace time.Duration
 	// StepTime bounds one transaction and one read; 5 s.
 	StepTime time.Duration
-	// FilterTime bounds one filter call; 100 ms. ProbeEvery is the interval at which a lane that did
-	// not answer is tried again; 1 s.
+	// FilterTime bounds one filter call; 100 ms. ProbeEvery is the interval at which a partition that
+	// did not answer is tried again; 1 s.
 	FilterTime, ProbeEvery time.Duration
 	// RaiseEvery is the least time between two raises of the fill of one bucket; 1 s.
 	RaiseEvery time.Duration
 	// Slots is the number of flights that run concurrently; 2. The hash of a bucket selects its slot.
 	// All nodes must use the same number, so that two nodes compete for one row and not for many.
 	Slots int
-	// Queue bounds the requests that wait for one lane, one slot or one kind of read; 20,000.
+	// Queue bounds the requests that wait for one partition, one slot or one kind of read; 20,000.
 	Queue int
-	// FlightRows bounds the deductions of one flight, and LaneOperations those of one filter call;
-	// both 512.
-	FlightRows, LaneOperations int
+	// FlightRows bounds the deductions of one flight, and PartitionOperations those of one filter
+	// call; both 512.
+	FlightRows, PartitionOperations int
 	// Gathers is the number of budgets that are gathered for concurrently; 8.
 	Gathers int
 	// States is the number of budgets whose figures are cached; 10,000.
@@ -51,7 +51,7 @@ func (s Settings) withDefaults() Settings {
 	deduct.Default(&s.Slots, 2)
 	deduct.Default(&s.Queue, 20_000)
 	deduct.Default(&s.FlightRows, 512)
-	deduct.Default(&s.LaneOperations, 512)
+	deduct.Default(&s.PartitionOperations, 512)
 	deduct.Default(&s.Gathers, 8)
 	deduct.Default(&s.States, 10_000)
 	return s
@@ -94,12 +94,12 @@ type Service struct {
 	tracer   trace.Tracer
 	set      Settings
 
-	states  *lru.Cache[int64, *state]
-	slots   []*slot
-	lanes   atomic.Pointer[map[bucket.Lane]*lane]
-	lanesMu sync.Mutex
-	reads   reads
-	raises  *batch.Queue[raise]
+	states       *lru.Cache[int64, *state]
+	slots        []*slot
+	partitions   atomic.Pointer[map[bucket.Partition]*partition]
+	partitionsMu sync.Mutex
+	reads        reads
+	raises       *batch.Queue[raise]
 
 	gathers, turns *batch.Group[*op]
 }
@@ -148,7 +148,7 @@ func (s *Service) failed(where string, err error) {
 
 type noCalls struct{}
 
-func (noCalls) LaneCall(context.Context, bucket.Lane, int, time.Duration) {}
-func (noCalls) Commit(context.Context, int, time.Duration)                {}
-func (noCalls) Failed(string, budget.Code)                                {}
-func (noCalls) Skipped(int)                                               {}
+func (noCalls) PartitionCall(context.Context, bucket.Partition, int, time.Duration) {}
+func (noCalls) Commit(context.Context, int, time.Duration)                          {}
+func (noCalls) Failed(string, budget.Code)                                          {}
+func (noCalls) Skipped(int)                                                         {}

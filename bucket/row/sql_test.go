@@ -32,10 +32,10 @@ type database struct {
 	db          *engine.DB
 	part        *commit.Part
 	definitions *definitions.Part
-	lane        bucket.Lane
+	partition   bucket.Partition
 }
 
-func open(t testing.TB, config engine.Config, lane bucket.Lane) *database {
+func open(t testing.TB, config engine.Config, partition bucket.Partition) *database {
 	t.Helper()
 	db, err := engine.Open(context.Background(), config)
 	if err != nil {
@@ -46,7 +46,7 @@ func open(t testing.TB, config engine.Config, lane bucket.Lane) *database {
 			t.Error(err)
 		}
 	})
-	return &database{db, commit.New(db), definitions.New(db), lane}
+	return &database{db, commit.New(db), definitions.New(db), partition}
 }
 
 func sqlite(t testing.TB) engine.Config {
@@ -76,8 +76,8 @@ func (d *database) node(t testing.TB, change func(*row.Config)) *row.Service {
 
 func (d *database) create(t testing.TB, def budget.Definition) bucket.BudgetRef {
 	t.Helper()
-	lanes := slices.Repeat([]bucket.Lane{d.lane}, def.BucketQuantity)
-	if _, err := d.definitions.Create(context.Background(), def, lanes); err != nil {
+	partitions := slices.Repeat([]bucket.Partition{d.partition}, def.BucketQuantity)
+	if _, err := d.definitions.Create(context.Background(), def, partitions); err != nil {
 		t.Fatal(err)
 	}
 	return bucket.BudgetRef{Tenant: def.Tenant, Name: def.Name}

@@ -40,8 +40,8 @@ func TestUsedUpLimit(t *testing.T) {
 			filter.use(c)
 		})
 		d := limited("b", perUser("day", 5, budget.Day))
-		lanes := []bucket.Lane{one(0), one(1)}
-		made, err := w.defs.Create(w.Ctx, d, lanes)
+		partitions := []bucket.Partition{one(0), one(1)}
+		made, err := w.defs.Create(w.Ctx, d, partitions)
 		w.OK(err)
 		ref := bucket.BudgetRef{Tenant: d.Tenant, Name: d.Name}
 		w.accept(ref, 5) // r1
@@ -66,7 +66,7 @@ func TestUsedUpLimit(t *testing.T) {
 			w.Errorf("another user: %v", err)
 		}
 		most := limited("b", perUser("day", 6, budget.Day)).Limits.List
-		_, err = w.defs.Change(w.Ctx, made.Budget.ID, bucket.Change{Limits: &most}, lanes)
+		_, err = w.defs.Change(w.Ctx, made.Budget.ID, bucket.Change{Limits: &most}, partitions)
 		w.OK(err)
 		time.Sleep(1100 * time.Millisecond) // until the node has read it (I8)
 		w.accept(ref, 1)

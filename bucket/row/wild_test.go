@@ -30,41 +30,41 @@ func (w *wild) draw(n int) int {
 	return w.rand.IntN(n)
 }
 
-func (w *wild) Set(ctx context.Context, lane bucket.Lane, levels []bucket.Level) error {
+func (w *wild) Set(ctx context.Context, partition bucket.Partition, levels []bucket.Level) error {
 	switch w.draw(6) {
 	case 0:
 		return errDown
 	case 1: // it arrives later, or never
 		w.mu.Lock()
-		w.late = append(w.late, func() { _ = w.filter.Set(ctx, lane, levels) })
+		w.late = append(w.late, func() { _ = w.filter.Set(ctx, partition, levels) })
 		w.mu.Unlock()
 		return nil
 	case 2:
-		_ = w.filter.Set(ctx, lane, levels)
+		_ = w.filter.Set(ctx, partition, levels)
 	}
-	return w.filter.Set(ctx, lane, levels)
+	return w.filter.Set(ctx, partition, levels)
 }
 
-func (w *wild) Take(ctx context.Context, lane bucket.Lane, takes []bucket.Take) ([]bucket.Taken, error) {
+func (w *wild) Take(ctx context.Context, partition bucket.Partition, takes []bucket.Take) ([]bucket.Taken, error) {
 	w.disturb(takes)
 	switch w.draw(14) {
 	case 0:
 		return nil, errDown
 	case 1:
-		_, _ = w.filter.Take(ctx, lane, takes)
+		_, _ = w.filter.Take(ctx, partition, takes)
 		return nil, errDown
 	case 2:
 		<-ctx.Done()
 		return nil, ctx.Err()
 	case 3:
-		_, _ = w.filter.Take(ctx, lane, takes)
+		_, _ = w.filter.Take(ctx, partition, takes)
 	case 4:
 		return w.nonsense(takes), nil
 	case 5:
-		taken, err := w.filter.Take(ctx, lane, takes)
+		taken, err := w.filter.Take(ctx, partition, takes)
 		return taken[:w.draw(len(taken)+1)], err
 	}
-	return w.filter.Take(ctx, lane, takes)
+	return w.filter.Take(ctx, partition, takes)
 }
 
 // nonsense is an answer that ignores the contents.

@@ -26,9 +26,9 @@ type Config struct {
 	Figures Figures
 	// Now is this node's estimate of SQL's time.
 	Now func() time.Time
-	// Unreachable lists the lanes whose stores do not answer; nil means that all do. Only units in
-	// store mode are out of reach there.
-	Unreachable func() []bucket.Lane
+	// Unreachable lists the partitions whose stores do not answer; nil means that all do. Only units
+	// in store mode are out of reach there.
+	Unreachable func() []bucket.Partition
 	// Keep is how long samples are kept; 0 means that none are taken.
 	Keep time.Duration
 }
@@ -104,8 +104,8 @@ func (s *Service) present(ctx context.Context, b *bucket.Budget, now time.Time) 
 	return series.Point{At: now, Figures: sampled(f, holdings, s.away(b.Durability))}, nil
 }
 
-// away lists the lanes where units of a budget are out of reach.
-func (s *Service) away(d budget.Durability) []bucket.Lane {
+// away lists the partitions where units of a budget are out of reach.
+func (s *Service) away(d budget.Durability) []bucket.Partition {
 	if d != budget.Store || s.Unreachable == nil {
 		return nil
 	}
@@ -113,18 +113,18 @@ func (s *Service) away(d budget.Durability) []bucket.Lane {
 }
 
 // sampled returns the sample of a budget's figures.
-func sampled(f ledger.Figures, holdings []bucket.Holding, away []bucket.Lane) series.Figures {
+func sampled(f ledger.Figures, holdings []bucket.Holding, away []bucket.Partition) series.Figures {
 	return series.Figures{Total: f.Total, Undistributed: f.Unfunded + f.Undistributed,
 		Quarantined: f.Quarantined, Forfeited: f.Forfeited, Remaining: f.Remaining,
 		InTransit: f.InTransit(), Held: f.Held, Used: f.Used, Stranded: stranded(f, holdings, away)}
 }
 
 // stranded returns how many units of a budget cannot be used where they are: in buckets that are
-// fenced or out of reach, and in open buckets that hold only a fragment. Nothing of an unlimited
+// halted or out of reach, and in open buckets that hold only a fragment. Nothing of an unlimited
 // budget is stranded: its total is 0.
-func stranded(f ledger.Figures, holdings []bucket.Holding, away []bucket.Lane) (units int64) {
+func stranded(f ledger.Figures, holdings []bucket.Holding, away []bucket.Partition) (units int64) {
 	for _, h := range holdings {
-		if h.Fenced || slices.Contains(away, h.Lane) ||
+		if h.Halted || slices.Contains(away, h.Partition) ||
 			h.Open && fragment.Is(h.Outstanding, f.PeriodUnits, f.Online+f.Offline) {
 			units += h.Outstanding
 		}

@@ -108,7 +108,7 @@ func TestSamples(t *testing.T) {
 	})
 }
 
-// TestStranded checks that fenced units and fragments of a total count as stranded.
+// TestStranded checks that halted units and fragments of a total count as stranded.
 func TestStranded(t *testing.T) {
 	each(t, func(w *world) {
 		b := w.Create("a", 400, 4)
@@ -116,7 +116,7 @@ func TestStranded(t *testing.T) {
 			t.Errorf("%d units are stranded", got)
 		}
 		w.Use(b.Buckets[0], "most", 95)
-		w.Exec([]any{`UPDATE bucket_epoch SET fenced = ? WHERE bucket_id = ?`, []byte("why"), b.Buckets[1]})
+		w.Exec([]any{`UPDATE bucket_epoch SET halted = ? WHERE bucket_id = ?`, []byte("why"), b.Buckets[1]})
 		if got := w.series(b, series.Span{}).Now.Stranded; got != 5+100 {
 			t.Errorf("%d units are stranded", got)
 		}

@@ -16,29 +16,30 @@ import (
 // pingTime bounds one check whether stores answer.
 const pingTime = time.Second
 
-// Lanes lists the lanes of the configured instances, with whether their stores answer this node and
-// how many buckets they have. It works even if the database or a store does not answer.
-func (s *Service) Lanes(ctx context.Context) ([]bucket.LaneView, error) {
+// Partitions lists the partitions of the configured instances, with whether their stores answer
+// this node and how many buckets they have. It works even if the database or a store does not
+// answer.
+func (s *Service) Partitions(ctx context.Context) ([]bucket.PartitionView, error) {
 	step, cancel := context.WithTimeout(ctx, pingTime)
 	defer cancel()
 	problems := s.problems(step)
-	rows, err := s.Ledger.Lanes.LaneRows(step)
+	rows, err := s.Ledger.Partitions.PartitionRows(step)
 	if err != nil {
-		s.Log.Warn("lanes shown without their buckets", "error", err)
+		s.Log.Warn("partitions shown without their buckets", "error", err)
 	}
-	known := map[bucket.Lane]LaneRow{}
+	known := map[bucket.Partition]PartitionRow{}
 	for _, row := range rows {
-		known[row.Lane] = row
+		known[row.Partition] = row
 	}
-	risks := s.risks.read(step, s.Ledger.Lanes, s.Now())
-	views := make([]bucket.LaneView, 0, len(s.Config.Lanes))
-	for _, lane := range s.Config.Lanes {
-		row := known[lane]
-		view := bucket.LaneView{Lane: lane, Activation: row.Activation, Draining: row.Draining,
-			Reachable: problems[lane] == "", Problem: problems[lane],
-			Role: row.Role, Cause: row.Cause, ActivatedAt: row.ActivatedAt}
+	risks := s.risks.read(step, s.Ledger.Partitions, s.Now())
+	views := make([]bucket.PartitionView, 0, len(s.Config.Partitions))
+	for _, partition := range s.Config.Partitions {
+		row := known[partition]
+		view := bucket.PartitionView{Partition: partition, Incarnation: row.Incarnation,
+			Draining: row.Draining, Reachable: problems[partition] == "", Problem: problems[partition],
+			Role: row.Role, Cause: row.Cause, BeganAt: row.BeganAt}
 		if risks != nil {
-			units := risks[lane]
+			units := risks[partition]
 			view.AtRisk = &units
 		}
 		if err == nil {
@@ -50,16 +51,17 @@ func (s *Service) Lanes(ctx context.Context) ([]bucket.LaneView, error) {
 	return views, nil
 }
 
-// risks keeps what is at risk on each lane. Reading it takes time in proportion to the budgets in
-// store mode, and pages ask for it every second.
+// risks keeps what is at risk on each partition. Reading it takes time in proportion to the budgets
+// in store mode, and pages ask for it every second.
 type risks struct {
 	mu    sync.Mutex
 	at    time.Time
-	units map[bucket.Lane]int64
+	units map[bucket.Partition]int64
 }
 
 // read returns what is at risk, as of the last risksFor, or nil if the database does not say.
-func (r *risks) read(ctx context.Context, from Lanes, now time.Time) map[bucket.Lane]int64 {
+func (r *risks) read(ctx context.Context, from Partitions,
+	now time.Time) map[bucket.Partition]int64 {
 	const risksFor = 5 * time.Second
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -73,21 +75,21 @@ func (r *risks) read(ctx context.Context, from Lanes, now time.Time) map[bucket.
 	return r.units
 }
 
-// problems pings the stores of all lanes concurrently. It returns why a store does not answer; a
-// lane whose store answers has no entry.
-func (s *Service) problems(ctx context.Context) map[bucket.Lane]string {
-	out := make(map[bucket.Lane]string, len(s.Config.Lanes))
+// problems pings the stores of all partitions concurrently. It returns why a store does not answer;
+// a partition whose store answers has no entry.
+func (s *Service) problems(ctx context.Context) map[bucket.Partition]string {
+	out := make(map[bucket.Partition]string, len(s.Config.Partitions))
 	if s.Health == nil {
 		return out
 	}
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	for _, lane := range s.Config.Lanes {
+	for _, partition := range s.Config.Partitions {
 		all.Go(func() {
-			if err := s.Health.Ping(ctx, lane); err != nil {
+			if err := s.Health.Ping(ctx, partition); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
-				out[lane] = err.Error()
+				out[partition] = err.Error()
 			}
 		})
 	}
@@ -95,39 +97,39 @@ func (s *Service) problems(ctx context.Context) map[bucket.Lane]string {
 	return out
 }
 
-// Missing describes the lanes that have buckets but whose instance is not configured. In ledger
-// mode their buckets are deducted from in SQL alone. It returns nothing if the database does not
-// answer.
+// Missing describes the partitions that have buckets but whose instance is not configured. In
+// ledger mode their buckets are deducted from in SQL alone. It returns nothing if the database does
+// not answer.
 func (s *Service) Missing(ctx context.Context) (reasons []string) {
-	rows, err := s.Ledger.Lanes.LaneRows(ctx)
+	rows, err := s.Ledger.Partitions.PartitionRows(ctx)
 	if err != nil {
 		return nil
 	}
 	for _, row := range rows {
-		if row.Buckets > 0 && !slices.Contains(s.Config.Lanes, row.Lane) {
-			reasons = append(reasons, "lane "+row.Lane.String()+" has "+strconv.Itoa(row.Buckets)+
+		if row.Buckets > 0 && !slices.Contains(s.Config.Partitions, row.Partition) {
+			reasons = append(reasons, "partition "+row.Partition.String()+" has "+strconv.Itoa(row.Buckets)+
 				" buckets, and its instance is not in the configuration: add it, or rebalance")
 		}
 	}
 	return reasons
 }
 
-// Recover returns the instance's lanes. In ledger mode there is nothing else to do, because filters
-// repair themselves. Error: InstanceNotFound.
-func (s *Service) Recover(ctx context.Context, name string) ([]bucket.LaneView, error) {
-	if _, err := s.lanesOf("recover", name); err != nil {
+// Recover returns the instance's partitions. In ledger mode there is nothing else to do, because
+// filters repair themselves. Error: InstanceNotFound.
+func (s *Service) Recover(ctx context.Context, name string) ([]bucket.PartitionView, error) {
+	if _, err := s.partitionsOf("recover", name); err != nil {
 		return nil, err
 	}
-	views, err := s.Lanes(ctx)
-	return slices.DeleteFunc(views, func(v bucket.LaneView) bool { return v.Lane.Instance != name }),
-		err
+	views, err := s.Partitions(ctx)
+	return slices.DeleteFunc(views,
+		func(v bucket.PartitionView) bool { return v.Partition.Instance != name }), err
 }
 
-// lanesOf returns the lanes of a configured instance. Error: InstanceNotFound.
-func (s *Service) lanesOf(op, name string) (out []bucket.Lane, err error) {
-	for _, lane := range s.Config.Lanes {
-		if lane.Instance == name {
-			out = append(out, lane)
+// partitionsOf returns the partitions of a configured instance. Error: InstanceNotFound.
+func (s *Service) partitionsOf(op, name string) (out []bucket.Partition, err error) {
+	for _, partition := range s.Config.Partitions {
+		if partition.Instance == name {
+			out = append(out, partition)
 		}
 	}
 	if out == nil {
@@ -145,24 +147,27 @@ func (s *Service) lanesOf(op, name string) (out []bucket.Lane, err error) {
 // Errors: InstanceNotFound; LastInstance if no other instance accepts buckets; Unavailable;
 // OutcomeUnknown.
 func (s *Service) Drain(ctx context.Context, name string) (bucket.DrainView, error) {
-	lanes, err := s.lanesOf("drain", name)
+	partitions, err := s.partitionsOf("drain", name)
 	if err != nil {
 		return bucket.DrainView{}, err
 	}
 	step, cancel := s.bounded(ctx)
 	defer cancel()
-	rows, err := s.Ledger.Lanes.LaneRows(step)
+	rows, err := s.Ledger.Partitions.PartitionRows(step)
 	if err != nil {
 		return bucket.DrainView{}, err
 	}
 	accepts := s.accepting(step, rows)
-	other := func(lane bucket.Lane) bool { return lane.Instance != name && accepts(lane) }
-	if !slices.ContainsFunc(s.Config.Lanes, other) {
+	other := func(partition bucket.Partition) bool {
+		return partition.Instance != name &&
+			accepts(partition)
+	}
+	if !slices.ContainsFunc(s.Config.Partitions, other) {
 		return bucket.DrainView{}, budget.Refuse(budget.LastInstance, "drain",
 			"no other instance can take the buckets of %q: "+
 				"the others, if any, are down or being drained", name)
 	}
-	if err := s.Ledger.Lanes.SetDraining(step, lanes, true); err != nil {
+	if err := s.Ledger.Partitions.SetDraining(step, partitions, true); err != nil {
 		return bucket.DrainView{}, err
 	}
 	s.Log.Info("instance is being drained", "instance", name)
@@ -170,7 +175,7 @@ func (s *Service) Drain(ctx context.Context, name string) (bucket.DrainView, err
 	if err != nil {
 		s.Log.Warn("drain continues in the background", "instance", name, "error", err)
 	}
-	view, err := s.drainView(step, name, lanes)
+	view, err := s.drainView(step, name, partitions)
 	view.Moved = moved
 	return view, afterWrite("drain", true, err)
 }
@@ -179,17 +184,17 @@ func (s *Service) Drain(ctx context.Context, name string) (bucket.DrainView, err
 // that were left there without an epoch get one. Repeating it is harmless. Errors:
 // InstanceNotFound; Unavailable; OutcomeUnknown.
 func (s *Service) Undrain(ctx context.Context, name string) (bucket.DrainView, error) {
-	lanes, err := s.lanesOf("undrain", name)
+	partitions, err := s.partitionsOf("undrain", name)
 	if err != nil {
 		return bucket.DrainView{}, err
 	}
 	step, cancel := s.bounded(ctx)
 	defer cancel()
-	if err := s.Ledger.Lanes.SetDraining(step, lanes, false); err != nil {
+	if err := s.Ledger.Partitions.SetDraining(step, partitions, false); err != nil {
 		return bucket.DrainView{}, err
 	}
 	s.Log.Info("instance accepts buckets again", "instance", name)
-	err = s.eachPlaced(step, lanes, func(p *Placed) error {
+	err = s.eachPlaced(step, partitions, func(p *Placed) error {
 		if p.Durability != budget.Ledger {
 			return nil
 		}
@@ -200,20 +205,20 @@ func (s *Service) Undrain(ctx context.Context, name string) (bucket.DrainView, e
 	if err != nil {
 		return bucket.DrainView{}, afterWrite("undrain", true, err)
 	}
-	view, err := s.drainView(step, name, lanes)
+	view, err := s.drainView(step, name, partitions)
 	return view, afterWrite("undrain", true, err)
 }
 
 // drainView returns the progress of draining an instance.
-func (s *Service) drainView(ctx context.Context, name string, lanes []bucket.Lane) (
+func (s *Service) drainView(ctx context.Context, name string, partitions []bucket.Partition) (
 	bucket.DrainView, error) {
 	view := bucket.DrainView{Instance: name}
-	rows, err := s.Ledger.Lanes.LaneRows(ctx)
+	rows, err := s.Ledger.Partitions.PartitionRows(ctx)
 	if err != nil {
 		return view, err
 	}
 	for _, row := range rows {
-		if slices.Contains(lanes, row.Lane) {
+		if slices.Contains(partitions, row.Partition) {
 			view.Draining = view.Draining || row.Draining
 			view.Left += row.Buckets
 		}
@@ -222,28 +227,29 @@ func (s *Service) drainView(ctx context.Context, name string, lanes []bucket.Lan
 	return view, nil
 }
 
-// accepting returns a function that reports whether a lane accepts buckets: its instance is
+// accepting returns a function that reports whether a partition accepts buckets: its instance is
 // configured, it is not being drained, and its store answers.
-func (s *Service) accepting(ctx context.Context, rows []LaneRow) func(bucket.Lane) bool {
+func (s *Service) accepting(ctx context.Context, rows []PartitionRow) func(bucket.Partition) bool {
 	ctx, cancel := context.WithTimeout(ctx, pingTime)
 	defer cancel()
 	problems := s.problems(ctx)
 	for _, row := range rows {
 		if row.Draining {
-			problems[row.Lane] = "it is being drained"
+			problems[row.Partition] = "it is being drained"
 		}
 	}
-	return func(lane bucket.Lane) bool {
-		return problems[lane] == "" && slices.Contains(s.Config.Lanes, lane)
+	return func(partition bucket.Partition) bool {
+		return problems[partition] == "" && slices.Contains(s.Config.Partitions, partition)
 	}
 }
 
-// eachPlaced calls do for the budgets with buckets on lanes, or for all budgets if lanes is empty.
-func (s *Service) eachPlaced(ctx context.Context, lanes []bucket.Lane,
+// eachPlaced calls do for the budgets with buckets on partitions, or for all budgets if partitions
+// is empty.
+func (s *Service) eachPlaced(ctx context.Context, partitions []bucket.Partition,
 	do func(*Placed) error) error {
 	const page = 100
 	for after := int64(0); ; {
-		list, err := s.Ledger.Lanes.PlacedAfter(ctx, lanes, after, page)
+		list, err := s.Ledger.Partitions.PlacedAfter(ctx, partitions, after, page)
 		if err != nil {
 			return err
 		}
@@ -260,30 +266,30 @@ func (s *Service) eachPlaced(ctx context.Context, lanes []bucket.Lane,
 }
 
 // misplaced returns the moves that bring a budget's buckets to where the shared placement says.
-// leaving restricts them to buckets on those lanes. If it is nil, buckets that are spread evenly
-// stay.
-func (s *Service) misplaced(p *Placed, accepts func(bucket.Lane) bool,
-	leaving func(bucket.Lane) bool) []Placement {
-	keys, have := make([]string, len(p.Buckets)), make([]bucket.Lane, len(p.Buckets))
+// leaving restricts them to buckets on those partitions. If it is nil, buckets that are spread
+// evenly stay.
+func (s *Service) misplaced(p *Placed, accepts func(bucket.Partition) bool,
+	leaving func(bucket.Partition) bool) []Placement {
+	keys, have := make([]string, len(p.Buckets)), make([]bucket.Partition, len(p.Buckets))
 	buckets := slices.SortedFunc(slices.Values(p.Buckets),
 		func(a, b PlacedBucket) int { return cmp.Compare(a.Ordinal, b.Ordinal) })
 	for i, b := range buckets {
-		keys[i], have[i] = place.Key(p.Tenant, p.key(b.Ordinal)), b.Lane
+		keys[i], have[i] = place.Key(p.Tenant, p.key(b.Ordinal)), b.Partition
 	}
-	var lanes []bucket.Lane
+	var partitions []bucket.Partition
 	var ok bool
 	if leaving == nil {
-		lanes, ok = s.Places.Rebalance(keys, have, accepts)
+		partitions, ok = s.Places.Rebalance(keys, have, accepts)
 	} else {
-		lanes, ok = s.Places.Lanes(keys, nil, accepts)
+		partitions, ok = s.Places.Partitions(keys, nil, accepts)
 	}
 	if !ok {
 		return nil
 	}
 	var out []Placement
 	for i, b := range buckets {
-		if b.Lane != lanes[i] && (leaving == nil || leaving(b.Lane)) {
-			out = append(out, Placement{Bucket: b.ID, From: b.Lane, To: lanes[i]})
+		if b.Partition != partitions[i] && (leaving == nil || leaving(b.Partition)) {
+			out = append(out, Placement{Bucket: b.ID, From: b.Partition, To: partitions[i]})
 		}
 	}
 	return out
@@ -297,7 +303,7 @@ func (s *Service) move(ctx context.Context, p *Placed, list []Placement) (int, e
 	if p.Durability == budget.Store {
 		return s.moveInStores(ctx, p, list)
 	}
-	moved, n, err := s.Ledger.Lanes.Move(ctx, p.Budget, list)
+	moved, n, err := s.Ledger.Partitions.Move(ctx, p.Budget, list)
 	s.setFilters(ctx, moved.Levels)
 	if n > 0 {
 		s.Log.Info("buckets moved", "budget", p.Name, "buckets", n)
@@ -305,24 +311,24 @@ func (s *Service) move(ctx context.Context, p *Placed, list []Placement) (int, e
 	return n, err
 }
 
-// drain moves the buckets of all lanes that are being drained. It returns how many it moved.
+// drain moves the buckets of all partitions that are being drained. It returns how many it moved.
 func (s *Service) drain(ctx context.Context) (moved int, err error) {
-	rows, err := s.Ledger.Lanes.LaneRows(ctx)
+	rows, err := s.Ledger.Partitions.PartitionRows(ctx)
 	if err != nil {
 		return 0, err
 	}
-	var lanes []bucket.Lane
+	var partitions []bucket.Partition
 	for _, row := range rows {
 		if row.Draining && row.Buckets > 0 {
-			lanes = append(lanes, row.Lane)
+			partitions = append(partitions, row.Partition)
 		}
 	}
-	if len(lanes) == 0 {
+	if len(partitions) == 0 {
 		return 0, nil
 	}
 	accepts := s.accepting(ctx, rows)
-	leaving := func(lane bucket.Lane) bool { return slices.Contains(lanes, lane) }
-	err = s.eachPlaced(ctx, lanes, func(p *Placed) error {
+	leaving := func(partition bucket.Partition) bool { return slices.Contains(partitions, partition) }
+	err = s.eachPlaced(ctx, partitions, func(p *Placed) error {
 		n, err := s.move(ctx, p, s.misplaced(p, s.within(p, accepts), leaving))
 		moved += n
 		return err
@@ -330,12 +336,16 @@ func (s *Service) drain(ctx context.Context) (moved int, err error) {
 	return moved, err
 }
 
-// within restricts the lanes that accept buckets to those that a budget can use.
-func (s *Service) within(p *Placed, accepts func(bucket.Lane) bool) func(bucket.Lane) bool {
+// within restricts the partitions that accept buckets to those that a budget can use.
+func (s *Service) within(p *Placed,
+	accepts func(bucket.Partition) bool) func(bucket.Partition) bool {
 	if p.Durability != budget.Store {
 		return accepts
 	}
-	return func(lane bucket.Lane) bool { return slices.Contains(s.StoreLanes, lane) && accepts(lane) }
+	return func(partition bucket.Partition) bool {
+		return slices.Contains(s.StorePartitions,
+			partition) && accepts(partition)
+	}
 }
 
 // moveInStores moves buckets of a budget in store mode, one after the other. It skips one that
@@ -367,7 +377,7 @@ func (s *Service) moveInStores(ctx context.Context, p *Placed, list []Placement)
 // DrainLoop continues drains.
 type DrainLoop struct{ s *Service }
 
-// RunOnce moves what is left on lanes that are being drained.
+// RunOnce moves what is left on partitions that are being drained.
 func (l *DrainLoop) RunOnce(ctx context.Context) error {
 	_, err := l.s.drain(ctx)
 	return err

@@ -21,8 +21,8 @@ func TestDrainUndrainAndRebalance(t *testing.T) {
 	b := w.read(ref)
 	for i := range b.Buckets {
 		bk := &b.Buckets[i]
-		if bk.Lane.Instance == "store-1" || bk.Epoch.Number != 1 || bk.Epoch.Outstanding != 15 {
-			t.Errorf("bucket %s is on %s: %+v", bk.Key, bk.Lane, bk.Epoch)
+		if bk.Partition.Instance == "store-1" || bk.Epoch.Number != 1 || bk.Epoch.Outstanding != 15 {
+			t.Errorf("bucket %s is on %s: %+v", bk.Key, bk.Partition, bk.Epoch)
 		}
 	}
 	if again, err := s.Drain(w.ctx, "store-1"); err != nil || again.Moved != 0 || !again.Done {
@@ -49,8 +49,8 @@ func TestDrainUndrainAndRebalance(t *testing.T) {
 	}
 	loads := map[string]int{}
 	for _, bk := range w.read(ref).Buckets {
-		loads[bk.Lane.Instance]++
-		if got := w.stores.last(bk.Lane); got.Outstanding != 15 && got.Bucket != 0 {
+		loads[bk.Partition.Instance]++
+		if got := w.stores.last(bk.Partition); got.Outstanding != 15 && got.Bucket != 0 {
 			t.Errorf("the filter of %s was told %+v", bk.Key, got)
 		}
 	}
@@ -71,7 +71,7 @@ func TestRebalanceLoop(t *testing.T) {
 	run := loop(t, s, transfer.Settings{Rebalance: true}, "rebalance")
 	third := func() (n int) {
 		for _, bk := range w.read(ref).Buckets {
-			if bk.Lane.Instance == "store-2" {
+			if bk.Partition.Instance == "store-2" {
 				n++
 			}
 		}
@@ -89,16 +89,16 @@ func TestRebalanceLoop(t *testing.T) {
 	}
 }
 
-func TestLanesAndRecover(t *testing.T) {
+func TestPartitionsAndRecover(t *testing.T) {
 	w := newWorld(t)
 	s := w.node()
 	w.create(promo("sale", 90, 6), 3)
 	w.stores.down["store-2"] = true
-	views, err := s.Lanes(w.ctx)
+	views, err := s.Partitions(w.ctx)
 	w.ok(err)
 	if len(views) != 3 || !views[0].Reachable || *views[0].Buckets != 2 || views[2].Reachable ||
 		views[2].Problem != "connection refused" {
-		t.Errorf("lanes %+v", views)
+		t.Errorf("partitions %+v", views)
 	}
 	if views, err = s.Recover(w.ctx, "store-0"); err != nil || len(views) != 1 {
 		t.Errorf("recovered %+v, %v", views, err)
@@ -109,7 +109,7 @@ func TestLanesAndRecover(t *testing.T) {
 	if got := s.Missing(w.ctx); len(got) != 0 {
 		t.Errorf("missing %v", got)
 	}
-	other := transfer.New(transfer.Config{Ledger: transfer.Ledger{Lanes: w.part}, Lanes: w.lanes[:2]})
+	other := transfer.New(transfer.Config{Ledger: transfer.Ledger{Partitions: w.part}, Partitions: w.partitions[:2]})
 	if got := other.Missing(w.ctx); len(got) != 1 || !strings.Contains(got[0], "store-2/0") {
 		t.Errorf("missing %v", got)
 	}

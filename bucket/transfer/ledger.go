@@ -141,26 +141,26 @@ type Recycles interface {
 	Layout(ctx context.Context, budgetID int64) (Layout, error)
 }
 
-// LaneRow is SQL's row of a lane.
-type LaneRow struct {
-	Lane       bucket.Lane
-	Activation int64
-	Draining   bool
+// PartitionRow is SQL's row of a partition.
+type PartitionRow struct {
+	Partition   bucket.Partition
+	Incarnation int64
+	Draining    bool
 	// Buckets counts the buckets on it.
 	Buckets int
-	// Role is the verified server's; Activation began at ActivatedAt because of Cause. They are empty
-	// for a lane whose memory was never verified, as in ledger mode.
+	// Role is the verified server's; Incarnation began at BeganAt because of Cause. They are empty
+	// for a partition whose memory was never verified, as in ledger mode.
 	Role, Cause string
-	ActivatedAt time.Time
+	BeganAt     time.Time
 }
 
-// Placement is a bucket and the lane that it moves to.
+// Placement is a bucket and the partition that it moves to.
 type Placement struct {
 	Bucket   int64
-	From, To bucket.Lane
+	From, To bucket.Partition
 }
 
-// Placed is a budget with the lanes of its buckets.
+// Placed is a budget with the partitions of its buckets.
 type Placed struct {
 	Budget       int64
 	Tenant, Name string
@@ -169,26 +169,28 @@ type Placed struct {
 	Buckets    []PlacedBucket
 }
 
-// PlacedBucket is a bucket with its lane.
+// PlacedBucket is a bucket with its partition.
 type PlacedBucket struct {
-	ID      int64
-	Ordinal int
-	Lane    bucket.Lane
+	ID        int64
+	Ordinal   int
+	Partition bucket.Partition
 }
 
-// Lanes reads and changes the lanes of buckets. Errors: Unavailable, OutcomeUnknown.
-type Lanes interface {
-	// LaneRows reads the lanes that SQL knows, and those that have buckets.
-	LaneRows(ctx context.Context) ([]LaneRow, error)
-	// AtRisk sums what epochs of budgets in store mode hold, by lane, in minor units.
-	AtRisk(ctx context.Context) (map[bucket.Lane]int64, error)
-	// SetDraining sets whether buckets must leave lanes. Repeating it changes nothing.
-	SetDraining(ctx context.Context, lanes []bucket.Lane, on bool) error
-	// PlacedAfter reads budgets with ids above after, with the lanes of their buckets, by id. It reads
-	// those with a bucket on one of the lanes, or all if lanes is empty. It omits retired buckets.
-	PlacedAfter(ctx context.Context, lanes []bucket.Lane, after int64, limit int) ([]Placed, error)
-	// Move assigns ledger-mode buckets to other lanes and raises their fill. It skips a bucket that is
-	// no longer on From, or whose destination is being drained.
+// Partitions reads and changes the partitions of buckets. Errors: Unavailable, OutcomeUnknown.
+type Partitions interface {
+	// PartitionRows reads the partitions that SQL knows, and those that have buckets.
+	PartitionRows(ctx context.Context) ([]PartitionRow, error)
+	// AtRisk sums what epochs of budgets in store mode hold, by partition, in minor units.
+	AtRisk(ctx context.Context) (map[bucket.Partition]int64, error)
+	// SetDraining sets whether buckets must leave partitions. Repeating it changes nothing.
+	SetDraining(ctx context.Context, partitions []bucket.Partition, on bool) error
+	// PlacedAfter reads budgets with ids above after, with the partitions of their buckets, by id. It
+	// reads those with a bucket on one of the partitions, or all if partitions is empty. It omits
+	// retired buckets.
+	PlacedAfter(ctx context.Context, partitions []bucket.Partition, after int64, limit int) ([]Placed,
+		error)
+	// Move assigns ledger-mode buckets to other partitions and raises their fill. It skips a bucket
+	// that is no longer on From, or whose destination is being drained.
 	Move(ctx context.Context, budgetID int64, moves []Placement) (Moved, int, error)
 }
 

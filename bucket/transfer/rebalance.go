@@ -14,12 +14,12 @@ import (
 // are unavailable. Repeating it moves what is left. Errors: Unavailable; OutcomeUnknown.
 func (s *Service) Rebalance(ctx context.Context, dryRun bool) (bucket.Rebalance, error) {
 	out := bucket.Rebalance{DryRun: dryRun}
-	rows, err := s.Ledger.Lanes.LaneRows(ctx)
+	rows, err := s.Ledger.Partitions.PartitionRows(ctx)
 	if err != nil {
 		return out, err
 	}
 	accepts := s.accepting(ctx, rows)
-	if !slices.ContainsFunc(s.Config.Lanes, accepts) {
+	if !slices.ContainsFunc(s.Config.Partitions, accepts) {
 		out.Problem = "no instance accepts buckets: each is down or being drained"
 		return out, nil
 	}
@@ -49,7 +49,7 @@ func (s *Service) Rebalance(ctx context.Context, dryRun bool) (bucket.Rebalance,
 // Errors: InstanceNotFound; InstanceAnswers if one of its stores answers; Unavailable;
 // OutcomeUnknown.
 func (s *Service) GiveUp(ctx context.Context, name string) (bucket.DrainView, error) {
-	lanes, err := s.lanesOf("give up", name)
+	partitions, err := s.partitionsOf("give up", name)
 	if err != nil {
 		return bucket.DrainView{}, err
 	}
@@ -58,18 +58,18 @@ func (s *Service) GiveUp(ctx context.Context, name string) (bucket.DrainView, er
 	pings, done := context.WithTimeout(step, pingTime)
 	problems := s.problems(pings)
 	done()
-	for _, lane := range lanes {
-		if problems[lane] == "" {
+	for _, partition := range partitions {
+		if problems[partition] == "" {
 			return bucket.DrainView{}, budget.Refuse(budget.InstanceAnswers, "give up",
-				"lane %s answers: drain the instance instead", lane)
+				"partition %s answers: drain the instance instead", partition)
 		}
 	}
-	if err := s.Ledger.Lanes.SetDraining(step, lanes, true); err != nil {
+	if err := s.Ledger.Partitions.SetDraining(step, partitions, true); err != nil {
 		return bucket.DrainView{}, err
 	}
 	var given bucket.GivenUp
 	if s.Stores != nil {
-		if given, err = s.Stores.GiveUp(step, lanes); err != nil {
+		if given, err = s.Stores.GiveUp(step, partitions); err != nil {
 			return bucket.DrainView{}, afterWrite("give up", true, err)
 		}
 	}
@@ -77,7 +77,7 @@ func (s *Service) GiveUp(ctx context.Context, name string) (bucket.DrainView, er
 		"returned", given.Returned)
 	view, err := s.Drain(ctx, name)
 	if budget.Is(err, budget.LastInstance) {
-		view, err = s.drainView(step, name, lanes)
+		view, err = s.drainView(step, name, partitions)
 		view.Problem = "no other instance can take its buckets"
 	}
 	view.GivenUp = given

@@ -18,12 +18,12 @@ import (
 
 // Ledger is the part of the database. *transfer.Part of package sqlstore/transfer implements it.
 type Ledger struct {
-	Supply   Supply
-	Stocks   Stocks
-	Periods  Periods
-	Recycles Recycles
-	Lanes    Lanes
-	Counters Counters
+	Supply     Supply
+	Stocks     Stocks
+	Periods    Periods
+	Recycles   Recycles
+	Partitions Partitions
+	Counters   Counters
 }
 
 // Budgets finds definitions that are at most a second old. bucket.Budgets implements it.
@@ -37,20 +37,20 @@ type Pages interface {
 	Budgets(ctx context.Context, page bucket.Page) ([]bucket.View, error)
 }
 
-// Health reports whether the store of a lane answers.
+// Health reports whether the store of a partition answers.
 type Health interface {
-	// Ping returns nil if the store that serves a lane answers, and otherwise why it does not.
-	Ping(ctx context.Context, lane bucket.Lane) error
+	// Ping returns nil if the store that serves a partition answers, and otherwise why it does not.
+	Ping(ctx context.Context, partition bucket.Partition) error
 }
 
 // Stores moves buckets of store mode. counter.Service implements it.
 type Stores interface {
-	// Move assigns a bucket to another lane without loss; see counter.Service. It may be interrupted
-	// and repeated.
-	Move(ctx context.Context, budgetID, bucketID int64, to bucket.Lane) error
-	// GiveUp gives up the memories of lanes. The units of their buckets are quarantined or return to
-	// the total, as the budgets say.
-	GiveUp(ctx context.Context, lanes []bucket.Lane) (bucket.GivenUp, error)
+	// Move assigns a bucket to another partition without loss; see counter.Service. It may be
+	// interrupted and repeated.
+	Move(ctx context.Context, budgetID, bucketID int64, to bucket.Partition) error
+	// GiveUp gives up the memories of partitions. The units of their buckets are quarantined or return
+	// to the total, as the budgets say.
+	GiveUp(ctx context.Context, partitions []bucket.Partition) (bucket.GivenUp, error)
 }
 
 // Config configures a Service.
@@ -60,15 +60,16 @@ type Config struct {
 	Pages   Pages
 	// Filter receives the levels after a commit. It may be nil.
 	Filter bucket.Filter
-	// Health is used by Lanes and before buckets move. If it is nil, every lane is assumed to answer.
+	// Health is used by Partitions and before buckets move. If it is nil, every partition is assumed
+	// to answer.
 	Health Health
-	// Lanes are those of the configured instances. Places is the ring over them.
-	Lanes  []bucket.Lane
-	Places *place.Map
-	// Stores moves the buckets of store mode that a drain finds, to StoreLanes. If it is nil, they
-	// stay.
-	Stores     Stores
-	StoreLanes []bucket.Lane
+	// Partitions are those of the configured instances. Places is the ring over them.
+	Partitions []bucket.Partition
+	Places     *place.Map
+	// Stores moves the buckets of store mode that a drain finds, to StorePartitions. If it is nil,
+	// they stay.
+	Stores          Stores
+	StorePartitions []bucket.Partition
 	// Now returns SQL's time as this node knows it; nil means the system clock.
 	Now func() time.Time
 	// Moved reports moved units by step, as bucket.Movements.Moved does. It may be nil.
@@ -132,26 +133,26 @@ func (s *Service) bounded(ctx context.Context) (context.Context, context.CancelF
 	return context.WithTimeout(context.WithoutCancel(ctx), s.Timeout)
 }
 
-// setFilters sends levels to the filters of their lanes. One that does not arrive costs a stale
-// take (I9).
+// setFilters sends levels to the filters of their partitions. One that does not arrive costs a
+// stale take (I9).
 func (s *Service) setFilters(ctx context.Context, levels []bucket.Level) {
 	if s.Filter == nil || len(levels) == 0 {
 		return
 	}
-	const limit, lanesAtOnce = 250 * time.Millisecond, 8
+	const limit, partitionsAtOnce = 250 * time.Millisecond, 8
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
-	byLane := map[bucket.Lane][]bucket.Level{}
+	byPartition := map[bucket.Partition][]bucket.Level{}
 	for _, level := range levels {
 		if level.Open {
-			byLane[level.Lane] = append(byLane[level.Lane], level)
+			byPartition[level.Partition] = append(byPartition[level.Partition], level)
 		}
 	}
 	var all errgroup.Group
-	all.SetLimit(lanesAtOnce)
-	for lane, list := range byLane {
+	all.SetLimit(partitionsAtOnce)
+	for partition, list := range byPartition {
 		all.Go(func() error {
-			_ = s.Filter.Set(ctx, lane, list)
+			_ = s.Filter.Set(ctx, partition, list)
 			return nil
 		})
 	}

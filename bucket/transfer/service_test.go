@@ -33,7 +33,7 @@ func TestVerbsOnBuckets(t *testing.T) {
 	if w.ok(err); view.Remaining != 40 {
 		t.Errorf("applied: %+v", view)
 	}
-	if got := w.stores.last(view.Lane); got.Bucket != view.ID || got.Outstanding != 40 ||
+	if got := w.stores.last(view.Partition); got.Bucket != view.ID || got.Outstanding != 40 ||
 		got.Fill != view.Epoch.Fill {
 		t.Errorf("the filter was told %+v, the bucket is %+v", got, view.Epoch)
 	}
@@ -58,8 +58,8 @@ func TestVerbsOnBuckets(t *testing.T) {
 	}
 	store := promo("counted", 90, 3)
 	store.Durability = budget.Store
-	w.ok(w.part.SetDraining(w.ctx, w.lanes, true)) // makes the lanes' rows
-	w.ok(w.part.SetDraining(w.ctx, w.lanes, false))
+	w.ok(w.part.SetDraining(w.ctx, w.partitions, true)) // makes the partitions' rows
+	w.ok(w.part.SetDraining(w.ctx, w.partitions, false))
 	_, err = s.Offline(w.ctx, w.create(store, 3), "bucket-0")
 	if !budget.Is(err, budget.LedgerModeOnly) {
 		t.Errorf("a budget in store mode: %v", err)
@@ -81,7 +81,7 @@ func TestRecycleAndItsHistory(t *testing.T) {
 		t.Errorf("report %+v", run)
 	}
 	after := w.read(ref).Buckets[2]
-	if got := w.stores.last(after.Lane); after.Epoch.Outstanding < 5000 ||
+	if got := w.stores.last(after.Partition); after.Epoch.Outstanding < 5000 ||
 		got.Outstanding != after.Epoch.Outstanding && got.Bucket == after.ID {
 		t.Errorf("the bucket that sells is %+v, its filter was told %+v", after.Epoch, got)
 	}

@@ -21,35 +21,35 @@ import (
 // stores are filters that remember levels, and stores that can be down.
 type stores struct {
 	mu     sync.Mutex
-	levels map[bucket.Lane][]bucket.Level
+	levels map[bucket.Partition][]bucket.Level
 	down   map[string]bool
 }
 
-func (s *stores) Set(_ context.Context, lane bucket.Lane, levels []bucket.Level) error {
+func (s *stores) Set(_ context.Context, partition bucket.Partition, levels []bucket.Level) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.levels[lane] = append(s.levels[lane], levels...)
+	s.levels[partition] = append(s.levels[partition], levels...)
 	return nil
 }
 
-func (s *stores) Take(context.Context, bucket.Lane, []bucket.Take) ([]bucket.Taken, error) {
+func (s *stores) Take(context.Context, bucket.Partition, []bucket.Take) ([]bucket.Taken, error) {
 	return nil, errors.New("nobody takes here")
 }
 
-func (s *stores) Ping(_ context.Context, lane bucket.Lane) error {
+func (s *stores) Ping(_ context.Context, partition bucket.Partition) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.down[lane.Instance] {
+	if s.down[partition.Instance] {
 		return errors.New("connection refused")
 	}
 	return nil
 }
 
-func (s *stores) last(lane bucket.Lane) bucket.Level {
+func (s *stores) last(partition bucket.Partition) bucket.Level {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n := len(s.levels[lane]); n > 0 {
-		return s.levels[lane][n-1]
+	if n := len(s.levels[partition]); n > 0 {
+		return s.levels[partition][n-1]
 	}
 	return bucket.Level{}
 }
@@ -57,15 +57,15 @@ func (s *stores) last(lane bucket.Lane) bucket.Level {
 // world is a service over a database, with three instances.
 type world struct {
 	*testing.T
-	ctx    context.Context
-	mu     sync.Mutex
-	now    time.Time
-	db     *engine.DB
-	defs   *definitions.Part
-	part   *sqltransfer.Part
-	stores *stores
-	places *place.Map
-	lanes  []bucket.Lane
+	ctx        context.Context
+	mu         sync.Mutex
+	now        time.Time
+	db         *engine.DB
+	defs       *definitions.Part
+	part       *sqltransfer.Part
+	stores     *stores
+	places     *place.Map
+	partitions []bucket.Partition
 }
 
 func (w *world) clock() time.Time {
@@ -82,7 +82,7 @@ func (w *world) advance(d time.Duration) {
 
 func newWorld(t *testing.T) *world {
 	w := &world{T: t, ctx: t.Context(), now: time.Now().Truncate(time.Second),
-		stores: &stores{levels: map[bucket.Lane][]bucket.Level{}, down: map[string]bool{}}}
+		stores: &stores{levels: map[bucket.Partition][]bucket.Level{}, down: map[string]bool{}}}
 	var err error
 	w.db, err = engine.Open(w.ctx, engine.Config{Driver: "sqlite", Clock: w.clock,
 		DSN: filepath.Join(t.TempDir(), "budgetd.db")})
@@ -90,9 +90,9 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(func() { _ = w.db.Close() })
 	w.defs, w.part = definitions.New(w.db), sqltransfer.New(w.db)
 	for i := range 3 {
-		w.lanes = append(w.lanes, bucket.Lane{Instance: fmt.Sprint("store-", i)})
+		w.partitions = append(w.partitions, bucket.Partition{Instance: fmt.Sprint("store-", i)})
 	}
-	w.places, err = place.New(w.lanes, 100)
+	w.places, err = place.New(w.partitions, 100)
 	w.ok(err)
 	return w
 }
@@ -102,9 +102,9 @@ func (w *world) node() *transfer.Service {
 	budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: w.defs})
 	w.ok(err)
 	return transfer.New(transfer.Config{Budgets: budgets, Pages: w.defs, Filter: w.stores,
-		Health: w.stores, Lanes: w.lanes, Places: w.places, Now: w.db.Now,
+		Health: w.stores, Partitions: w.partitions, Places: w.places, Now: w.db.Now,
 		Ledger: transfer.Ledger{Supply: w.part, Stocks: w.part, Periods: w.part,
-			Recycles: w.part, Lanes: w.part, Counters: w.part}})
+			Recycles: w.part, Partitions: w.part, Counters: w.part}})
 }
 
 func (w *world) ok(err error) {
@@ -126,13 +126,13 @@ func (w *world) create(d budget.Definition, instances int) bucket.BudgetRef {
 	for i := range d.BucketQuantity {
 		keys = append(keys, place.Key(d.Tenant, fmt.Sprintf("%s:bucket-%d", d.Name, i)))
 	}
-	lanes, ok := w.places.Lanes(keys, nil, func(l bucket.Lane) bool {
+	partitions, ok := w.places.Partitions(keys, nil, func(l bucket.Partition) bool {
 		return l.Instance < fmt.Sprint("store-", instances)
 	})
 	if !ok {
-		w.Fatal("no lane")
+		w.Fatal("no partition")
 	}
-	made, err := w.defs.Create(w.ctx, d, lanes)
+	made, err := w.defs.Create(w.ctx, d, partitions)
 	w.ok(err)
 	return bucket.BudgetRef{ID: made.Budget.ID}
 }

@@ -60,7 +60,7 @@ func (w *world) make(name string, total int64, edits ...func(*budget.Definition)
 	for _, edit := range edits {
 		edit(&d)
 	}
-	made, err := w.defs.Create(w.Ctx, d, make([]bucket.Lane, 2))
+	made, err := w.defs.Create(w.Ctx, d, make([]bucket.Partition, 2))
 	w.OK(err)
 	return w.find(made.Budget.ID)
 }

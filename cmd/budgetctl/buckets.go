@@ -59,13 +59,13 @@ request id: when the outcome is unknown, look with 'budgetctl buckets' before re
 	})
 }
 
-func (a *app) unfenceCommand() *cobra.Command {
-	return a.bucketCommand((*client.Client).Unfence, &cobra.Command{
-		Use:   "unfence BUDGET BUCKET_KEY",
-		Short: "Lift the fence of a bucket if an audit finds no discrepancy in it",
-		Long: `Audits the whole budget and lifts the fence if the bucket's figures agree. Otherwise the
-fence stays, and the refusal (bucket_fenced) says what disagrees.`,
-		Example: `  budgetctl unfence spring-sale bucket-3`,
+func (a *app) resumeCommand() *cobra.Command {
+	return a.bucketCommand((*client.Client).Resume, &cobra.Command{
+		Use:   "resume BUDGET BUCKET_KEY",
+		Short: "Resume a halted bucket if an audit finds no discrepancy in it",
+		Long: `Audits the whole budget and lifts the halt if the bucket's figures agree. Otherwise the
+halt stays, and the refusal (bucket_halted) says what disagrees.`,
+		Example: `  budgetctl resume spring-sale bucket-3`,
 	})
 }
 
@@ -119,10 +119,10 @@ func shards(buckets ...client.Bucket) string {
 		if b.Problem != "" {
 			status += ", out of reach"
 		}
-		rows[i] = []any{b.Key, status, b.Instance, b.Lane, b.Epoch, b.EpochStatus, b.Remaining, b.Held,
-			b.Used, b.Returning, b.OutQuantity, b.OutCnt, b.CollectCnt,
-			b.Fenced}
+		rows[i] = []any{b.Key, status, b.Instance, b.Partition, b.Epoch, b.EpochStatus, b.Remaining,
+			b.Held, b.Used, b.Returning, b.OutQuantity, b.OutCnt, b.CollectCnt,
+			b.Halted}
 	}
-	return listing([]string{"key", "status", "instance", "lane", "epoch", "epoch status", "remaining",
-		"held", "used", "returning", "out", "applies", "collects", "fenced"}, rows)
+	return listing([]string{"key", "status", "instance", "partition", "epoch", "epoch status",
+		"remaining", "held", "used", "returning", "out", "applies", "collects", "halted"}, rows)
 }

@@ -181,7 +181,7 @@ func (f *fake) cancel(b *fakeBudget, r *http.Request) (int, any) {
 
 func (b *fakeBudget) bucket() client.Bucket {
 	shard := client.Bucket{Key: b.Name + ":bucket-0", Status: "online", Instance: "embedded", Epoch: 1,
-		EpochStatus: "open", Activation: 1, Remaining: b.Remaining, Outstanding: b.Remaining,
+		EpochStatus: "open", Incarnation: 1, Remaining: b.Remaining, Outstanding: b.Remaining,
 		Used: b.Used, OutQuantity: b.TotalQuantity, OutCnt: 1, UpdatedAt: fakeNow}
 	if b.offline {
 		shard.Status, shard.OfflineBy, shard.EpochStatus = "offline", "operator", "closed"

@@ -131,7 +131,7 @@ func newFake(t *testing.T) *fake {
 	var draining []client.Instance
 	handle("GET /v1/instances", func(*http.Request) (int, any) {
 		return 200, client.InstanceList{Instances: append([]client.Instance{{Name: "embedded", Driver: "sql",
-			Health: "up", Lanes: []client.Lane{{Lane: 0, Activation: 1, Reachable: true}}}}, draining...)}
+			Health: "up", Partitions: []client.Partition{{Partition: 0, Incarnation: 1, Reachable: true}}}}, draining...)}
 	})
 	left := 2 // each look at the drain finds one less
 	handle("POST /v1/instances/{name}/drain", func(r *http.Request) (int, any) {
@@ -148,7 +148,7 @@ func newFake(t *testing.T) *fake {
 	handle("POST /v1/instances/{name}/recover", func(r *http.Request) (int, any) {
 		n := 7
 		return 200, client.Instance{Name: r.PathValue("name"), Driver: "redis", Health: "up",
-			Lanes: []client.Lane{{Activation: 2, Reachable: true, Buckets: &n}}}
+			Partitions: []client.Partition{{Incarnation: 2, Reachable: true, Buckets: &n}}}
 	})
 	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.mu.Lock()

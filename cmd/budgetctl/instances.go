@@ -15,7 +15,7 @@ import (
 func (a *app) instancesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "instances",
-		Short: "Show the stores and their lanes; drain, recover, give up or rebalance them",
+		Short: "Show the stores and their partitions; drain, recover, give up or rebalance them",
 		Example: `  budgetctl instances
   budgetctl instances drain redis-2
   budgetctl instances rebalance --dry-run`,
@@ -23,7 +23,7 @@ func (a *app) instancesCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return call(a, cmd, func(ctx context.Context, c *client.Client) (*client.InstanceList, error) {
 				return c.Instances(ctx)
-			}, lanes)
+			}, partitions)
 		},
 	}
 	cmd.AddCommand(a.drainCommand(), a.undrainCommand(), a.recoverCommand(),
@@ -164,7 +164,7 @@ still has its memory. In ledger mode there is nothing to recover.`,
 				return c.RecoverInstance(ctx, args[0])
 			},
 				func(i *client.Instance) string {
-					return lanes(
+					return partitions(
 						&client.InstanceList{Instances: []client.Instance{*i}})
 				})
 		},
@@ -236,20 +236,20 @@ func drained(d *client.Drain) string {
 		field{"problem", d.Problem})
 }
 
-// lanes formats the instances, a row per lane.
-func lanes(answer *client.InstanceList) string {
+// partitions formats the instances, a row per partition.
+func partitions(answer *client.InstanceList) string {
 	var rows [][]any
 	for _, i := range answer.Instances {
-		for _, l := range i.Lanes {
+		for _, l := range i.Partitions {
 			var buckets any = ""
 			if l.Buckets != nil {
 				buckets = *l.Buckets
 			}
-			rows = append(rows, []any{i.Name, i.Driver, i.Health, l.Lane, l.Activation, l.Reachable,
+			rows = append(rows, []any{i.Name, i.Driver, i.Health, l.Partition, l.Incarnation, l.Reachable,
 				buckets, i.Draining, l.Problem})
 		}
 	}
-	return listing([]string{"instance", "driver", "health", "lane", "activation", "reachable",
+	return listing([]string{"instance", "driver", "health", "partition", "incarnation", "reachable",
 		"buckets", "draining", "problem"}, rows)
 }
 

@@ -62,7 +62,7 @@ func TestLimits(t *testing.T) {
 	if err := os.WriteFile(none, []byte("[]"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	const accepted = `{"request_id":"o1","outcome":"accepted","amount":2,"state":"used","bucket":"capped:bucket-0","remaining":null,
+	const accepted = `{"request_id":"o1","outcome":"accepted","amount":2,"state":"used","bucket":"capped:bucket-0","bucket_remaining":null,
 		"budget_remaining":null,"unlimited":true,"receipt":"r","replayed":false,` + stateAnswer + `}`
 	for _, c := range []struct{ name, line, answer, want string }{
 		{"create-limits", "create capped --unlimited --routing-dimension user" +

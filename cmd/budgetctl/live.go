@@ -189,8 +189,8 @@ func bucketLines(buckets []client.Bucket, width int) []string {
 	for i, b := range buckets {
 		style, status := good, b.Status
 		switch {
-		case b.Fenced != "":
-			style, status = bad, "fenced"
+		case b.Halted != "":
+			style, status = bad, "halted"
 		case status != "online":
 			style = warn
 		}

@@ -123,7 +123,7 @@ func (a *app) addCommands(root *cobra.Command) {
 		{"alerts", "Alerts:", []*cobra.Command{a.alertsCommand(), a.thresholdsCommand(),
 			a.webhooksCommand()}},
 		{"buckets", "Buckets and stores:", []*cobra.Command{a.bucketsCommand(), a.offlineCommand(),
-			a.onlineCommand(), a.declaring(a.applyCommand()), a.unfenceCommand(), a.recycleCommand(),
+			a.onlineCommand(), a.declaring(a.applyCommand()), a.resumeCommand(), a.recycleCommand(),
 			a.quarantineCommand(), a.releaseCommand(), a.instancesCommand(),
 			a.nodesCommand()}},
 		{"access", "Access:", []*cobra.Command{a.loginCommand(), a.logoutCommand(), a.whoamiCommand(),

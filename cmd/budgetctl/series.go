@@ -16,7 +16,7 @@ be used up at the rate of the last 15 minutes.
 --step is in whole minutes; the default is the fewest that give at most 1440 points. The server
 keeps points as long as its setting series.keep says.
 
-Stranded units cannot be used now: they are in buckets that are fenced or cannot be reached, or they
+Stranded units cannot be used now: they are in buckets that are halted or cannot be reached, or they
 are fragments, which a request brings together when it needs them.`
 
 func (a *app) seriesCommand() *cobra.Command {

@@ -173,7 +173,7 @@ func watchLine(l *look, header bool) string {
 	buckets := make([]string, len(l.Buckets))
 	for i, bk := range l.Buckets {
 		buckets[i] = grouped(bk.Remaining)
-		if bk.Fenced != "" || bk.Status != "online" {
+		if bk.Halted != "" || bk.Status != "online" {
 			buckets[i] += "(" + printable(bk.Status) + ")"
 		}
 	}

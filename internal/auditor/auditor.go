@@ -104,7 +104,7 @@ type place struct{ bucket, epoch int64 }
 type epoch struct {
 	place
 	of                                     *Budget
-	status, fenced                         string
+	status, halted                         string
 	outstanding, held, used, returning     int64
 	closed, swept, late                    int64
 	nextGrant, nextEntry                   int64
@@ -165,14 +165,14 @@ func (r *reading) readBudgets() error {
 }
 
 func (r *reading) readEpochs() error {
-	return r.each(`SELECT e.bucket_id, e.epoch, e.budget_id, e.status, e.fenced,
+	return r.each(`SELECT e.bucket_id, e.epoch, e.budget_id, e.status, e.halted,
 		e.outstanding_quantity, e.held_quantity, e.used_quantity, e.returning_quantity,
 		e.closed_quantity, e.swept_quantity, e.late_quantity, e.next_grant, e.next_entry,
 		e.taken_quantity, e.given_back_quantity, e.late_sum_quantity, b.instance, b.epoch
 		FROM bucket_epoch e JOIN sharding_budget_management_bucket b ON b.id = e.bucket_id`,
 		func(scan func(...any) error) error {
 			e, budgetID, newest := &epoch{}, int64(0), int64(0)
-			err := scan(&e.bucket, &e.epoch, &budgetID, &e.status, &e.fenced, &e.outstanding, &e.held,
+			err := scan(&e.bucket, &e.epoch, &budgetID, &e.status, &e.halted, &e.outstanding, &e.held,
 				&e.used, &e.returning, &e.closed, &e.swept, &e.late, &e.nextGrant, &e.nextEntry, &e.taken,
 				&e.givenBack, &e.lateSum, &e.instance, &newest)
 			b := r.budgets[budgetID]

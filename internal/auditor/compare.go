@@ -91,7 +91,7 @@ func (r *reading) compareStores(stores map[string]Redis) error {
 			return err
 		}
 		for _, e := range r.epochs {
-			if !e.of.Store || e.instance != name || e.status != "open" || e.fenced != "" {
+			if !e.of.Store || e.instance != name || e.status != "open" || e.halted != "" {
 				continue
 			}
 			r.compareEntry(e, held[strconv.FormatInt(e.bucket, 10)])
@@ -103,7 +103,7 @@ func (r *reading) compareStores(stores map[string]Redis) error {
 // entry is a store's data of a bucket: its hashes by the last part of their keys.
 type entry map[string]string
 
-// entries reads the entries of an instance's lanes.
+// entries reads the entries of an instance's partitions.
 func entries(store Redis, prefix string) (map[string]entry, error) {
 	out := map[string]entry{}
 	for _, name := range []string{"epoch", "balance", "taken", "given"} {
@@ -117,7 +117,7 @@ func entries(store Redis, prefix string) (map[string]entry, error) {
 				return nil, err
 			}
 			for bucket, value := range hash {
-				// A bucket that moved also has an entry, marked as closed, on its former lane.
+				// A bucket that moved also has an entry, marked as closed, on its former partition.
 				if out[bucket] == nil {
 					out[bucket] = entry{}
 				}
@@ -131,14 +131,14 @@ func entries(store Redis, prefix string) (map[string]entry, error) {
 // compareEntry compares the entry of an open epoch with its row.
 func (r *reading) compareEntry(e *epoch, found entry) {
 	for name, text := range found {
-		lane, is := strings.CutPrefix(name, "epoch of ")
+		partition, is := strings.CutPrefix(name, "epoch of ")
 		if !is || text != strconv.FormatInt(e.epoch, 10) {
 			continue
 		}
 		number := func(what string) int64 {
-			n, err := strconv.ParseInt(found[what+" of "+lane], 10, 64)
+			n, err := strconv.ParseInt(found[what+" of "+partition], 10, 64)
 			if err != nil {
-				r.wrong("bucket %d: the store's %s is %q", e.bucket, what, found[what+" of "+lane])
+				r.wrong("bucket %d: the store's %s is %q", e.bucket, what, found[what+" of "+partition])
 			}
 			return n
 		}

@@ -10,8 +10,8 @@ import (
 var unfinished = map[string]string{
 	"epochs opening or closing": `SELECT COUNT(*) FROM bucket_epoch
 		WHERE status IN ('opening', 'closing')`,
-	"fenced epochs": `SELECT COUNT(*) FROM bucket_epoch
-		WHERE LENGTH(fenced) > 0 AND status IN ('opening', 'open', 'closing')`,
+	"halted epochs": `SELECT COUNT(*) FROM bucket_epoch
+		WHERE LENGTH(halted) > 0 AND status IN ('opening', 'open', 'closing')`,
 	"buckets without an epoch": `SELECT COUNT(*) FROM sharding_budget_management_bucket b
 		JOIN bucket_epoch e ON e.bucket_id = b.id AND e.epoch = b.epoch
 		JOIN budget_management_bucket t ON t.id = b.budget_id
@@ -26,15 +26,16 @@ var unfinished = map[string]string{
 	"returning units": `SELECT COALESCE(SUM(returning_quantity), 0) FROM bucket_epoch`,
 	"units of ended epochs": `SELECT COALESCE(SUM(outstanding_quantity), 0) FROM bucket_epoch
 		WHERE status IN ('closed', 'lost')`,
-	"epochs of an older activation": `SELECT COUNT(*) FROM bucket_epoch e
+	"epochs of an older incarnation": `SELECT COUNT(*) FROM bucket_epoch e
 		JOIN sharding_budget_management_bucket b ON b.id = e.bucket_id
-		JOIN lane l ON l.instance = b.instance AND l.lane = b.lane
+		JOIN store_partition l ON l.instance = b.instance AND l.partition_number = b.partition_number
 		JOIN budget_management_bucket t ON t.id = b.budget_id AND t.durability = 'store'
-		WHERE e.status IN ('opening', 'open', 'closing') AND e.activation > 0
-		AND e.activation < l.since_activation`,
+		WHERE e.status IN ('opening', 'open', 'closing') AND e.incarnation > 0
+		AND e.incarnation < l.since_incarnation`,
 	"open recycles": `SELECT COUNT(*) FROM recycle_run WHERE is_open = 1`,
-	"buckets on lanes that are drained": `SELECT COUNT(*) FROM sharding_budget_management_bucket b
-		JOIN lane l ON l.instance = b.instance AND l.lane = b.lane WHERE l.is_draining = 1`,
+	"buckets on partitions that are drained": `SELECT COUNT(*) FROM sharding_budget_management_bucket b
+		JOIN store_partition l ON l.instance = b.instance AND l.partition_number = b.partition_number
+		WHERE l.is_draining = 1`,
 	"budgets with units and all buckets retired": `SELECT COUNT(*) FROM budget_management_bucket t
 		WHERE t.undistributed_quantity > 0
 		AND EXISTS (SELECT 1 FROM sharding_budget_management_bucket b

@@ -12,12 +12,12 @@ import (
 
 // done are rows of a budget without unfinished work.
 var done = []string{
-	`INSERT INTO lane (instance, lane, activation, since_activation) VALUES ('r', 0, 3, 3)`,
+	`INSERT INTO store_partition (instance, partition_number, incarnation, since_incarnation) VALUES ('r', 0, 3, 3)`,
 	`INSERT INTO budget_management_bucket (id, name, durability, total_quantity, out_quantity,
 		roll_over_ms) VALUES (1, 'b', 'store', 10, 10, 0)`,
 	`INSERT INTO sharding_budget_management_bucket (id, budget_id, instance, status, epoch)
 		VALUES (7, 1, 'r', 'online', 2)`,
-	`INSERT INTO bucket_epoch (bucket_id, epoch, budget_id, status, activation, outstanding_quantity)
+	`INSERT INTO bucket_epoch (bucket_id, epoch, budget_id, status, incarnation, outstanding_quantity)
 		VALUES (7, 1, 1, 'closed', 2, 0), (7, 2, 1, 'open', 3, 10)`,
 	`INSERT INTO grant_log (bucket_id, epoch, number, budget_id, kind, amount, status)
 		VALUES (7, 2, 1, 1, 'apply', 10, 'done')`,
@@ -29,17 +29,17 @@ var done = []string{
 // halves are statements by the kind of work that each of them leaves unfinished.
 var halves = map[string]string{
 	"epochs opening or closing": `UPDATE bucket_epoch SET status = 'closing' WHERE epoch = 2`,
-	"fenced epochs":             `UPDATE bucket_epoch SET fenced = 'why' WHERE epoch = 2`,
+	"halted epochs":             `UPDATE bucket_epoch SET halted = 'why' WHERE epoch = 2`,
 	"buckets without an epoch": `UPDATE budget_management_bucket t,
 		sharding_budget_management_bucket b SET t.durability = 'ledger', b.epoch = 1`,
-	"pending grants":                    `UPDATE grant_log SET status = 'pending'`,
-	"pending shrinks":                   `UPDATE adjustment SET status = 'pending'`,
-	"units of shrinks":                  `UPDATE budget_management_bucket SET pending_shrink_quantity = 1`,
-	"returning units":                   `UPDATE bucket_epoch SET returning_quantity = 1 WHERE epoch = 1`,
-	"units of ended epochs":             `UPDATE bucket_epoch SET outstanding_quantity = 1 WHERE epoch = 1`,
-	"epochs of an older activation":     `UPDATE lane SET activation = 4, since_activation = 4`,
-	"open recycles":                     `UPDATE recycle_run SET is_open = 1`,
-	"buckets on lanes that are drained": `UPDATE lane SET is_draining = 1`,
+	"pending grants":                         `UPDATE grant_log SET status = 'pending'`,
+	"pending shrinks":                        `UPDATE adjustment SET status = 'pending'`,
+	"units of shrinks":                       `UPDATE budget_management_bucket SET pending_shrink_quantity = 1`,
+	"returning units":                        `UPDATE bucket_epoch SET returning_quantity = 1 WHERE epoch = 1`,
+	"units of ended epochs":                  `UPDATE bucket_epoch SET outstanding_quantity = 1 WHERE epoch = 1`,
+	"epochs of an older incarnation":         `UPDATE store_partition SET incarnation = 4, since_incarnation = 4`,
+	"open recycles":                          `UPDATE recycle_run SET is_open = 1`,
+	"buckets on partitions that are drained": `UPDATE store_partition SET is_draining = 1`,
 	"budgets with units and all buckets retired": `UPDATE budget_management_bucket t,
 		sharding_budget_management_bucket b SET t.undistributed_quantity = 1, t.out_quantity = 9,
 		b.status = 'offline', b.offline_by = 'service'`,
@@ -61,7 +61,7 @@ func TestHalfDone(t *testing.T) {
 		}
 	}
 	plant := func() {
-		for _, table := range []string{"lane", "budget_management_bucket", "sharding_budget_management_bucket",
+		for _, table := range []string{"store_partition", "budget_management_bucket", "sharding_budget_management_bucket",
 			"bucket_epoch", "grant_log", "adjustment", "recycle_run"} {
 			exec("DELETE FROM " + table)
 		}

@@ -14,7 +14,8 @@
 //
 //  1. Everything works again. A caller with an unknown outcome repeats or cancels the id.
 //  2. Within a minute no work is half done: no epoch is opening or closing, no grant or shrink is
-//     pending, no unit is returning, no bucket is fenced, and every node has verified every lane.
+//     pending, no unit is returning, no bucket is halted, and every node has verified every
+//     partition.
 //  3. Package auditor finds every unit where the columns say it is. Every accepted id is in the
 //     ledger with its amount and its refunds, every cancelled id has no effect, and there are no
 //     other ids. The total follows from the appends and shrinks that took effect. The service's

@@ -17,8 +17,8 @@ import (
 const quietLimit = 60 * time.Second
 
 // AwaitQuiet waits until two checks in a row find no unfinished work in the ledger and no
-// unreachable lane on any node. After quietLimit it returns an error that lists what the last check
-// found.
+// unreachable partition on any node. After quietLimit it returns an error that lists what the last
+// check found.
 func (w *World) AwaitQuiet() error {
 	deadline := time.Now().Add(quietLimit)
 	for checks := 0; ; {
@@ -37,8 +37,8 @@ func (w *World) AwaitQuiet() error {
 	}
 }
 
-// unquiet returns an error that lists unfinished work, unreachable lanes and stores with sums that
-// SQL does not have, or nil.
+// unquiet returns an error that lists unfinished work, unreachable partitions and stores with sums
+// that SQL does not have, or nil.
 func (w *World) unquiet() error {
 	ctx, cancel := bounded()
 	defer cancel()
@@ -53,9 +53,9 @@ func (w *World) unquiet() error {
 			continue
 		}
 		for _, instance := range list.Instances {
-			for _, lane := range instance.Lanes {
-				if !lane.Reachable {
-					found = append(found, fmt.Sprintf("%s: lane of %s: %s", n.name, instance.Name, lane.Problem))
+			for _, partition := range instance.Partitions {
+				if !partition.Reachable {
+					found = append(found, fmt.Sprintf("%s: partition of %s: %s", n.name, instance.Name, partition.Problem))
 				}
 			}
 		}

@@ -79,12 +79,13 @@ const (
 	MySQL  = "mysql"
 )
 
-// Instance is a store for buckets. All fields except Name, Driver and Lanes are for Redis only.
+// Instance is a store for buckets. All fields except Name, Driver and Partitions are for Redis
+// only.
 type Instance struct {
 	// Driver is SQL or Redis.
 	Name, Driver string
-	// Lanes is never 0: the default depends on the topology.
-	Lanes int
+	// Partitions is never 0: the default depends on the topology.
+	Partitions int
 	// Addrs are the addresses of the Redis server, of the sentinels, or of some servers of the
 	// cluster, depending on Topology.
 	Addrs    []string
@@ -119,8 +120,9 @@ const (
 	Cluster    = "cluster"
 )
 
-// clusterLanes is the default number of lanes of a cluster. Other topologies have one lane.
-const clusterLanes = 16
+// clusterPartitions is the default number of partitions of a cluster. Other topologies have one
+// partition.
+const clusterPartitions = 16
 
 // TLS configures TLS for connections to an instance.
 type TLS struct {

@@ -51,7 +51,7 @@ func TestDefaults(t *testing.T) {
 		TLS:      ServerTLS{ClientCertificates: CertificatesIgnored, MinVersion: "1.2"},
 		OIDC:     OIDC{GroupsClaim: "groups"},
 		Database: Database{Driver: SQLite, DSN: secret.New("./data/budgetd.db"), ConnectTimeout: 30 * time.Second},
-		Instances: []Instance{{Name: "embedded", Driver: SQL, Lanes: 1, Topology: "standalone", Connections: 16,
+		Instances: []Instance{{Name: "embedded", Driver: SQL, Partitions: 1, Topology: "standalone", Connections: 16,
 			DialTimeout: time.Second, Timeout: time.Second}},
 		Deduct:    Deduct{2 * time.Second, 5 * time.Second, 20_000, 512},
 		StoreMode: StoreMode{10 * time.Minute},
@@ -87,7 +87,7 @@ strict: true
 instances:
   - {name: redis-a, driver: redis, addrs: ["[::1]:6379"], tls: {enabled: true, server_name: r}}
   - {name: redis-b, driver: redis, addrs: [b:6379], password_file: `+password+`, tls: }
-  - {name: rows, driver: sql, lanes: 4}
+  - {name: rows, driver: sql, partitions: 4}
 `, "BUDGETD_DATABASE_DSN=budgetd:new@tcp(db:3306)/budgetd", "BUDGETD_DEDUCT_DEADLINE=250ms", "BUDGETD_STRICT=false",
 		"BUDGETD_DEDUCT_QUEUE=9", "BUDGETD_INSTANCES_REDIS_A_PASSWORD=a=b c", "BUDGETD_INSTANCES_REDIS_B_DB=3",
 		"BUDGETD_INSTANCES_REDIS_B_TLS_ENABLED=false", "BUDGETD_SERVER=http://other", "BUDGETD_TEST_TMP=/tmp", "HOME=/root", "BUDGETDX=1")
@@ -96,11 +96,11 @@ instances:
 		t.Errorf("%+v", c)
 	}
 	want := []Instance{
-		{Name: "redis-a", Driver: Redis, Lanes: 1, Addrs: []string{"[::1]:6379"}, Topology: "standalone", Password: secret.New("a=b c"),
+		{Name: "redis-a", Driver: Redis, Partitions: 1, Addrs: []string{"[::1]:6379"}, Topology: "standalone", Password: secret.New("a=b c"),
 			Connections: 16, DialTimeout: time.Second, Timeout: time.Second, TLS: TLS{Enabled: true, ServerName: "r"}},
-		{Name: "redis-b", Driver: Redis, Lanes: 1, Addrs: []string{"b:6379"}, Topology: "standalone", Password: secret.New("from a file"),
+		{Name: "redis-b", Driver: Redis, Partitions: 1, Addrs: []string{"b:6379"}, Topology: "standalone", Password: secret.New("from a file"),
 			PasswordFile: password, DB: 3, Connections: 16, DialTimeout: time.Second, Timeout: time.Second},
-		{Name: "rows", Driver: SQL, Lanes: 4, Topology: "standalone", Connections: 16, DialTimeout: time.Second, Timeout: time.Second},
+		{Name: "rows", Driver: SQL, Partitions: 4, Topology: "standalone", Connections: 16, DialTimeout: time.Second, Timeout: time.Second},
 	}
 	if diff := cmp.Diff(want, c.Instances); diff != "" {
 		t.Error(diff)
@@ -175,7 +175,7 @@ func TestFaults(t *testing.T) {
 		{"two instances with one name", "instances: [{name: a, driver: sql}, {name: a, driver: redis, addrs: [a:1]}]", "", "instances[1].name", "unique"},
 		{"two instances with driver sql", "instances: [{name: a, driver: sql}, {name: b, driver: sql}]", "", "instances[1].driver", "a second time"},
 		{"sql with addrs", "instances: [{name: a, driver: sql, addrs: [a:1]}]", "", "instances[0]", "keys for redis"},
-		{"redis without addrs", redis("lanes: 1"), "", "instances[0].addrs", "one host:port"},
+		{"redis without addrs", redis("partitions: 1"), "", "instances[0].addrs", "one host:port"},
 		{"redis with two addrs", redis("addrs: [a:1, b:1]"), "", "instances[0].addrs", "one host:port"},
 		{"addrs as a text", redis("addrs: a:1"), "", "instances[0].addrs", "a list of host:port"},
 		{"addrs without port", redis("addrs: [a]"), "", "instances[0].addrs", "a list of host:port"},
@@ -195,19 +195,19 @@ func TestFaults(t *testing.T) {
 		{"a server twice", redis("addrs: [a:1, b:1, a:1], topology: cluster"), "", "instances[0].addrs", "appear twice"},
 		{"sql with a topology", "instances: [{name: a, driver: sql, topology: cluster}]", "", "instances[0]", "keys for redis"},
 		{"sql with a master name", "instances: [{name: a, driver: sql, master_name: m}]", "", "instances[0]", "keys for redis"},
-		{"lanes", redis("addrs: [a:1], lanes: -1"), "", "instances[0].lanes", "0 to 64"},
-		{"too many lanes", redis("addrs: [a:1], topology: cluster, lanes: 65"), "", "instances[0].lanes", "0 to 64"},
+		{"partitions", redis("addrs: [a:1], partitions: -1"), "", "instances[0].partitions", "0 to 64"},
+		{"too many partitions", redis("addrs: [a:1], topology: cluster, partitions: 65"), "", "instances[0].partitions", "0 to 64"},
 		{"password as a number", redis("addrs: [a:1], password: 123"), "", "instances[0].password", "must be a text"},
 		{"password twice", redis("addrs: [a:1], password: x, password_file: y"), "", "instances[0].password_file", "beside password"},
 		{"password file", redis("addrs: [a:1], password_file: /nowhere"), "", "instances[0].password_file", "can be read"},
 		{"ca file", redis("addrs: [a:1], tls: {enabled: true, ca_file: /nowhere}"), "", "instances[0].tls", "/nowhere"},
 		{"half a pair", redis("addrs: [a:1], tls: {enabled: true, cert_file: /nowhere}"), "", "instances[0].tls", "go together"},
 		{"unknown variable", "", "BUDGETD_LISTN=x", "BUDGETD_LISTN", "not a key"},
-		{"variable of an unknown instance", "", "BUDGETD_INSTANCES_B_LANES=1", "BUDGETD_INSTANCES_B_LANES", "not a key"},
+		{"variable of an unknown instance", "", "BUDGETD_INSTANCES_B_PARTITIONS=1", "BUDGETD_INSTANCES_B_PARTITIONS", "not a key"},
 		{"variable of a list", "", "BUDGETD_INSTANCES_EMBEDDED_ADDRS=a:1", "BUDGETD_INSTANCES_EMBEDDED_ADDRS", "not a key"},
 		{"variable's value", "", "BUDGETD_CACHE_BUDGETS=+5", "BUDGETD_CACHE_BUDGETS", `"+5" must be an integer`},
 		{"variable's value empty", "", "BUDGETD_LISTEN=", "BUDGETD_LISTEN", `"" must be host:port`},
-		{"variable of an instance", "", "BUDGETD_INSTANCES_EMBEDDED_LANES=65", "BUDGETD_INSTANCES_EMBEDDED_LANES", "0 to 64"},
+		{"variable of an instance", "", "BUDGETD_INSTANCES_EMBEDDED_PARTITIONS=65", "BUDGETD_INSTANCES_EMBEDDED_PARTITIONS", "0 to 64"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := load(t, c.file, c.variable)
@@ -227,7 +227,7 @@ func TestAllFaultsAtOnce(t *testing.T) {
 listen: nowhere
 database: {driver: oracle, url: x}
 cache: {budgets: 0}
-instances: [{name: a, driver: redis, lanes: -1, foo: 1}, {driver: x}]
+instances: [{name: a, driver: redis, partitions: -1, foo: 1}, {driver: x}]
 auth: {}
 `, "BUDGETD_LOG_LEVEL=loud", "BUDGETD_FOO=1")
 	var faults Faults
@@ -239,7 +239,7 @@ auth: {}
 		keys = append(keys, f.Key)
 	}
 	want := []string{"BUDGETD_FOO", "BUDGETD_LOG_LEVEL", "auth", "cache.budgets", "database.driver", "database.url",
-		"instances[0].foo", "instances[0].lanes", "instances[1].driver", "instances[1].name", "listen"}
+		"instances[0].foo", "instances[0].partitions", "instances[1].driver", "instances[1].name", "listen"}
 	if diff := cmp.Diff(want, keys); diff != "" {
 		t.Error(diff)
 	}
@@ -276,7 +276,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 	}
 }
 
-// TestTopologies checks the settings of each topology and its default number of lanes.
+// TestTopologies checks the settings of each topology and its default number of partitions.
 func TestTopologies(t *testing.T) {
 	password := write(t, "password", "from a file\n")
 	c := mustLoad(t, `
@@ -284,8 +284,8 @@ instances:
   - {name: s, driver: redis, topology: sentinel, addrs: [s1:26379, s2:26379], master_name: budgets,
      sentinel_username: u, sentinel_password_file: `+password+`, password: p}
   - {name: c, driver: redis, topology: cluster, addrs: [c1:6379, c2:6379]}
-  - {name: few, driver: redis, topology: cluster, addrs: [c3:6379], lanes: 3}
-  - {name: one, driver: redis, addrs: [r:6379], lanes: 0}
+  - {name: few, driver: redis, topology: cluster, addrs: [c3:6379], partitions: 3}
+  - {name: one, driver: redis, addrs: [r:6379], partitions: 0}
   - {name: rows, driver: sql}
 `)
 	redis := func(i Instance) Instance {
@@ -293,12 +293,12 @@ instances:
 		return i
 	}
 	want := []Instance{
-		redis(Instance{Name: "s", Lanes: 1, Topology: Sentinel, Addrs: []string{"s1:26379", "s2:26379"}, MasterName: "budgets",
+		redis(Instance{Name: "s", Partitions: 1, Topology: Sentinel, Addrs: []string{"s1:26379", "s2:26379"}, MasterName: "budgets",
 			SentinelUsername: "u", SentinelPassword: secret.New("from a file"), SentinelPasswordFile: password, Password: secret.New("p")}),
-		redis(Instance{Name: "c", Lanes: 16, Topology: Cluster, Addrs: []string{"c1:6379", "c2:6379"}}),
-		redis(Instance{Name: "few", Lanes: 3, Topology: Cluster, Addrs: []string{"c3:6379"}}),
-		redis(Instance{Name: "one", Lanes: 1, Topology: Standalone, Addrs: []string{"r:6379"}}),
-		{Name: "rows", Driver: SQL, Lanes: 1, Topology: Standalone, Connections: 16, DialTimeout: time.Second, Timeout: time.Second},
+		redis(Instance{Name: "c", Partitions: 16, Topology: Cluster, Addrs: []string{"c1:6379", "c2:6379"}}),
+		redis(Instance{Name: "few", Partitions: 3, Topology: Cluster, Addrs: []string{"c3:6379"}}),
+		redis(Instance{Name: "one", Partitions: 1, Topology: Standalone, Addrs: []string{"r:6379"}}),
+		{Name: "rows", Driver: SQL, Partitions: 1, Topology: Standalone, Connections: 16, DialTimeout: time.Second, Timeout: time.Second},
 	}
 	if diff := cmp.Diff(want, c.Instances); diff != "" {
 		t.Error(diff)

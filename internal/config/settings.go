@@ -80,7 +80,7 @@ func (i *Instance) settings() []setting {
 	return append([]setting{
 		{"name", name(&i.Name)},
 		{"driver", choice(&i.Driver, SQL, Redis)},
-		{"lanes", integer(&i.Lanes, 0, 64)},
+		{"partitions", integer(&i.Partitions, 0, 64)},
 		{"addrs", addresses(&i.Addrs)},
 		{"topology", choice(&i.Topology, Standalone, Sentinel, Cluster)},
 		{"master_name", text(&i.MasterName)},
@@ -186,12 +186,12 @@ func (i *Instance) sentinelKey() string {
 
 // complete replaces 0 by the default that depends on other keys.
 func (i *Instance) complete() {
-	if i.Lanes > 0 {
+	if i.Partitions > 0 {
 		return
 	}
-	i.Lanes = 1
+	i.Partitions = 1
 	if i.Driver == Redis && i.Topology == Cluster {
-		i.Lanes = clusterLanes
+		i.Partitions = clusterPartitions
 	}
 }
 

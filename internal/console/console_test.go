@@ -110,12 +110,12 @@ func TestOverview(t *testing.T) {
 	page.sees("1 of 2 down", "look here", "instance redis-b/0 does not answer")
 	page.clicks("link", "Instances")
 	page.sees("Drain redis-a")
-	lanes := page.rows("Lanes of redis-b")
-	if len(lanes) != 1 || lanes[0][1] != "no" || lanes[0][6] == "–" {
-		t.Errorf("lanes of the dead instance: %q", lanes)
+	partitions := page.rows("Partitions of redis-b")
+	if len(partitions) != 1 || partitions[0][1] != "no" || partitions[0][6] == "–" {
+		t.Errorf("partitions of the dead instance: %q", partitions)
 	}
-	if lanes := page.rows("Lanes of redis-a"); lanes[0][1] != "yes" {
-		t.Errorf("lanes of the other one: %q", lanes)
+	if partitions := page.rows("Partitions of redis-a"); partitions[0][1] != "yes" {
+		t.Errorf("partitions of the other one: %q", partitions)
 	}
 	page.picture("instances")
 	if said := page.complaints(); said != "" {

@@ -44,7 +44,7 @@ type standing struct {
 	unlimited               bool
 	total, left, held, used int64
 	quarantined             int64
-	fenced                  int
+	halted                  int
 	// past holds two earlier figures, the older one first. The rate is measured since the older
 	// one.
 	past [2]spending
@@ -73,7 +73,7 @@ func (o *Overseer) Page(_ context.Context, books []bucket.Book) error {
 				Archived: b.Archived},
 			unlimited: b.Unlimited, total: f.Total, held: f.Held, used: f.Used,
 			left:        f.Unfunded + f.Undistributed + f.Remaining + f.InTransit(),
-			quarantined: f.Quarantined, fenced: b.Fenced}
+			quarantined: f.Quarantined, halted: b.Halted}
 		s.past = o.pastOf(s.id, spending{now, s.used + s.held})
 		o.next = append(o.next, s)
 	}
@@ -236,7 +236,7 @@ func (o *Overseer) Standings(most int) bucket.Standings {
 		if !s.terms.Archived {
 			out.Statuses[status]++
 		}
-		out.Fenced += s.fenced
+		out.Halted += s.halted
 		out.Quarantined += s.quarantined
 		p := s.projection(now)
 		if p.Outlook == series.Exhausted && status == budget.Effective {

@@ -33,17 +33,17 @@ func TestQuarantine(t *testing.T) {
 	if err := stores[1].Restart(); err != nil {
 		t.Fatal(err)
 	}
-	page.sees("How many of them were sold is not known.", "the memory of activation 1 of redis-b/0 was lost")
+	page.sees("How many of them were sold is not known.", "the memory of incarnation 1 of redis-b/0 was lost")
 	page.do(chromedp.Navigate(s.url + "/#/instances"))
 	page.sees("redis-b")
 	page.until("what is at risk", `[...document.querySelectorAll('td[data-label="At risk"]')].map(
 		e => e.innerText).join() === '450,0' && document.body.innerText.includes('450 units at risk')`)
-	a, b := page.rows("Lanes of redis-a")[0], page.rows("Lanes of redis-b")[0]
-	if a[3] != "master" || !strings.Contains(a[5], "activation 1: first contact") || !strings.Contains(a[5], "UTC") {
-		t.Errorf("the lane of redis-a: %q", a)
+	a, b := page.rows("Partitions of redis-a")[0], page.rows("Partitions of redis-b")[0]
+	if a[3] != "master" || !strings.Contains(a[5], "incarnation 1: first contact") || !strings.Contains(a[5], "UTC") {
+		t.Errorf("the partition of redis-a: %q", a)
 	}
-	if b[3] != "master" || b[4] != "0" || !strings.Contains(b[5], "activation 2: another memory") {
-		t.Errorf("the lane of redis-b: %q", b)
+	if b[3] != "master" || b[4] != "0" || !strings.Contains(b[5], "incarnation 2: another memory") {
+		t.Errorf("the partition of redis-b: %q", b)
 	}
 	page.picture("instances-replaced")
 	page.do(chromedp.Navigate(s.url + "/#/budgets/default/tickets"))

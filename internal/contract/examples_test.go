@@ -40,7 +40,7 @@ var scenario = []string{
 	"deductBatch.two", "check.ads", "usage.user", "nearestValues.limited", "readLedger.first",
 	"readLedger.tail", "readLedger.since", "listRefusals.sale", "series.now", "audit.ok",
 	"listBuckets.two", "takeOffline.empty", "takeOnline.empty", "applyBucket.empty",
-	"unfence.empty", "recycle.empty",
+	"resume.empty", "recycle.empty",
 	"listRecycles.page", "listQuarantine.none", "releaseQuarantine.none",
 	"listInstances.two", "listNodes.one", "drain.empty", "undrain.empty", "recover.empty", "giveUp.empty",
 	"rebalance.dry-run",
@@ -62,7 +62,7 @@ var varying = []string{"created_at", "updated_at", "effective_at", "counted_at",
 	"next", "next_page_token", "number", "retry_after", "rate_per_s", "last_used_at", "detail",
 	"before", "after", "run", "expires_at", "took_ms", "next_attempt_at",
 	"revoked_at", "target", "keys", "held_at", "address", "version", "seen_at",
-	"started_at", "activated_at", "at_risk", "fired_at", "budget_remaining", "period_remaining"}
+	"started_at", "began_at", "at_risk", "fired_at", "budget_remaining", "period_remaining"}
 
 // TestExamples sends every example of the document to a server, which answers as documented.
 func TestExamples(t *testing.T) {

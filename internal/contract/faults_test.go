@@ -65,8 +65,8 @@ func found(t *testing.T, d *contractOf, n *node, seen map[budget.Code]bool) {
 
 	n.state(t, `UPDATE bucket_epoch SET used_quantity = used_quantity - 1 WHERE used_quantity > 0
 		AND budget_id = (SELECT id FROM budget_management_bucket WHERE name = ?)`, []byte("one"))
-	n.provoke(t, d, provocation{budget.BucketFenced, "POST",
-		"/v1/budgets/one/buckets/one:bucket-0/unfence", "", nil}, seen)
+	n.provoke(t, d, provocation{budget.BucketHalted, "POST",
+		"/v1/budgets/one/buckets/one:bucket-0/resume", "", nil}, seen)
 
 	n.state(t, `ALTER TABLE webhook_endpoint RENAME TO gone`)
 	n.provoke(t, d, provocation{budget.Internal, "GET", "/v1/webhooks", "", nil}, seen)

@@ -87,7 +87,7 @@ func run(t *testing.T, file string) *node {
 // reaches reports whether the server has reached so many instances, and noted it.
 func (n *node) reaches(t *testing.T, instances int) bool {
 	e := n.ask(t, "GET", "/v1/instances", "")
-	return bytes.Count(e.received, []byte(`"activation":1,"reachable":true`)) == instances
+	return bytes.Count(e.received, []byte(`"incarnation":1,"reachable":true`)) == instances
 }
 
 // TestServed checks that the server has a route for every call of the document.

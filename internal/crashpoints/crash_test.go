@@ -28,7 +28,7 @@ const mostSteps = 400
 // servers are the servers of a test, with the test's own database.
 type servers struct {
 	dsn, mariadb, redis string
-	lanes               []bucket.Lane
+	partitions          []bucket.Partition
 	rows                *sql.DB
 }
 
@@ -68,7 +68,7 @@ func crash(t *testing.T, d budget.Durability, verbs []verb) {
 		t.Run(v.name, func(t *testing.T) {
 			s := &servers{dsn: server.NewDatabase(t), mariadb: server.Addr(), redis: redis.Addr()}
 			for _, name := range instances {
-				s.lanes = append(s.lanes, bucket.Lane{Instance: name})
+				s.partitions = append(s.partitions, bucket.Partition{Instance: name})
 			}
 			var err error
 			if s.rows, err = sql.Open("mysql", s.dsn); err != nil {
@@ -76,7 +76,7 @@ func crash(t *testing.T, d budget.Durability, verbs []verb) {
 			}
 			defer s.rows.Close()
 			w := &world{T: t, s: s, d: d, other: newNode(t, s, nil)}
-			w.ok(w.other.loop(t.Context(), "store sync")) // verifies the lanes
+			w.ok(w.other.loop(t.Context(), "store sync")) // verifies the partitions
 			w.everyStep(&v)
 		})
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/commit"
 	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
-	"github.com/budgetd/budgetd/internal/sqlstore/lanes"
+	"github.com/budgetd/budgetd/internal/sqlstore/partitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/quarantine"
 	"github.com/budgetd/budgetd/internal/sqlstore/returns"
 	moving "github.com/budgetd/budgetd/internal/sqlstore/transfer"
@@ -29,30 +29,30 @@ import (
 // node is a budgetd without an HTTP server. Its loops run only when a test calls loop.
 type node struct {
 	*bucket.Service
-	gate    *gate // nil if it connects directly
-	db      *engine.DB
-	budgets *bucket.Budgets
-	rows    *row.Service
-	store   *counter.Service
-	moves   *transfer.Service
-	holds   *hold.Service
-	returns *returns.Part
-	lanes   []bucket.Lane
+	gate       *gate // nil if it connects directly
+	db         *engine.DB
+	budgets    *bucket.Budgets
+	rows       *row.Service
+	store      *counter.Service
+	moves      *transfer.Service
+	holds      *hold.Service
+	returns    *returns.Part
+	partitions []bucket.Partition
 }
 
-// instances are the names of the stores; both are on one server. Each has one lane.
+// instances are the names of the stores; both are on one server. Each has one partition.
 var instances = []string{"m", "n"}
 
 // filters sends each call to the store of its instance.
 type filters map[string]*redisstore.Store
 
-func (f filters) Set(ctx context.Context, lane bucket.Lane, levels []bucket.Level) error {
-	return f[lane.Instance].Set(ctx, lane, levels)
+func (f filters) Set(ctx context.Context, partition bucket.Partition, levels []bucket.Level) error {
+	return f[partition.Instance].Set(ctx, partition, levels)
 }
 
-func (f filters) Take(ctx context.Context, lane bucket.Lane, takes []bucket.Take) (
+func (f filters) Take(ctx context.Context, partition bucket.Partition, takes []bucket.Take) (
 	[]bucket.Taken, error) {
-	return f[lane.Instance].Take(ctx, lane, takes)
+	return f[partition.Instance].Take(ctx, partition, takes)
 }
 
 // stores opens the epochs of budgets in store mode.
@@ -60,7 +60,7 @@ type stores struct{ *counter.Service }
 
 func (s stores) Open(ctx context.Context, id int64) error          { return s.Push(ctx, id) }
 func (s stores) Recall(ctx context.Context, id, units int64) error { return s.Gather(ctx, id, units) }
-func (stores) Fit(context.Context, []bucket.Lane) error            { return nil }
+func (stores) Fit(context.Context, []bucket.Partition) error       { return nil }
 
 // newNode returns a node that reaches its servers through a gate, or directly if g is nil.
 func newNode(t *testing.T, w *servers, g *gate) *node {
@@ -69,7 +69,7 @@ func newNode(t *testing.T, w *servers, g *gate) *node {
 	if g != nil {
 		dsn, redis = strings.Replace(dsn, w.mariadb, g.front(t, w.mariadb), 1), g.front(t, redis)
 	}
-	n := &node{gate: g, lanes: w.lanes}
+	n := &node{gate: g, partitions: w.partitions}
 	var err error
 	must := func() {
 		t.Helper()
@@ -82,7 +82,7 @@ func newNode(t *testing.T, w *servers, g *gate) *node {
 	t.Cleanup(func() { _ = n.db.Close() })
 	all, counters, by := filters{}, map[string]*counter.Store{}, map[string]bucket.Filter{}
 	for _, name := range instances {
-		s, e := redisstore.New(redisstore.Config{Name: name, Addr: redis, Lanes: 1,
+		s, e := redisstore.New(redisstore.Config{Name: name, Addr: redis, Partitions: 1,
 			InstallationID: n.db.InstallationID(), DialTimeout: time.Second, ReadTimeout: time.Second})
 		err = e
 		must()
@@ -90,21 +90,21 @@ func newNode(t *testing.T, w *servers, g *gate) *node {
 		all[name], by[name] = s, s
 		counters[name] = &counter.Store{Counter: s, Entries: s, Changes: s, Memories: s, Copies: s}
 	}
-	defs, flights, moves, part := definitions.New(n.db), commit.New(n.db), moving.New(n.db), lanes.New(n.db)
+	defs, flights, moves, part := definitions.New(n.db), commit.New(n.db), moving.New(n.db), partitions.New(n.db)
 	n.budgets, err = bucket.NewBudgets(bucket.BudgetsConfig{Definitions: defs})
 	must()
-	places, err := place.New(w.lanes, 100)
+	places, err := place.New(w.partitions, 100)
 	must()
 	const deadline, step = 5 * time.Second, 5 * time.Second
 	n.store, err = counter.New(counter.Config{Budgets: n.budgets, Stores: counters, Now: n.db.Now,
-		Ledger: counter.Ledger{Lanes: part, Epochs: part, Supply: part, Periods: part, Moves: part,
+		Ledger: counter.Ledger{Partitions: part, Epochs: part, Supply: part, Periods: part, Moves: part,
 			Covers: flights, Quarantines: quarantine.New(n.db)},
 		Settings: counter.Settings{Deadline: deadline, StepTime: step, MarkGrace: time.Millisecond,
 			VerifyEvery: time.Millisecond}})
 	must()
 	n.moves = transfer.New(transfer.Config{Ledger: transfer.Ledger{Supply: moves, Stocks: moves,
-		Periods: moves, Recycles: moves, Lanes: moves, Counters: moves}, Budgets: n.budgets, Pages: defs,
-		Filter: all, Lanes: w.lanes, Places: places, Stores: n.store, StoreLanes: w.lanes,
+		Periods: moves, Recycles: moves, Partitions: moves, Counters: moves}, Budgets: n.budgets, Pages: defs,
+		Filter: all, Partitions: w.partitions, Places: places, Stores: n.store, StorePartitions: w.partitions,
 		Now: n.db.Now, Timeout: step})
 	n.rows, err = row.New(row.Config{Budgets: n.budgets, Ledger: flights, Lookup: flights,
 		Rollover: n.moves, Filters: by, Now: n.db.Now,
@@ -116,7 +116,7 @@ func newNode(t *testing.T, w *servers, g *gate) *node {
 		Ledger: ledgerMode{n.rows, nil, n.holds}, Store: n.store,
 		Manager: &manage.Service{Ledger: defs, Budgets: n.budgets, Periods: n.moves,
 			Stores: stores{n.store}, Filter: all, Places: places,
-			Takes: func(bucket.Lane) bool { return true }, Moved: func(string, int64) {},
+			Takes: func(bucket.Partition) bool { return true }, Moved: func(string, int64) {},
 			Clock: bucket.SystemClock{}, Nonce: nonce, Log: slog.New(slog.DiscardHandler),
 			Timeout: step}}
 	return n
@@ -141,7 +141,7 @@ func (n *node) loop(ctx context.Context, name string) error {
 	if name == "shrinks" {
 		return n.Manager.(*manage.Service).FinishShrinks(ctx)
 	}
-	for _, l := range n.store.Loops(n.lanes) {
+	for _, l := range n.store.Loops(n.partitions) {
 		if l.Name == name {
 			return l.RunOnce(ctx)
 		}

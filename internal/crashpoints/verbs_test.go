@@ -146,12 +146,12 @@ func aDayLater(w *world) {
 // TestLedger executes every verb of ledger mode.
 func TestLedger(t *testing.T) {
 	move := func(ctx context.Context, n *node, b *bucket.Budget) error {
-		to := bucket.Lane{Instance: "n"}
-		if b.Buckets[0].Lane == to {
+		to := bucket.Partition{Instance: "n"}
+		if b.Buckets[0].Partition == to {
 			to.Instance = "m"
 		}
-		_, _, err := n.moves.Ledger.Lanes.Move(ctx, b.ID, []transfer.Placement{{
-			Bucket: b.Buckets[0].ID, From: b.Buckets[0].Lane, To: to}})
+		_, _, err := n.moves.Ledger.Partitions.Move(ctx, b.ID, []transfer.Placement{{
+			Bucket: b.Buckets[0].ID, From: b.Buckets[0].Partition, To: to}})
 		return err
 	}
 	offline := func(ctx context.Context, n *node, b *bucket.Budget) error {
@@ -218,7 +218,7 @@ func TestLedger(t *testing.T) {
 // TestStore executes every verb of store mode.
 func TestStore(t *testing.T) {
 	move := func(ctx context.Context, n *node, b *bucket.Budget) error {
-		to := bucket.Lane{Instance: "n"}
+		to := bucket.Partition{Instance: "n"}
 		return n.store.Move(ctx, b.ID, b.Buckets[0].ID, to)
 	}
 	offline := func(ctx context.Context, n *node, b *bucket.Budget) error {

@@ -39,8 +39,8 @@ type counters interface {
 // server is the server behind a store.
 type server interface {
 	bucket.Inspected
-	// Scripts counts the scripts that a lane's server keeps: 0 if the store has none.
-	Scripts(ctx context.Context, lane bucket.Lane) (int, error)
+	// Scripts counts the scripts that a partition's server keeps: 0 if the store has none.
+	Scripts(ctx context.Context, partition bucket.Partition) (int, error)
 	Disconnect() error
 }
 
@@ -49,9 +49,10 @@ type backends struct {
 	db *engine.DB
 	// stores maps the names of instances to their stores. An instance with driver sql has no store.
 	stores map[string]store
-	// lanes lists the lanes of all configured instances. drivers holds the driver of each instance.
-	lanes   []bucket.Lane
-	drivers map[string]string
+	// partitions lists the partitions of all configured instances. drivers holds the driver of each
+	// instance.
+	partitions []bucket.Partition
+	drivers    map[string]string
 	// weaknesses are the database settings of which the last warning was given.
 	weaknesses string
 	// said holds the store problems of which a warning was given.
@@ -71,8 +72,8 @@ func open(ctx context.Context, c config.Config, log *slog.Logger) (*backends, er
 	}
 	for _, i := range c.Instances {
 		b.drivers[i.Name] = i.Driver
-		for n := range i.Lanes {
-			b.lanes = append(b.lanes, bucket.Lane{Instance: i.Name, Index: n})
+		for n := range i.Partitions {
+			b.partitions = append(b.partitions, bucket.Partition{Instance: i.Name, Index: n})
 		}
 		if i.Driver == config.SQL {
 			continue
@@ -87,7 +88,7 @@ func open(ctx context.Context, c config.Config, log *slog.Logger) (*backends, er
 	if err != nil {
 		return b, fmt.Errorf("database: %w", err)
 	}
-	return b, b.checkStore(ctx, storeLanes(b), inStore, c.Strict, log)
+	return b, b.checkStore(ctx, storePartitions(b), inStore, c.Strict, log)
 }
 
 // The pauses between attempts to reach the database.
@@ -154,9 +155,9 @@ func newRedis(i config.Instance, installation string, recordWindow time.Duration
 	}
 	c := redisstore.Config{
 		Name: i.Name, Username: i.Username, DB: i.DB,
-		Secret:  func() string { return password.Now().Reveal() },
-		Vouched: i.Vouched,
-		Lanes:   i.Lanes, InstallationID: installation, PoolSize: i.Connections,
+		Secret:     func() string { return password.Now().Reveal() },
+		Vouched:    i.Vouched,
+		Partitions: i.Partitions, InstallationID: installation, PoolSize: i.Connections,
 		RecordWindow: recordWindow,
 		DialTimeout:  i.DialTimeout, ReadTimeout: i.Timeout, WriteTimeout: i.Timeout,
 		PoolTimeout: i.Timeout,
@@ -185,14 +186,15 @@ func newRedis(i config.Instance, installation string, recordWindow time.Duration
 // problem and server. If there are budgets in store mode, it also warns of what concerns only them.
 // With strict it refuses a server that is too old. A server that cannot be reached does not keep
 // the node from serving.
-func (b *backends) checkStore(ctx context.Context, lanes []bucket.Lane, inStore, strict bool,
+func (b *backends) checkStore(ctx context.Context, partitions []bucket.Partition, inStore,
+	strict bool,
 	log *slog.Logger) error {
 	var refused []string
-	for _, lane := range lanes {
-		condition, err := b.stores[lane.Instance].Condition(ctx, lane)
+	for _, partition := range partitions {
+		condition, err := b.stores[partition.Instance].Condition(ctx, partition)
 		if err != nil {
-			log.Warn("settings of an instance not checked yet", "instance", lane.Instance,
-				"lane", lane.Index, "error", err)
+			log.Warn("settings of an instance not checked yet", "instance", partition.Instance,
+				"partition", partition.Index, "error", err)
 			continue
 		}
 		if condition.Unfit != "" && inStore {
@@ -202,13 +204,13 @@ func (b *backends) checkStore(ctx context.Context, lanes []bucket.Lane, inStore,
 			if f.StoreMode && !inStore {
 				continue
 			}
-			if _, said := b.said.LoadOrStore(f.Problem, true); said { // of another lane
+			if _, said := b.said.LoadOrStore(f.Problem, true); said { // of another partition
 				continue
 			}
 			if strict && f.Refused {
 				refused = append(refused, f.Problem)
 			} else {
-				log.Warn("setting of a store", "instance", lane.Instance, "problem", f.Problem)
+				log.Warn("setting of a store", "instance", partition.Instance, "problem", f.Problem)
 			}
 		}
 	}

@@ -189,9 +189,9 @@ func tryConnections(ctx context.Context, c config.Config) error {
 		return err
 	}
 	var faults []error
-	for _, lane := range g.lanes {
-		if err := filters(g.stores).Ping(ctx, lane); err != nil {
-			faults = append(faults, fmt.Errorf("instance %s: %w", lane, err))
+	for _, partition := range g.partitions {
+		if err := filters(g.stores).Ping(ctx, partition); err != nil {
+			faults = append(faults, fmt.Errorf("instance %s: %w", partition, err))
 		}
 	}
 	return errors.Join(faults...)

@@ -8,34 +8,34 @@ import (
 	"github.com/budgetd/budgetd/internal/metrics"
 )
 
-// filters passes each call to the store of its lane. A lane of an instance with driver sql has no
-// store: a Set does nothing, and every Take is stale.
+// filters passes each call to the store of its partition. A partition of an instance with driver
+// sql has no store: a Set does nothing, and every Take is stale.
 type filters map[string]store
 
-// Set tells a lane's store the contents of buckets.
-func (f filters) Set(ctx context.Context, lane bucket.Lane, levels []bucket.Level) error {
-	if store := f[lane.Instance]; store != nil {
-		return store.Set(ctx, lane, levels)
+// Set tells a partition's store the contents of buckets.
+func (f filters) Set(ctx context.Context, partition bucket.Partition, levels []bucket.Level) error {
+	if store := f[partition.Instance]; store != nil {
+		return store.Set(ctx, partition, levels)
 	}
 	return nil
 }
 
-// Take takes units from a lane's store.
-func (f filters) Take(ctx context.Context, lane bucket.Lane, takes []bucket.Take) (
+// Take takes units from a partition's store.
+func (f filters) Take(ctx context.Context, partition bucket.Partition, takes []bucket.Take) (
 	[]bucket.Taken, error) {
-	if store := f[lane.Instance]; store != nil {
-		return store.Take(ctx, lane, takes)
+	if store := f[partition.Instance]; store != nil {
+		return store.Take(ctx, partition, takes)
 	}
 	return make([]bucket.Taken, len(takes)), nil
 }
 
-// Ping returns nil if a lane's store answers, or the lane has none.
-func (f filters) Ping(ctx context.Context, lane bucket.Lane) error {
-	store := f[lane.Instance]
+// Ping returns nil if a partition's store answers, or the partition has none.
+func (f filters) Ping(ctx context.Context, partition bucket.Partition) error {
+	store := f[partition.Instance]
 	if store == nil {
 		return nil
 	}
-	_, err := store.Time(ctx, lane)
+	_, err := store.Time(ctx, partition)
 	return err
 }
 
@@ -43,12 +43,13 @@ func (f filters) Ping(ctx context.Context, lane bucket.Lane) error {
 const scriptsEvery = 30 * time.Second
 
 // countScripts returns the work of a loop that sets the metrics of how many scripts the stores of
-// lanes keep. It skips a store that does not answer, because the outage shows elsewhere.
-func (f filters) countScripts(lanes []bucket.Lane, m *metrics.Metrics) func(context.Context) error {
+// partitions keep. It skips a store that does not answer, because the outage shows elsewhere.
+func (f filters) countScripts(partitions []bucket.Partition,
+	m *metrics.Metrics) func(context.Context) error {
 	return func(ctx context.Context) error {
-		for _, lane := range lanes {
-			if n, err := f[lane.Instance].Scripts(ctx, lane); err == nil {
-				m.Scripts(lane, n)
+		for _, partition := range partitions {
+			if n, err := f[partition.Instance].Scripts(ctx, partition); err == nil {
+				m.Scripts(partition, n)
 			}
 		}
 		return nil

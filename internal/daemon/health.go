@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// healthEvery is the interval at which lanes are checked.
+	// healthEvery is the interval at which partitions are checked.
 	healthEvery = time.Second
 	// readyTime bounds the check whether the database answers.
 	readyTime = time.Second
@@ -27,32 +27,32 @@ type health struct {
 	// ping checks whether the database answers.
 	ping func(ctx context.Context) error
 
-	seen atomic.Pointer[laneCheck]
+	seen atomic.Pointer[partitionCheck]
 }
 
-// laneCheck is the result of one check of the lanes.
-type laneCheck struct {
-	// missing lists what is out of reach. takes holds the lanes on which buckets may be placed.
+// partitionCheck is the result of one check of the partitions.
+type partitionCheck struct {
+	// missing lists what is out of reach. takes holds the partitions on which buckets may be placed.
 	missing []string
-	takes   map[bucket.Lane]bool
-	// problems maps each lane that did not answer to the reason.
-	problems map[bucket.Lane]string
+	takes   map[bucket.Partition]bool
+	// problems maps each partition that did not answer to the reason.
+	problems map[bucket.Partition]string
 }
 
-// once checks the lanes.
+// once checks the partitions.
 func (h *health) once(ctx context.Context) error {
-	views, err := h.Lanes(ctx)
+	views, err := h.Partitions(ctx)
 	if err != nil {
 		return err
 	}
-	now := &laneCheck{missing: h.Service.Missing(ctx), takes: map[bucket.Lane]bool{},
-		problems: map[bucket.Lane]string{}}
+	now := &partitionCheck{missing: h.Service.Missing(ctx), takes: map[bucket.Partition]bool{},
+		problems: map[bucket.Partition]string{}}
 	for i := range views {
 		v := &views[i]
-		now.takes[v.Lane] = v.Reachable && !v.Draining
+		now.takes[v.Partition] = v.Reachable && !v.Draining
 		if !v.Reachable {
-			now.problems[v.Lane] = v.Problem
-			now.missing = append(now.missing, "instance "+v.Lane.String()+" does not answer: "+
+			now.problems[v.Partition] = v.Problem
+			now.missing = append(now.missing, "instance "+v.Partition.String()+" does not answer: "+
 				"budgets in ledger mode are served from SQL, those in store mode wait")
 		}
 	}
@@ -60,23 +60,23 @@ func (h *health) once(ctx context.Context) error {
 	return nil
 }
 
-// Takes reports whether buckets may be placed on a lane: it answered the last check and is not
-// drained. Before the first check this is true of every lane.
-func (h *health) Takes(lane bucket.Lane) bool {
+// Takes reports whether buckets may be placed on a partition: it answered the last check and is not
+// drained. Before the first check this is true of every partition.
+func (h *health) Takes(partition bucket.Partition) bool {
 	seen := h.seen.Load()
-	return seen == nil || seen.takes[lane]
+	return seen == nil || seen.takes[partition]
 }
 
-// problem returns why the store of a lane did not answer the last check, or "" if it did.
-func (h *health) problem(lane bucket.Lane) string {
+// problem returns why the store of a partition did not answer the last check, or "" if it did.
+func (h *health) problem(partition bucket.Partition) string {
 	seen := h.seen.Load()
 	if seen == nil {
 		return ""
 	}
-	if _, known := seen.takes[lane]; !known {
+	if _, known := seen.takes[partition]; !known {
 		return "its instance is not in the configuration of this node"
 	}
-	return seen.problems[lane]
+	return seen.problems[partition]
 }
 
 // Ready returns why the node cannot serve: the database does not answer.
@@ -97,8 +97,8 @@ func (h *health) Missing() []string {
 	return nil
 }
 
-// unreachable returns the lanes that did not answer the last check.
-func (h *health) unreachable() []bucket.Lane {
+// unreachable returns the partitions that did not answer the last check.
+func (h *health) unreachable() []bucket.Partition {
 	if seen := h.seen.Load(); seen != nil {
 		return slices.Collect(maps.Keys(seen.problems))
 	}
@@ -117,7 +117,7 @@ func (v budgetViewer) View(ctx context.Context, ref bucket.BudgetRef) (bucket.Vi
 	view, err := v.Service.View(ctx, ref)
 	if b, e := v.budgets.Find(ctx, ref); err == nil && e == nil {
 		for _, one := range b.Ring() {
-			if v.health.problem(one.Lane) != "" {
+			if v.health.problem(one.Partition) != "" {
 				view.Unreachable++
 			}
 		}

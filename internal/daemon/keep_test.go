@@ -52,39 +52,39 @@ func TestAuditLogIsKept(t *testing.T) {
 }
 
 // TestScriptsAreCounted checks the metric of how many scripts a server keeps, and that 20
-// activations need one script.
+// incarnations need one script.
 func TestScriptsAreCounted(t *testing.T) {
 	server := testservers.Redis(t)
-	store, err := redisstore.New(redisstore.Config{Name: "r", Addr: server.Addr(), Lanes: 1, InstallationID: "test"})
+	store, err := redisstore.New(redisstore.Config{Name: "r", Addr: server.Addr(), Partitions: 1, InstallationID: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = store.Disconnect() }()
-	m, lane := metrics.New("test"), bucket.Lane{Instance: "r"}
-	count := filters{"r": store}.countScripts([]bucket.Lane{lane}, m)
+	m, partition := metrics.New("test"), bucket.Partition{Instance: "r"}
+	count := filters{"r": store}.countScripts([]bucket.Partition{partition}, m)
 	shown := func() string {
 		if err := count(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		answer := httptest.NewRecorder()
 		m.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
-		_, text, _ := strings.Cut(answer.Body.String(), `budgetd_store_scripts{lane="0",store="r"} `)
+		_, text, _ := strings.Cut(answer.Body.String(), `budgetd_store_scripts{partition="0",store="r"} `)
 		text, _, _ = strings.Cut(text, "\n")
 		return text
 	}
 	if got := shown(); got != "0" {
 		t.Errorf("%q scripts before the first call, want 0", got)
 	}
-	identity, err := store.Identity(t.Context(), lane)
+	identity, err := store.Identity(t.Context(), partition)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for n := range int64(20) {
-		if err := store.Mark(t.Context(), bucket.Memory{Lane: lane, Identity: identity, Activation: n + 1}, n+1); err != nil {
+		if err := store.Mark(t.Context(), bucket.Memory{Partition: partition, Identity: identity, Incarnation: n + 1}, n+1); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if got := shown(); got != "1" {
-		t.Errorf("%q scripts after 20 activations, want 1", got)
+		t.Errorf("%q scripts after 20 incarnations, want 1", got)
 	}
 }

@@ -30,7 +30,7 @@ type mover struct {
 func (m *mover) Buckets(ctx context.Context, ref bucket.BudgetRef) ([]bucket.BucketView, error) {
 	views, err := m.Service.Buckets(ctx, ref)
 	for i := range views {
-		views[i].Problem = m.health.problem(views[i].Lane)
+		views[i].Problem = m.health.problem(views[i].Partition)
 	}
 	return views, err
 }
@@ -112,27 +112,27 @@ type stores struct {
 	log      *slog.Logger
 }
 
-// Fit returns an error if a budget in store mode may not have buckets on lanes: an instance with
-// driver sql keeps no counters, and some servers that speak the Redis protocol lack required
+// Fit returns an error if a budget in store mode may not have buckets on partitions: an instance
+// with driver sql keeps no counters, and some servers that speak the Redis protocol lack required
 // commands. It warns once of settings with which other servers may lose their contents. Error:
 // Invalid.
-func (s stores) Fit(ctx context.Context, lanes []bucket.Lane) error {
+func (s stores) Fit(ctx context.Context, partitions []bucket.Partition) error {
 	unfit := func(why string) error {
 		return &budget.Error{Code: budget.Invalid, Op: "create", Message: "the definition has faults",
 			Fields: []budget.FieldError{{Field: "durability", Message: why}}}
 	}
-	for _, lane := range lanes {
-		store := s.backends.stores[lane.Instance]
+	for _, partition := range partitions {
+		store := s.backends.stores[partition.Instance]
 		if store == nil {
-			return unfit("instance " + lane.Instance +
+			return unfit("instance " + partition.Instance +
 				" has driver sql: store mode needs a Redis on every instance")
 		}
-		// A server that is down is checked when its lane is activated.
-		if condition, err := store.Condition(ctx, lane); err == nil && condition.Unfit != "" {
+		// A server that is down is checked when its partition is verified.
+		if condition, err := store.Condition(ctx, partition); err == nil && condition.Unfit != "" {
 			return unfit(condition.Unfit)
 		}
 	}
-	return s.backends.checkStore(ctx, lanes, true, false, s.log)
+	return s.backends.checkStore(ctx, partitions, true, false, s.log)
 }
 
 // Open opens the epochs of a new budget and delivers its grants.

@@ -29,8 +29,8 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	feedrows "github.com/budgetd/budgetd/internal/sqlstore/feed"
-	"github.com/budgetd/budgetd/internal/sqlstore/lanes"
 	"github.com/budgetd/budgetd/internal/sqlstore/nodes"
+	"github.com/budgetd/budgetd/internal/sqlstore/partitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/quarantine"
 	"github.com/budgetd/budgetd/internal/sqlstore/returns"
 	"github.com/budgetd/budgetd/internal/sqlstore/samples"
@@ -47,7 +47,7 @@ type parts struct {
 	returns     *returns.Part
 	transfer    *moving.Part
 	feed        *feedrows.Part
-	lanes       *lanes.Part
+	partitions  *partitions.Part
 	accounts    *accounts.Part
 	usage       *counted.Part
 	samples     *samples.Part
@@ -56,7 +56,7 @@ type parts struct {
 
 func partsOf(db *engine.DB) *parts {
 	return &parts{commit: commit.New(db), definitions: definitions.New(db), returns: returns.New(db),
-		transfer: moving.New(db), feed: feedrows.New(db), lanes: lanes.New(db),
+		transfer: moving.New(db), feed: feedrows.New(db), partitions: partitions.New(db),
 		accounts: accounts.New(db), usage: counted.New(db), samples: samples.New(db),
 		alerts: alerts.New(db, rand.Reader)}
 }
@@ -114,7 +114,7 @@ func (b *backends) service(c config.Config, log *slog.Logger, observer observer,
 	if err != nil {
 		return nil, err
 	}
-	if m.places, err = place.New(b.lanes, ring.DefaultPointsPerNode); err != nil {
+	if m.places, err = place.New(b.partitions, ring.DefaultPointsPerNode); err != nil {
 		return nil, err
 	}
 	if m.stores, err = m.counterService(); err != nil {
@@ -122,7 +122,7 @@ func (b *backends) service(c config.Config, log *slog.Logger, observer observer,
 	}
 	m.moves = &mover{Service: m.transferService(), stores: m.stores, budgets: m.budgets}
 	m.health = &health{Service: m.moves.Service, Part: nodes.New(b.db), ping: b.db.SyncClock}
-	m.parts.lanes.Node = c.NodeName()
+	m.parts.partitions.Node = c.NodeName()
 	m.moves.health = m.health
 	rows, err := m.rowService()
 	if err != nil {
@@ -148,10 +148,11 @@ func (b *backends) service(c config.Config, log *slog.Logger, observer observer,
 func (m *nodeBuilder) transferService() *transfer.Service {
 	return transfer.New(transfer.Config{Ledger: transfer.Ledger{Supply: m.parts.transfer,
 		Stocks: m.parts.transfer, Periods: m.parts.transfer, Recycles: m.parts.transfer,
-		Lanes: m.parts.transfer, Counters: m.parts.transfer},
+		Partitions: m.parts.transfer, Counters: m.parts.transfer},
 		Budgets: m.budgets, Pages: m.definitions, Filter: m.filters, Health: m.filters,
-		Lanes: m.backends.lanes, Places: m.places, Stores: m.stores, StoreLanes: storeLanes(m.backends),
-		Now: m.db.Now, Moved: m.observer.Moved, Log: m.log})
+		Partitions: m.backends.partitions, Places: m.places, Stores: m.stores,
+		StorePartitions: storePartitions(m.backends),
+		Now:             m.db.Now, Moved: m.observer.Moved, Log: m.log})
 }
 
 func (m *nodeBuilder) rowService() (*row.Service, error) {
@@ -159,7 +160,7 @@ func (m *nodeBuilder) rowService() (*row.Service, error) {
 		Rollover: m.moves, Refills: m.moves, Filters: m.filters.byInstance(), Now: m.db.Now,
 		Observer: m.observer, Tracer: m.tracer,
 		Settings: row.Settings{Deadline: m.c.Deduct.Deadline, StepTime: m.c.Deduct.StepTimeout,
-			Queue: m.c.Deduct.Queue, LaneOperations: m.c.Deduct.BatchSize,
+			Queue: m.c.Deduct.Queue, PartitionOperations: m.c.Deduct.BatchSize,
 			States: m.c.Cache.Budgets}})
 }
 
@@ -169,12 +170,13 @@ func (m *nodeBuilder) counterService() (*counter.Service, error) {
 		stores[name] = &counter.Store{Counter: s, Entries: s, Changes: s, Memories: s, Copies: s,
 			Durable: m.durable(name)}
 	}
-	return counter.New(counter.Config{Budgets: m.budgets, Ledger: counter.Ledger{Lanes: m.parts.lanes,
-		Epochs: m.parts.lanes, Supply: m.parts.lanes, Periods: m.parts.lanes, Moves: m.parts.lanes,
-		Covers: m.commit, Quarantines: quarantine.New(m.db)},
+	return counter.New(counter.Config{Budgets: m.budgets,
+		Ledger: counter.Ledger{Partitions: m.parts.partitions, Epochs: m.parts.partitions,
+			Supply: m.parts.partitions, Periods: m.parts.partitions, Moves: m.parts.partitions,
+			Covers: m.commit, Quarantines: quarantine.New(m.db)},
 		Stores: stores, Now: m.db.Now, Observer: m.observer, Tracer: m.tracer,
 		Settings: counter.Settings{Deadline: m.c.Deduct.Deadline, StepTime: m.c.Deduct.StepTimeout,
-			Queue: m.c.Deduct.Queue, LaneOperations: m.c.Deduct.BatchSize,
+			Queue: m.c.Deduct.Queue, PartitionOperations: m.c.Deduct.BatchSize,
 			States: m.c.Cache.Budgets}})
 }
 
@@ -276,17 +278,17 @@ func (m *nodeBuilder) loops(audits *audit.Service, figures *sample.Service,
 	for _, one := range audits.Loops(set, passes...) {
 		all = append(all, loop{one.Name, one.Every, one.RunOnce})
 	}
-	for _, one := range m.stores.Loops(storeLanes(m.backends)) {
+	for _, one := range m.stores.Loops(storePartitions(m.backends)) {
 		all = append(all, loop{one.Name, one.Every, one.RunOnce})
 	}
 	return all
 }
 
-// storeLanes returns the lanes of the instances that have a store.
-func storeLanes(b *backends) (out []bucket.Lane) {
-	for _, lane := range b.lanes {
-		if b.stores[lane.Instance] != nil {
-			out = append(out, lane)
+// storePartitions returns the partitions of the instances that have a store.
+func storePartitions(b *backends) (out []bucket.Partition) {
+	for _, partition := range b.partitions {
+		if b.stores[partition.Instance] != nil {
+			out = append(out, partition)
 		}
 	}
 	return out

@@ -31,7 +31,7 @@ func TestRedisSettings(t *testing.T) {
 		}
 		for n := range 2 {
 			status, body := 503, ""
-			for tries := 0; status == 503 && tries < 100; tries++ { // until the lane is activated
+			for tries := 0; status == 503 && tries < 100; tries++ { // until the partition is verified
 				time.Sleep(100 * time.Millisecond)
 				status, body = p.ask("POST", "/v1/budgets", fmt.Sprintf(`{"name":"stored-%d","unit":"count",`+
 					`"type":"promo","total_quantity":10,"durability":"store"}`, n))

@@ -23,7 +23,7 @@ func TestStored(t *testing.T) {
 	create := func(name, total string) {
 		t.Helper()
 		status, body := 503, ""
-		for tries := 0; status == 503 && tries < 100; tries++ { // until the lane is activated
+		for tries := 0; status == 503 && tries < 100; tries++ { // until the partition is verified
 			time.Sleep(50 * time.Millisecond)
 			status, body = p.ask("POST", "/v1/budgets", fmt.Sprintf(`{"name":%q,"unit":"count",%s,
 				"durability":"store","routing_dimension":"user","limits":[{"name":"cap",

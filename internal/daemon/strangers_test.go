@@ -97,7 +97,7 @@ func TestStoresThatAreUnsuitable(t *testing.T) {
 	}
 	call("valkey_version:8.1.100")
 	status, body := 503, ""
-	for ; status == 503; time.Sleep(50 * time.Millisecond) { // until the lane is activated
+	for ; status == 503; time.Sleep(50 * time.Millisecond) { // until the partition is verified
 		status, body = create("stored", "store")
 	}
 	if status != 201 {

@@ -132,7 +132,7 @@ func TestSpans(t *testing.T) {
 		"BUDGETD_DATABASE_DSN="+testservers.SharedMariaDB(t).NewDatabase(t))
 	p.create("sale")
 	const tickets = `{"name":"tickets","unit":"count","type":"promo","total_quantity":100,"durability":"store"}`
-	for status := 0; status != 201; time.Sleep(50 * time.Millisecond) { // until the lane is activated
+	for status := 0; status != 201; time.Sleep(50 * time.Millisecond) { // until the partition is verified
 		if status, text = p.ask("POST", "/v1/budgets", tickets); status != 201 && status != 503 {
 			t.Fatalf("create: %d %s", status, text)
 		}
@@ -231,7 +231,7 @@ func exemplars(t *testing.T, url, ledgerTrace string) {
 		t.Errorf("exemplars of counters: %q", last)
 	}
 	for _, name := range []string{"budgetd_http_request_duration_seconds", "budgetd_commit_duration_seconds",
-		"budgetd_lane_call_duration_seconds"} {
+		"budgetd_partition_call_duration_seconds"} {
 		if !found[name] {
 			t.Errorf("%s has no exemplar", name)
 		}

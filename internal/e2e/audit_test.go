@@ -35,7 +35,7 @@ type audited struct {
 
 func newAudited(t *testing.T) *audited {
 	t.Helper()
-	t.Setenv("BUDGETD_DEDUCT_DEADLINE", "1s") // the duration of calls to the fenced bucket
+	t.Setenv("BUDGETD_DEDUCT_DEADLINE", "1s") // the duration of calls to the halted bucket
 	w := &audited{cluster: newCluster(t), ctl: testservers.Program(t, "budgetctl")}
 	var err error
 	dsn := regexp.MustCompile(`dsn: "([^"]+)"`).FindStringSubmatch(w.text)[1]
@@ -51,13 +51,13 @@ func newAudited(t *testing.T) *audited {
 	return w
 }
 
-// fenced lists the keys of a budget's buckets that are or were fenced.
-func (w *audited) fenced(t *testing.T, name string) string {
+// halted lists the keys of a budget's buckets that are or were halted.
+func (w *audited) halted(t *testing.T, name string) string {
 	t.Helper()
 	var keys string
 	err := w.rows.QueryRow(`SELECT COALESCE(GROUP_CONCAT(DISTINCT b.sharding_bucket_key), '')
 		FROM sharding_budget_management_bucket b JOIN budget_management_bucket u ON u.id = b.budget_id
-		JOIN bucket_epoch e ON e.bucket_id = b.id WHERE u.name = ? AND LENGTH(e.fenced) > 0`, name).Scan(&keys)
+		JOIN bucket_epoch e ON e.bucket_id = b.id WHERE u.name = ? AND LENGTH(e.halted) > 0`, name).Scan(&keys)
 	must(t, err)
 	return keys
 }
@@ -124,11 +124,11 @@ func (w *audited) scraped(t *testing.T, name string) (sum float64) {
 	return sum
 }
 
-// TestAuditFencesOneBucket checks, under load, that a unit changed by hand in a column or in a row
-// of the ledger fences its bucket and no other. The bucket stays fenced until an operator has
-// repaired the figure and lifted the fence. The documents promise a fence within 2 s; the bound
+// TestAuditHaltsOneBucket checks, under load, that a unit changed by hand in a column or in a row
+// of the ledger halts its bucket and no other. The bucket stays halted until an operator has
+// repaired the figure and lifted the halt. The documents promise a halt within 2 s; the bound
 // here leaves room for a busy machine.
-func TestAuditFencesOneBucket(t *testing.T) {
+func TestAuditHaltsOneBucket(t *testing.T) {
 	w := newAudited(t)
 	t.Run("column", func(t *testing.T) {
 		const plus = `UPDATE bucket_epoch SET used_quantity = used_quantity + ? WHERE ` + newestOf
@@ -152,13 +152,13 @@ func (w *audited) tampered(t *testing.T, name string, change func(key string)) {
 	eventually(t, time.Minute, "rows in the bucket", func() error { return w.hasRows(key) })
 	change(key)
 	began := time.Now()
-	eventually(t, 15*time.Second, "the bucket is fenced", func() error {
-		if w.fenced(t, name) == "" {
-			return errors.New("not fenced")
+	eventually(t, 15*time.Second, "the bucket is halted", func() error {
+		if w.halted(t, name) == "" {
+			return errors.New("not halted")
 		}
 		return nil
 	})
-	t.Logf("fenced after %s", time.Since(began))
+	t.Logf("halted after %s", time.Since(began))
 	sold := accepted.Load()
 	eventually(t, time.Minute, "the other buckets continue to serve", func() error {
 		if n := accepted.Load() - sold; n < 30 {
@@ -166,8 +166,8 @@ func (w *audited) tampered(t *testing.T, name string, change func(key string)) {
 		}
 		return nil
 	})
-	if got := w.fenced(t, name); got != key {
-		t.Errorf("the fenced buckets are %q, want %s alone", got, key)
+	if got := w.halted(t, name); got != key {
+		t.Errorf("the halted buckets are %q, want %s alone", got, key)
 	}
 	for _, name := range []string{"budgetd_audit_discrepancies", "budgetd_conservation_gap_units"} {
 		if got := w.scraped(t, name); got < 1 {
@@ -177,8 +177,8 @@ func (w *audited) tampered(t *testing.T, name string, change func(key string)) {
 	list, err := w.clients[1].Buckets(context.Background(), name)
 	must(t, err)
 	for _, b := range list.Buckets {
-		if (b.Fenced != "") != (b.Key == key) {
-			t.Errorf("%s: fenced %q", b.Key, b.Fenced)
+		if (b.Halted != "") != (b.Key == key) {
+			t.Errorf("%s: halted %q", b.Key, b.Halted)
 		}
 	}
 	if status := w.audit(t, name); status != 4 {
@@ -186,7 +186,7 @@ func (w *audited) tampered(t *testing.T, name string, change func(key string)) {
 	}
 }
 
-// repaired repairs a fenced bucket as docs/OPERATIONS.md says: first the figure, then the fence.
+// repaired repairs a halted bucket as docs/OPERATIONS.md says: first the figure, then the halt.
 func (w *audited) repaired(t *testing.T, name string, repair func(key string)) {
 	t.Helper()
 	key := name + ":bucket-0"
@@ -195,14 +195,14 @@ func (w *audited) repaired(t *testing.T, name string, repair func(key string)) {
 	if status := w.audit(t, name); status != 0 {
 		t.Errorf("budgetctl audit exits with %d after the repair", status)
 	}
-	if b := w.bucket(t, name, key); b.Fenced == "" {
-		t.Errorf("the fence was lifted without an operator: %+v", b)
+	if b := w.bucket(t, name, key); b.Halted == "" {
+		t.Errorf("the halt was lifted without an operator: %+v", b)
 	}
-	w.exec(t, `UPDATE bucket_epoch SET fenced = '' WHERE `+newestOf, key)
+	w.exec(t, `UPDATE bucket_epoch SET halted = '' WHERE `+newestOf, key)
 	_, stop := w.load(t, name)
 	defer stop()
 	eventually(t, time.Minute, "the repaired bucket serves again", func() error {
-		if b := w.bucket(t, name, key); b.Fenced != "" || b.Epoch != before.Epoch || b.Used <= before.Used {
+		if b := w.bucket(t, name, key); b.Halted != "" || b.Epoch != before.Epoch || b.Used <= before.Used {
 			return fmt.Errorf("%+v, before %+v", b, before)
 		}
 		return nil

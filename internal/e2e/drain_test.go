@@ -88,7 +88,7 @@ func drainInstance(t *testing.T, durability budget.Durability) {
 		t.Fatal(err)
 	}
 	for _, i := range list.Instances {
-		if drained := i.Name == "redis-1"; i.Draining != drained || drained && *i.Lanes[0].Buckets > 0 {
+		if drained := i.Name == "redis-1"; i.Draining != drained || drained && *i.Partitions[0].Buckets > 0 {
 			t.Errorf("%+v", i)
 		}
 	}

@@ -72,7 +72,7 @@ func eachStore(t *testing.T, test func(w *limitWorld)) {
 		for i := range 3 {
 			name := fmt.Sprintf("redis-%d", i)
 			store, err := redisstore.New(redisstore.Config{Name: name,
-				Addr: testservers.Redis(t).Addr(), Lanes: 1, InstallationID: db.InstallationID()})
+				Addr: testservers.Redis(t).Addr(), Partitions: 1, InstallationID: db.InstallationID()})
 			must(t, err)
 			t.Cleanup(func() { _ = store.Disconnect() })
 			stores[name] = store
@@ -92,24 +92,24 @@ func openRows(t *testing.T, clock *movedClock, driver, dsn string) *engine.DB {
 // stores are the filters of a world by the name of their instance.
 type stores map[string]*redisstore.Store
 
-func (s stores) Set(ctx context.Context, lane bucket.Lane, levels []bucket.Level) error {
-	if store := s[lane.Instance]; store != nil {
-		return store.Set(ctx, lane, levels)
+func (s stores) Set(ctx context.Context, partition bucket.Partition, levels []bucket.Level) error {
+	if store := s[partition.Instance]; store != nil {
+		return store.Set(ctx, partition, levels)
 	}
 	return nil
 }
 
-func (s stores) Take(ctx context.Context, lane bucket.Lane, takes []bucket.Take) (
+func (s stores) Take(ctx context.Context, partition bucket.Partition, takes []bucket.Take) (
 	[]bucket.Taken, error) {
-	if store := s[lane.Instance]; store != nil {
-		return store.Take(ctx, lane, takes)
+	if store := s[partition.Instance]; store != nil {
+		return store.Take(ctx, partition, takes)
 	}
 	return make([]bucket.Taken, len(takes)), nil
 }
 
-func (s stores) Ping(ctx context.Context, lane bucket.Lane) error {
-	if store := s[lane.Instance]; store != nil {
-		_, err := store.Time(ctx, lane)
+func (s stores) Ping(ctx context.Context, partition bucket.Partition) error {
+	if store := s[partition.Instance]; store != nil {
+		_, err := store.Time(ctx, partition)
 		return err
 	}
 	return nil
@@ -143,22 +143,22 @@ func (a auditorOf) Series(ctx context.Context, r bucket.SeriesRequest) (bucket.S
 func serveLimits(t *testing.T, clock *movedClock, db *engine.DB, stores stores) *limitWorld {
 	t.Helper()
 	const patience = 30 * time.Second
-	lanes, filters := []bucket.Lane{{Instance: "rows"}}, map[string]bucket.Filter{}
+	partitions, filters := []bucket.Partition{{Instance: "rows"}}, map[string]bucket.Filter{}
 	for name, store := range stores {
 		if len(filters) == 0 {
-			lanes = nil
+			partitions = nil
 		}
-		lanes, filters[name] = append(lanes, bucket.Lane{Instance: name}), store
+		partitions, filters[name] = append(partitions, bucket.Partition{Instance: name}), store
 	}
 	flights, defined := commit.New(db), definitions.New(db)
 	budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: defined, Size: 1000})
 	must(t, err)
-	places, err := place.New(lanes, ring.DefaultPointsPerNode)
+	places, err := place.New(partitions, ring.DefaultPointsPerNode)
 	must(t, err)
 	observer, moved := metrics.New("test"), moving.New(db)
 	mover := transfer.New(transfer.Config{Ledger: transfer.Ledger{Supply: moved, Stocks: moved,
-		Periods: moved, Recycles: moved, Lanes: moved, Counters: moved}, Budgets: budgets,
-		Pages: defined, Filter: stores, Health: stores, Lanes: lanes, Places: places, Now: db.Now,
+		Periods: moved, Recycles: moved, Partitions: moved, Counters: moved}, Budgets: budgets,
+		Pages: defined, Filter: stores, Health: stores, Partitions: partitions, Places: places, Now: db.Now,
 		Moved: observer.Moved})
 	rows, err := row.New(row.Config{Budgets: budgets, Ledger: flights, Lookup: flights,
 		Rollover: mover, Filters: filters, Now: db.Now, Observer: observer,
@@ -172,7 +172,7 @@ func serveLimits(t *testing.T, clock *movedClock, db *engine.DB, stores stores) 
 		Rows: readerOf{used}, Mover: mover,
 		Manager: &manage.Service{Ledger: defined, Budgets: budgets, Periods: mover, Filter: stores,
 			Places: places, Moved: observer.Moved, Clock: bucket.SystemClock{}, Timeout: patience,
-			Takes: func(bucket.Lane) bool { return true }, Nonce: func() string { return t.Name()[:8] }},
+			Takes: func(bucket.Partition) bool { return true }, Nonce: func() string { return t.Name()[:8] }},
 		Auditor: auditorOf{
 			audit.New(audit.Config{Budgets: budgets, Ledger: auditrows.New(db), Observer: observer}),
 			sample.New(sample.Config{Budgets: budgets, Ledger: samples.New(db), Figures: defined,

@@ -25,7 +25,7 @@ func TestHotBudgetOnCluster(t *testing.T) {
 	servers := testservers.RedisCluster(t, 2*time.Second, testservers.RedisArgs("--cluster-require-full-coverage", "no"))
 	world := on(t, fmt.Sprintf("topology: cluster, addrs: [%q, %q]", servers.Nodes[0].Addr(), servers.Nodes[4].Addr()))
 	hotThroughFailOver(t, world, 16, func() {
-		master, err := servers.MasterOf(0) // of a third of the lanes
+		master, err := servers.MasterOf(0) // of a third of the partitions
 		must(t, err)
 		must(t, master.Kill())
 		_, err = servers.AwaitMoved(0, master)
@@ -73,21 +73,21 @@ func (l *load) more(t *testing.T, n int64) {
 
 // hotThroughFailOver lets callers deduct from one budget through two nodes during a fail-over. What
 // was accepted must be in the ledger once, and all other units must be sold to the last one.
-func hotThroughFailOver(t *testing.T, world *cluster, lanes int, failOver func()) {
+func hotThroughFailOver(t *testing.T, world *cluster, partitions int, failOver func()) {
 	const total, callers, name = 1_000_000, 16, "hot"
 	nodes := []*node{world.start(t), world.start(t)}
 	clients := []*client.Client{nodes[0].client(), nodes[1].client()}
 	create(t, clients[0], name, total, 16)
 	before := instance(t, clients[0], "store")
-	if len(before.Lanes) != lanes {
-		t.Fatalf("%d lanes, want %d: %+v", len(before.Lanes), lanes, before)
+	if len(before.Partitions) != partitions {
+		t.Fatalf("%d partitions, want %d: %+v", len(before.Partitions), partitions, before)
 	}
 	l := world.load(t, nodes, name, callers)
 	l.more(t, 500)
 	failOver()
 	l.more(t, 500)
 	l.end()
-	eventually(t, 60*time.Second, "every lane is in use again", func() error {
+	eventually(t, 60*time.Second, "every partition is in use again", func() error {
 		if i := instance(t, clients[1], "store"); i.Health != "up" {
 			return fmt.Errorf("%+v", i)
 		}
@@ -108,8 +108,8 @@ func hotThroughFailOver(t *testing.T, world *cluster, lanes int, failOver func()
 }
 
 // TestStoreModeOnCluster makes a replica take over while its master continues for a while. The
-// moved lanes have another memory, so what their buckets held is quarantined. All other units must
-// be sold, and what callers were told must not exceed what is used and quarantined (I2).
+// moved partitions have another memory, so what their buckets held is quarantined. All other units
+// must be sold, and what callers were told must not exceed what is used and quarantined (I2).
 func TestStoreModeOnCluster(t *testing.T) {
 	const total, callers, name = 1_000_000, 8, "store"
 	servers := testservers.RedisCluster(t, time.Hour, testservers.AppendOnly("always"))

@@ -11,7 +11,8 @@ func OddIDs() []string {
 	return []string{
 		"a", "A", "a ", " a", "á", "a\u0301", "7", "007", "1e3", "1000", "1000.0", "7 ", "null", "true",
 		"0", "-0",
-		"{}", "{lane}", "a:b:c", "}{", "*?[", "'; DROP TABLE deduction;--", "${jndi:x}", "%s%n%d", "%00",
+		"{}", "{partition}", "a:b:c", "}{", "*?[", "'; DROP TABLE deduction;--", "${jndi:x}", "%s%n%d",
+		"%00",
 		"\\0",
 		"]] redis.call('FLUSHALL')", "../../admin", "<script>", "\"", "\\", "|", "a|b", "ﬀ", "ff", "İ",
 		"ı",

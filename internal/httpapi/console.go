@@ -81,7 +81,7 @@ type booksView struct {
 	Exhausted     int                   `json:"exhausted"`
 	Discrepancies int                   `json:"discrepancies"`
 	Gap           int64                 `json:"gap"`
-	Fenced        int                   `json:"fenced"`
+	Halted        int                   `json:"halted"`
 	Quarantined   int64                 `json:"quarantined"`
 }
 
@@ -122,11 +122,11 @@ func standingsOf(list []bucket.Standing) []standingView {
 
 // overview reads the whole overview once.
 func (a *API) overview(ctx context.Context) (*overviewView, error) {
-	lanes, err := a.service.Lanes(ctx)
+	partitions, err := a.service.Partitions(ctx)
 	s := a.overseer.Standings(listed)
-	out := &overviewView{Reasons: a.service.Ready(ctx), Instances: a.instancesOf(lanes).Instances,
+	out := &overviewView{Reasons: a.service.Ready(ctx), Instances: a.instancesOf(partitions).Instances,
 		Books: booksView{CheckedAt: wire.InUTC(s.At), Budgets: s.Statuses, Exhausted: s.Exhausted,
-			Discrepancies: s.Discrepancies, Gap: s.Gap, Fenced: s.Fenced, Quarantined: s.Quarantined},
+			Discrepancies: s.Discrepancies, Gap: s.Gap, Halted: s.Halted, Quarantined: s.Quarantined},
 		Next: standingsOf(s.Next), Refused: standingsOf(s.Refused)}
 	out.Ready = len(out.Reasons) == 0 && !a.leaving.Load()
 	if err != nil && out.Ready {
@@ -156,7 +156,7 @@ type refusalView struct {
 	RoutingKey string        `json:"routing_key,omitzero"`
 	Bucket     string        `json:"bucket,omitzero"`
 	Instance   string        `json:"instance,omitzero"`
-	Lane       int           `json:"lane"`
+	Partition  int           `json:"partition"`
 	Problem    *wire.Problem `json:"problem"`
 }
 
@@ -223,7 +223,8 @@ func refusalOf(r *bucket.Refusal) refusalView {
 		Hold: q.HoldTTL != 0, Reference: q.Reference, RoutingKey: r.RoutingKey,
 		Problem: wire.ProblemOf(r.Err)}
 	if r.Bucket != nil {
-		out.Bucket, out.Instance, out.Lane = r.Bucket.Key, r.Bucket.Lane.Instance, r.Bucket.Lane.Index
+		out.Bucket, out.Instance, out.Partition = r.Bucket.Key, r.Bucket.Partition.Instance,
+			r.Bucket.Partition.Index
 	}
 	return out
 }

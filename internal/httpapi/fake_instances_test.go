@@ -12,12 +12,12 @@ func (f *fake) GiveUp(_ context.Context, name string) (bucket.DrainView, error) 
 	return v, f.note("give up %s", name)
 }
 
-func (f *fake) Lanes(context.Context) ([]bucket.LaneView, error) {
-	return []bucket.LaneView{
-		{Lane: bucket.Lane{Instance: "redis-a"}, Activation: 2, Reachable: true},
-		{Lane: bucket.Lane{Instance: "redis-b"}, Activation: 1, Problem: "connection refused"},
-		{Lane: bucket.Lane{Instance: "redis-b", Index: 1}, Activation: 1, Reachable: true},
-	}, f.note("lanes")
+func (f *fake) Partitions(context.Context) ([]bucket.PartitionView, error) {
+	return []bucket.PartitionView{
+		{Partition: bucket.Partition{Instance: "redis-a"}, Incarnation: 2, Reachable: true},
+		{Partition: bucket.Partition{Instance: "redis-b"}, Incarnation: 1, Problem: "connection refused"},
+		{Partition: bucket.Partition{Instance: "redis-b", Index: 1}, Incarnation: 1, Reachable: true},
+	}, f.note("partitions")
 }
 
 func (f *fake) Ready(context.Context) []string { return f.reasons }
@@ -39,12 +39,12 @@ func (f *fake) Undrain(_ context.Context, name string) (bucket.DrainView, error)
 	return aDrain, f.note("undrain %s", name)
 }
 
-func (f *fake) Recover(_ context.Context, name string) ([]bucket.LaneView, error) {
-	return []bucket.LaneView{{Lane: bucket.Lane{Instance: "redis-a"}, Activation: 3, Reachable: true}}, f.note("recover %s", name)
+func (f *fake) Recover(_ context.Context, name string) ([]bucket.PartitionView, error) {
+	return []bucket.PartitionView{{Partition: bucket.Partition{Instance: "redis-a"}, Incarnation: 3, Reachable: true}}, f.note("recover %s", name)
 }
 
 func (f *fake) Rebalance(_ context.Context, dryRun bool) (bucket.Rebalance, error) {
 	return bucket.Rebalance{DryRun: dryRun, Budgets: 2, Misplaced: 1, Moves: []bucket.BucketMove{
-		{Bucket: "sale:bucket-0", From: bucket.Lane{Instance: "redis-a"}, To: bucket.Lane{Instance: "redis-b", Index: 1}},
+		{Bucket: "sale:bucket-0", From: bucket.Partition{Instance: "redis-a"}, To: bucket.Partition{Instance: "redis-b", Index: 1}},
 	}}, f.note("rebalance %t", dryRun)
 }

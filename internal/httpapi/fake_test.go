@@ -55,8 +55,8 @@ var aDeduction = bucket.DeductionView{RequestID: "o1", State: ledger.StateUsed, 
 	Bucket: "sale:bucket-0", Reference: "ref", Dimensions: `{"user":"u1"}`, CountedAt: at, Receipt: "r.1"}
 
 var aBucket = bucket.BucketView{Bucket: bucket.Bucket{ID: 70, Ordinal: 0, Key: "sale:bucket-0",
-	Lane: bucket.Lane{Instance: "redis-a"}, Online: true, OutQuantity: 600, OutCnt: 2, UpdatedAt: at,
-	Epoch: ledger.Epoch{Number: 4, Status: ledger.Open, Activation: 2, Outstanding: 500, Used: 380, Returning: 15},
+	Partition: bucket.Partition{Instance: "redis-a"}, Online: true, OutQuantity: 600, OutCnt: 2, UpdatedAt: at,
+	Epoch: ledger.Epoch{Number: 4, Status: ledger.Open, Incarnation: 2, Outstanding: 500, Used: 380, Returning: 15},
 }, Remaining: 500}
 
 func (f *fake) Quarantines(_ context.Context, ref bucket.BudgetRef) ([]bucket.Quarantine, error) {
@@ -334,8 +334,8 @@ func (f *fake) Audit(ctx context.Context, ref bucket.BudgetRef) (bucket.AuditRep
 	}, f.note("audit %+v", ref)
 }
 
-func (f *fake) Unfence(_ context.Context, ref bucket.BudgetRef, key string) (bucket.BucketView, error) {
-	return aBucket, f.note("unfence %+v %q", ref, key)
+func (f *fake) Resume(_ context.Context, ref bucket.BudgetRef, key string) (bucket.BucketView, error) {
+	return aBucket, f.note("resume %+v %q", ref, key)
 }
 
 func (f *fake) Feed(ctx context.Context, r bucket.FeedRequest) (bucket.FeedPage, error) {

@@ -23,18 +23,18 @@ const auditTime = 10 * time.Minute
 type Audits interface {
 	// Audit checks a budget on live traffic. A report that is not OK comes without an error.
 	Audit(ctx context.Context, ref bucket.BudgetRef) (bucket.AuditReport, error)
-	// Unfence audits a budget, and lifts the fence of a bucket if the audit finds nothing wrong in
+	// Resume audits a budget, and resumes a halted bucket if the audit finds nothing wrong in
 	// it.
-	Unfence(ctx context.Context, ref bucket.BudgetRef, key string) (bucket.BucketView, error)
+	Resume(ctx context.Context, ref bucket.BudgetRef, key string) (bucket.BucketView, error)
 }
 
-// unfence may take as long as an audit.
-func (a *API) unfence(c *call) (answer, error) {
+// resume may take as long as an audit.
+func (a *API) resume(c *call) (answer, error) {
 	ctx, cancel := context.WithTimeout(c.work, auditTime)
 	defer cancel()
 	c.allow(auditTime)
 	c.ctx = ctx
-	return c.onBucket(a.service.Unfence)
+	return c.onBucket(a.service.Resume)
 }
 
 func (a *API) audit(c *call) (answer, error) {

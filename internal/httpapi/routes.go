@@ -62,7 +62,7 @@ func (a *API) routes() []route {
 			handle: a.offline},
 		{pattern: "POST " + one + "/buckets/{key}/online", changes: true, handle: a.online},
 		{pattern: "POST " + one + "/buckets/{key}/apply", changes: true, handle: a.apply},
-		{pattern: "POST " + one + "/buckets/{key}/unfence", changes: true, handle: a.unfence},
+		{pattern: "POST " + one + "/buckets/{key}/resume", changes: true, handle: a.resume},
 		{pattern: "POST " + one + "/recycle", changes: true, handle: a.recycle},
 		{pattern: "GET " + one + "/recycles", handle: a.recycles},
 

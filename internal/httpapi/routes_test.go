@@ -94,7 +94,7 @@ func TestGoldenAnswers(t *testing.T) {
 		{"offline", "POST", ours + "/buckets/sale:bucket-0/offline", "", ""},
 		{"online", "POST", ours + "/buckets/sale%3Abucket-0/online", "{}", ""},
 		{"apply", "POST", ours + "/buckets/sale:bucket-0/apply", "", ""},
-		{"unfence", "POST", ours + "/buckets/sale:bucket-0/unfence", "", ""},
+		{"resume", "POST", ours + "/buckets/sale:bucket-0/resume", "", ""},
 		{"recycle", "POST", ours + "/recycle", "", ""},
 		{"recycle-running", "POST", "/v1/budgets/long/recycle?tenant=acme", "{}", ""},
 		{"recycles", "GET", ours + "/recycles", "", ""},

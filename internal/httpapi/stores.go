@@ -11,7 +11,7 @@ import (
 
 // Stores reports the state of the service, its stores and its nodes.
 type Stores interface {
-	Lanes(ctx context.Context) ([]bucket.LaneView, error)
+	Partitions(ctx context.Context) ([]bucket.PartitionView, error)
 	// Ready returns the reasons why the service cannot serve; it returns nil if it can.
 	Ready(ctx context.Context) []string
 	// Missing returns what is out of reach of a service that can serve.
@@ -26,8 +26,8 @@ type Instances interface {
 	// lets buckets be placed on it again.
 	Drain(ctx context.Context, instance string) (bucket.DrainView, error)
 	Undrain(ctx context.Context, instance string) (bucket.DrainView, error)
-	// Recover takes an instance that lost its memory back into service, and returns its lanes.
-	Recover(ctx context.Context, instance string) ([]bucket.LaneView, error)
+	// Recover takes an instance that lost its memory back into service, and returns its partitions.
+	Recover(ctx context.Context, instance string) ([]bucket.PartitionView, error)
 	// GiveUp gives up a store-mode instance that will not come back.
 	GiveUp(ctx context.Context, instance string) (bucket.DrainView, error)
 	// Rebalance gives instances their share of the buckets. With dryRun it only returns what it
@@ -40,15 +40,15 @@ func (a *API) instances(c *call) (answer, error) {
 	if err := c.nothing(); err != nil {
 		return answer{}, err
 	}
-	lanes, err := a.service.Lanes(c.ctx)
-	return answer{body: a.instancesOf(lanes)}, err
+	partitions, err := a.service.Partitions(c.ctx)
+	return answer{body: a.instancesOf(partitions)}, err
 }
 
-func (a *API) instancesOf(lanes []bucket.LaneView) instanceList {
+func (a *API) instancesOf(partitions []bucket.PartitionView) instanceList {
 	out := instanceList{Instances: []instanceView{}}
 	at := map[string]int{}
-	for _, l := range lanes {
-		name := l.Lane.Instance
+	for _, l := range partitions {
+		name := l.Partition.Instance
 		i, found := at[name]
 		if !found {
 			i = len(out.Instances)
@@ -61,8 +61,8 @@ func (a *API) instancesOf(lanes []bucket.LaneView) instanceList {
 			instance.Health = "down"
 		}
 		instance.Draining = instance.Draining || l.Draining
-		instance.Lanes = append(instance.Lanes, laneView{l.Lane.Index, l.Activation, l.Reachable,
-			l.Buckets, l.Problem, l.Role, l.AtRisk, wire.InUTC(l.ActivatedAt), l.Cause})
+		instance.Partitions = append(instance.Partitions, partitionView{l.Partition.Index, l.Incarnation,
+			l.Reachable, l.Buckets, l.Problem, l.Role, l.AtRisk, wire.InUTC(l.BeganAt), l.Cause})
 	}
 	return out
 }
@@ -124,9 +124,9 @@ func (a *API) recover(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	lanes, err := a.service.Recover(c.ctx, name)
+	partitions, err := a.service.Recover(c.ctx, name)
 	out := instanceView{}
-	if all := a.instancesOf(lanes).Instances; len(all) > 0 {
+	if all := a.instancesOf(partitions).Instances; len(all) > 0 {
 		out = all[0]
 	}
 	return answer{body: out}, err
@@ -174,29 +174,29 @@ type readiness struct {
 	Reasons  []string `json:"reasons"`
 }
 
-// instanceView is a configured store with its lanes.
+// instanceView is a configured store with its partitions.
 type instanceView struct {
 	Name   string `json:"name"`
 	Driver string `json:"driver,omitzero"`
-	// Health is "up", or "down" if the last attempt to reach a lane failed.
+	// Health is "up", or "down" if the last attempt to reach a partition failed.
 	Health string `json:"health"`
 	// Draining means that its buckets move to other instances.
-	Draining bool       `json:"draining"`
-	Lanes    []laneView `json:"lanes"`
+	Draining   bool            `json:"draining"`
+	Partitions []partitionView `json:"partitions"`
 }
 
-type laneView struct {
-	Lane       int    `json:"lane"`
-	Activation int64  `json:"activation"`
-	Reachable  bool   `json:"reachable"`
-	Buckets    *int   `json:"buckets,omitzero"`
-	Problem    string `json:"problem,omitzero"`
-	Role       string `json:"role,omitzero"`
+type partitionView struct {
+	Partition   int    `json:"partition"`
+	Incarnation int64  `json:"incarnation"`
+	Reachable   bool   `json:"reachable"`
+	Buckets     *int   `json:"buckets,omitzero"`
+	Problem     string `json:"problem,omitzero"`
+	Role        string `json:"role,omitzero"`
 	// AtRisk is what a loss of its memory would cost, in minor units.
 	AtRisk *int64 `json:"at_risk,omitzero"`
-	// ActivatedAt is when the lane got its present memory. Cause says why.
-	ActivatedAt time.Time `json:"activated_at,omitzero"`
-	Cause       string    `json:"cause,omitzero"`
+	// BeganAt is when the partition got its present memory. Cause says why.
+	BeganAt time.Time `json:"began_at,omitzero"`
+	Cause   string    `json:"cause,omitzero"`
 }
 
 // drainView is the progress of draining an instance.
@@ -226,7 +226,7 @@ type rebalanceView struct {
 	Problem string       `json:"problem,omitzero"`
 }
 
-// bucketMove is a bucket that moves between lanes, such as redis-1/0.
+// bucketMove is a bucket that moves between partitions, such as redis-1/0.
 type bucketMove struct {
 	Bucket string `json:"bucket"`
 	From   string `json:"from"`

@@ -16,7 +16,7 @@ const mostChanges = 500
 // Changed implements bucket.Changes. The cursor is a position in the order of buckets.
 func (s *Store) Changed(_ context.Context, m bucket.Memory,
 	cursor string) (sums []bucket.Sum, next string, err error) {
-	sums, err = with(s, "changed", m, func(l *lane) ([]bucket.Sum, error) {
+	sums, err = with(s, "changed", m, func(l *partition) ([]bucket.Sum, error) {
 		var names []epochName
 		for name := range l.changed {
 			names = append(names, name)
@@ -42,7 +42,7 @@ func (s *Store) Changed(_ context.Context, m bucket.Memory,
 }
 
 // sum returns the changed sum of an entry or of an ended epoch.
-func (l *lane) sum(name epochName) bucket.Sum {
+func (l *partition) sum(name epochName) bucket.Sum {
 	if name.epoch != 0 {
 		late, known := l.late[name]
 		out := bucket.Sum{
@@ -72,7 +72,7 @@ func (l *lane) sum(name epochName) bucket.Sum {
 
 // Acknowledge implements bucket.Changes.
 func (s *Store) Acknowledge(_ context.Context, m bucket.Memory, sums []bucket.Sum) error {
-	_, err := with(s, "acknowledge", m, func(l *lane) (struct{}, error) {
+	_, err := with(s, "acknowledge", m, func(l *partition) (struct{}, error) {
 		for _, x := range sums {
 			name := epochName{bucket: x.Bucket}
 			if x.Late {
@@ -92,7 +92,7 @@ func (s *Store) Acknowledge(_ context.Context, m bucket.Memory, sums []bucket.Su
 
 // Sweep implements bucket.Changes in one step.
 func (s *Store) Sweep(_ context.Context, m bucket.Memory) (more bool, err error) {
-	return with(s, "sweep", m, func(l *lane) (bool, error) {
+	return with(s, "sweep", m, func(l *partition) (bool, error) {
 		nowMS := s.nowMS()
 		switch {
 		case l.sliceMS > nowMS:
@@ -116,7 +116,7 @@ func (s *Store) Sweep(_ context.Context, m bucket.Memory) (more bool, err error)
 }
 
 // Identity implements bucket.Memories.
-func (s *Store) Identity(_ context.Context, of bucket.Lane) (string, error) {
+func (s *Store) Identity(_ context.Context, of bucket.Partition) (string, error) {
 	return faulty(s, "identity", func() (string, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -129,7 +129,7 @@ func (s *Store) Identity(_ context.Context, of bucket.Lane) (string, error) {
 }
 
 // Marker implements bucket.Memories.
-func (s *Store) Marker(_ context.Context, of bucket.Lane, identity string, _ bool) (
+func (s *Store) Marker(_ context.Context, of bucket.Partition, identity string, _ bool) (
 	bucket.Marker, error) {
 	return faulty(s, "marker", func() (bucket.Marker, error) {
 		s.mu.Lock()
@@ -150,29 +150,29 @@ func (s *Store) Mark(_ context.Context, m bucket.Memory, since int64) error {
 	_, err := faulty(s, "mark", func() (struct{}, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		l, err := s.at("mark", m.Lane)
+		l, err := s.at("mark", m.Partition)
 		if err != nil {
 			return struct{}{}, err
 		}
 		was := l.marker
 		switch {
-		case l.identity != m.Identity, was.Activation > m.Activation,
-			since < m.Activation && (was.Activation == 0 || was.Since > since):
+		case l.identity != m.Identity, was.Incarnation > m.Incarnation,
+			since < m.Incarnation && (was.Incarnation == 0 || was.Since > since):
 			return struct{}{}, bucket.ErrOtherMemory
-		case was.Activation == m.Activation:
+		case was.Incarnation == m.Incarnation:
 			return struct{}{}, nil
 		}
 		nowMS := s.nowMS()
-		if was.Activation == 0 {
+		if was.Incarnation == 0 {
 			l.slice, l.sliceMS = nowMS/1000, nowMS
 		}
 		l.marker = bucket.Marker{
 			Installation: s.config.Installation,
-			Activation:   m.Activation,
+			Incarnation:  m.Incarnation,
 			Since:        was.Since,
 			SinceMS:      was.SinceMS,
 		}
-		if since == m.Activation {
+		if since == m.Incarnation {
 			l.marker.Since, l.marker.SinceMS = since, nowMS
 			if since == 1 {
 				l.marker.SinceMS = 0 // no record was lost before the first
@@ -185,7 +185,7 @@ func (s *Store) Mark(_ context.Context, m bucket.Memory, since int64) error {
 
 // Doubt implements bucket.Memories.
 func (s *Store) Doubt(_ context.Context, m bucket.Memory, sinceMS int64) error {
-	_, err := with(s, "doubt", m, func(l *lane) (struct{}, error) {
+	_, err := with(s, "doubt", m, func(l *partition) (struct{}, error) {
 		l.marker.SinceMS = max(l.marker.SinceMS, sinceMS)
 		return struct{}{}, nil
 	})
@@ -193,7 +193,7 @@ func (s *Store) Doubt(_ context.Context, m bucket.Memory, sinceMS int64) error {
 }
 
 // Time implements bucket.Memories.
-func (s *Store) Time(_ context.Context, of bucket.Lane) (time.Time, error) {
+func (s *Store) Time(_ context.Context, of bucket.Partition) (time.Time, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, err := s.at("read the time", of)

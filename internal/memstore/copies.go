@@ -27,15 +27,15 @@ type countCopy struct {
 }
 
 // ReadCopy implements bucket.Copies. It returns everything in one part. Counters are copied by
-// name, because memstore only copies between lanes of one store.
+// name, because memstore only copies between partitions of one store.
 func (s *Store) ReadCopy(_ context.Context, m bucket.Memory, ref bucket.Ref, _ string) (
 	part bucket.CopyPart, next string, err error) {
-	part, err = with(s, "copy", m, func(l *lane) (bucket.CopyPart, error) {
+	part, err = with(s, "copy", m, func(l *partition) (bucket.CopyPart, error) {
 		if e := l.entries[ref.Bucket]; e.epoch != ref.Epoch || e.state != moving {
 			return bucket.CopyPart{}, budget.Refuse(budget.Invalid, "copy from",
 				"bucket %d is not moving away at epoch %d", ref.Bucket, ref.Epoch)
 		}
-		part := bucket.CopyPart{Activation: m.Activation, Since: l.marker.Since}
+		part := bucket.CopyPart{Incarnation: m.Incarnation, Since: l.marker.Since}
 		for _, slice := range []int64{l.slice - 1, l.slice} {
 			for id, r := range l.records[slice] {
 				if id.Bucket == ref.Bucket {
@@ -51,7 +51,7 @@ func (s *Store) ReadCopy(_ context.Context, m bucket.Memory, ref bucket.Ref, _ s
 		}
 		for name := range l.counters {
 			if name.bucket == ref.Bucket {
-				part.Counters = append(part.Counters, name.value, strconv.Itoa(m.Lane.Index))
+				part.Counters = append(part.Counters, name.value, strconv.Itoa(m.Partition.Index))
 			}
 		}
 		for name, late := range l.late {
@@ -76,7 +76,7 @@ func encoded(v any) string {
 // BeginCopy implements bucket.Copies.
 func (s *Store) BeginCopy(_ context.Context, m bucket.Memory, ref bucket.Ref,
 	attempt string) (bucket.Verdict, error) {
-	return with(s, "copy", m, func(l *lane) (bucket.Verdict, error) {
+	return with(s, "copy", m, func(l *partition) (bucket.Verdict, error) {
 		e := l.entries[ref.Bucket]
 		if l.newest[ref.Bucket] > ref.Epoch ||
 			e.epoch == ref.Epoch && e.state != copying && e.state != copied {
@@ -108,7 +108,7 @@ func (s *Store) BeginCopy(_ context.Context, m bucket.Memory, ref bucket.Ref,
 func (s *Store) AddCopy(_ context.Context, m bucket.Memory, ref bucket.Ref, attempt string,
 	part bucket.CopyPart) (
 	bucket.Verdict, error) {
-	return with(s, "copy", m, func(l *lane) (bucket.Verdict, error) {
+	return with(s, "copy", m, func(l *partition) (bucket.Verdict, error) {
 		if e := l.entries[ref.Bucket]; e.epoch != ref.Epoch || e.state != copying ||
 			e.attempt != attempt {
 			return bucket.Closed, nil
@@ -127,10 +127,10 @@ func (s *Store) AddCopy(_ context.Context, m bucket.Memory, ref bucket.Ref, atte
 				}
 				n.counts[limitName{x.Name, x.Changed}] = x.N
 			}
-			if c.Record.Activation >= part.Since {
-				c.Record.Activation = m.Activation
+			if c.Record.Incarnation >= part.Since {
+				c.Record.Incarnation = m.Incarnation
 			} else {
-				c.Record.Activation = 0
+				c.Record.Incarnation = 0
 			}
 			l.keep(l.slice, id, c.Record)
 			l.notes[id] = n
@@ -138,7 +138,7 @@ func (s *Store) AddCopy(_ context.Context, m bucket.Memory, ref bucket.Ref, atte
 		for i := 0; i < len(part.Counters); i += 2 {
 			from, _ := strconv.Atoi(part.Counters[i+1])
 			name := valueName{ref.Bucket, part.Counters[i]}
-			l.counters[name] = s.lanes[from].counters[name]
+			l.counters[name] = s.partitions[from].counters[name]
 		}
 		for i := 0; i < len(part.Late); i += 2 {
 			epoch, _ := strconv.ParseInt(part.Late[i], 10, 64)
@@ -153,7 +153,7 @@ func (s *Store) AddCopy(_ context.Context, m bucket.Memory, ref bucket.Ref, atte
 // EndCopy implements bucket.Copies.
 func (s *Store) EndCopy(_ context.Context, m bucket.Memory, ref bucket.Ref,
 	attempt string) (bucket.Verdict, error) {
-	return with(s, "copy", m, func(l *lane) (bucket.Verdict, error) {
+	return with(s, "copy", m, func(l *partition) (bucket.Verdict, error) {
 		e := l.entries[ref.Bucket]
 		switch {
 		case e.epoch == ref.Epoch && e.state == copied:

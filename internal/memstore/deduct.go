@@ -13,7 +13,7 @@ import (
 func (s *Store) Deduct(_ context.Context, m bucket.Memory, deductions []bucket.StoreDeduction) (
 	bucket.StoreAnswer, error) {
 	deductions = slices.Clone(deductions) // a delayed call runs after the caller has reused the list
-	return with(s, "deduct", m, func(l *lane) (bucket.StoreAnswer, error) {
+	return with(s, "deduct", m, func(l *partition) (bucket.StoreAnswer, error) {
 		out := bucket.StoreAnswer{
 			NowMS:    s.nowMS(),
 			Outcomes: make([]bucket.StoreOutcome, len(deductions)),
@@ -29,7 +29,7 @@ func (s *Store) Deduct(_ context.Context, m bucket.Memory, deductions []bucket.S
 func (s *Store) Predict(_ context.Context, m bucket.Memory, deductions []bucket.StoreDeduction) (
 	bucket.StoreAnswer, error) {
 	deductions = slices.Clone(deductions)
-	return with(s, "predict", m, func(l *lane) (bucket.StoreAnswer, error) {
+	return with(s, "predict", m, func(l *partition) (bucket.StoreAnswer, error) {
 		out := bucket.StoreAnswer{
 			NowMS:    s.nowMS(),
 			Outcomes: make([]bucket.StoreOutcome, len(deductions)),
@@ -42,7 +42,7 @@ func (s *Store) Predict(_ context.Context, m bucket.Memory, deductions []bucket.
 }
 
 // predict returns the outcome of one deduction, with limits before it.
-func (l *lane) predict(d *bucket.StoreDeduction, nowMS int64) bucket.StoreOutcome {
+func (l *partition) predict(d *bucket.StoreDeduction, nowMS int64) bucket.StoreOutcome {
 	out, _ := l.check(d, nowMS, true)
 	if out.Verdict != bucket.Accepted && out.Verdict != bucket.Short ||
 		d.Value == "" || len(d.Terms.Limits) == 0 {
@@ -58,7 +58,7 @@ func (l *lane) predict(d *bucket.StoreDeduction, nowMS int64) bucket.StoreOutcom
 }
 
 // standing returns Accepted if units can be taken from an epoch, else the verdict of the deduction.
-func (l *lane) standing(bucketID, epoch int64) bucket.Verdict {
+func (l *partition) standing(bucketID, epoch int64) bucket.Verdict {
 	e, known := l.entries[bucketID]
 	switch {
 	case e.state == copying, known && e.epoch == epoch && (e.state == moving || e.state == copied):
@@ -72,7 +72,7 @@ func (l *lane) standing(bucketID, epoch int64) bucket.Verdict {
 }
 
 // record returns the record of an id.
-func (l *lane) record(id bucket.RecordID) (bucket.Record, int64, bool) {
+func (l *partition) record(id bucket.RecordID) (bucket.Record, int64, bool) {
 	for _, slice := range []int64{l.slice, l.slice - 1} {
 		if r, known := l.records[slice][id]; known {
 			return r, slice, true
@@ -82,7 +82,7 @@ func (l *lane) record(id bucket.RecordID) (bucket.Record, int64, bool) {
 }
 
 // keep stores a record in a slice.
-func (l *lane) keep(slice int64, id bucket.RecordID, r bucket.Record) {
+func (l *partition) keep(slice int64, id bucket.RecordID, r bucket.Record) {
 	if l.records[slice] == nil {
 		l.records[slice] = map[bucket.RecordID]bucket.Record{}
 	}
@@ -91,7 +91,7 @@ func (l *lane) keep(slice int64, id bucket.RecordID, r bucket.Record) {
 
 // check evaluates one deduction in the order of bucket.Counter. next is the counter of its value
 // after it.
-func (l *lane) check(d *bucket.StoreDeduction, nowMS int64, predict bool) (
+func (l *partition) check(d *bucket.StoreDeduction, nowMS int64, predict bool) (
 	out bucket.StoreOutcome, next *counter) {
 	verdict := func(v bucket.Verdict) (bucket.StoreOutcome, *counter) {
 		return bucket.StoreOutcome{Verdict: v}, nil
@@ -135,7 +135,8 @@ func (l *lane) check(d *bucket.StoreDeduction, nowMS int64, predict bool) (
 }
 
 // deduct checks one deduction, and executes it if no check fails.
-func (l *lane) deduct(m bucket.Memory, d *bucket.StoreDeduction, nowMS int64) bucket.StoreOutcome {
+func (l *partition) deduct(m bucket.Memory, d *bucket.StoreDeduction,
+	nowMS int64) bucket.StoreOutcome {
 	out, next := l.check(d, nowMS, false)
 	if out.Verdict != bucket.Accepted {
 		return out
@@ -157,7 +158,7 @@ func (l *lane) deduct(m bucket.Memory, d *bucket.StoreDeduction, nowMS int64) bu
 	l.keep(
 		l.slice,
 		d.RecordID,
-		bucket.Record{Amount: d.Amount, Epoch: d.Epoch, Activation: m.Activation,
+		bucket.Record{Amount: d.Amount, Epoch: d.Epoch, Incarnation: m.Incarnation,
 			Fingerprint: d.Fingerprint, Nonce: d.Nonce, AtMS: nowMS},
 	)
 	l.notes[d.RecordID] = n
@@ -166,7 +167,7 @@ func (l *lane) deduct(m bucket.Memory, d *bucket.StoreDeduction, nowMS int64) bu
 
 // judge returns the counter and the usage of limits after a deduction. If the deduction does not
 // fit, fits is false and uses is the present usage. A deduction that counts for no limit fits.
-func (l *lane) judge(d *bucket.StoreDeduction,
+func (l *partition) judge(d *bucket.StoreDeduction,
 	nowMS int64) (next *counter, uses []bucket.LimitUse, fits bool) {
 	t := d.Terms
 	if d.Value == "" || len(t.Limits) == 0 {
@@ -213,7 +214,7 @@ func (l *lane) judge(d *bucket.StoreDeduction,
 }
 
 // slots returns the slots that count in each sliding limit of a deduction's value.
-func (l *lane) slots(d *bucket.StoreDeduction, nowMS int64) [][]limit.Slot {
+func (l *partition) slots(d *bucket.StoreDeduction, nowMS int64) [][]limit.Slot {
 	out := make([][]limit.Slot, len(d.Terms.Limits))
 	for i := range d.Terms.Limits {
 		x := &d.Terms.Limits[i]
@@ -244,7 +245,7 @@ func (s *Store) Cancel(_ context.Context, m bucket.Memory,
 
 func (s *Store) undo(op string, m bucket.Memory, all []bucket.StoreRollback,
 	cancel bool) ([]bucket.StoreReturn, error) {
-	return with(s, op, m, func(l *lane) ([]bucket.StoreReturn, error) {
+	return with(s, op, m, func(l *partition) ([]bucket.StoreReturn, error) {
 		out, nowMS := make([]bucket.StoreReturn, len(all)), s.nowMS()
 		for i := range all {
 			out[i] = l.undo(m, &all[i], cancel, nowMS, s.young(l, nowMS))
@@ -253,13 +254,13 @@ func (s *Store) undo(op string, m bucket.Memory, all []bucket.StoreRollback,
 	})
 }
 
-// young reports whether a lane's memory is younger than the record window.
-func (s *Store) young(l *lane, nowMS int64) bool {
+// young reports whether a partition's memory is younger than the record window.
+func (s *Store) young(l *partition, nowMS int64) bool {
 	return nowMS-l.marker.SinceMS < s.config.Window.Milliseconds()
 }
 
 // undo gives back units of one deduction.
-func (l *lane) undo(m bucket.Memory, x *bucket.StoreRollback, cancel bool, nowMS int64,
+func (l *partition) undo(m bucket.Memory, x *bucket.StoreRollback, cancel bool, nowMS int64,
 	young bool) bucket.StoreReturn {
 	e := l.entries[x.Bucket]
 	if e.state == moving || e.state == copying || e.state == copied {
@@ -268,7 +269,7 @@ func (l *lane) undo(m bucket.Memory, x *bucket.StoreRollback, cancel bool, nowMS
 	r, slice, known := l.record(x.RecordID)
 	switch {
 	case !known && cancel:
-		r = bucket.Record{Void: true, Unsure: young, Activation: m.Activation, AtMS: nowMS}
+		r = bucket.Record{Void: true, Unsure: young, Incarnation: m.Incarnation, AtMS: nowMS}
 		l.keep(l.slice, x.RecordID, r)
 		if young {
 			return bucket.StoreReturn{Verdict: bucket.Unclear, Record: r}
@@ -280,7 +281,7 @@ func (l *lane) undo(m bucket.Memory, x *bucket.StoreRollback, cancel bool, nowMS
 		return bucket.StoreReturn{Verdict: bucket.NotFound}
 	case r.Void && !r.Unsure:
 		return bucket.StoreReturn{Verdict: bucket.Known, Record: r}
-	case r.Void, r.Activation < l.marker.Since:
+	case r.Void, r.Incarnation < l.marker.Since:
 		return bucket.StoreReturn{Verdict: bucket.Unclear, Record: r}
 	}
 	id, amount, left := x.RollbackID, x.Amount, r.Amount-r.RolledBack
@@ -320,7 +321,7 @@ func (l *lane) undo(m bucket.Memory, x *bucket.StoreRollback, cancel bool, nowMS
 // Find implements bucket.Counter.
 func (s *Store) Find(_ context.Context, m bucket.Memory,
 	ids []bucket.RecordID) ([]bucket.StoreReturn, error) {
-	return with(s, "find", m, func(l *lane) ([]bucket.StoreReturn, error) {
+	return with(s, "find", m, func(l *partition) ([]bucket.StoreReturn, error) {
 		out := make([]bucket.StoreReturn, len(ids))
 		for i, id := range ids {
 			out[i] = bucket.StoreReturn{Verdict: bucket.NotFound, Young: s.young(l, s.nowMS())}

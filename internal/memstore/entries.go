@@ -28,7 +28,7 @@ type entry struct {
 }
 
 // put stores an entry and updates the bucket's newest epoch.
-func (l *lane) put(bucketID int64, e entry) {
+func (l *partition) put(bucketID int64, e entry) {
 	l.entries[bucketID] = e
 	l.newest[bucketID] = max(l.newest[bucketID], e.epoch)
 }
@@ -36,7 +36,7 @@ func (l *lane) put(bucketID int64, e entry) {
 // Open implements bucket.Entries.
 func (s *Store) Open(_ context.Context, m bucket.Memory,
 	openings []bucket.Opening) ([]bucket.Entry, error) {
-	return with(s, "open", m, func(l *lane) ([]bucket.Entry, error) {
+	return with(s, "open", m, func(l *partition) ([]bucket.Entry, error) {
 		return figures(openings, func(o bucket.Opening) (bucket.Verdict, entry) {
 			e := l.entries[o.Bucket]
 			switch {
@@ -63,7 +63,7 @@ func (s *Store) Open(_ context.Context, m bucket.Memory,
 // Grant implements bucket.Entries.
 func (s *Store) Grant(_ context.Context, m bucket.Memory,
 	grants []bucket.StoreGrant) ([]bucket.Entry, error) {
-	return with(s, "grant", m, func(l *lane) ([]bucket.Entry, error) {
+	return with(s, "grant", m, func(l *partition) ([]bucket.Entry, error) {
 		return figures(grants, func(g bucket.StoreGrant) (bucket.Verdict, entry) {
 			e := l.entries[g.Bucket]
 			switch {
@@ -92,7 +92,7 @@ func (s *Store) Grant(_ context.Context, m bucket.Memory,
 // Close implements bucket.Entries.
 func (s *Store) Close(_ context.Context, m bucket.Memory, refs []bucket.Ref,
 	moves bool) ([]bucket.Entry, error) {
-	return with(s, "close", m, func(l *lane) ([]bucket.Entry, error) {
+	return with(s, "close", m, func(l *partition) ([]bucket.Entry, error) {
 		return figures(refs, func(r bucket.Ref) (bucket.Verdict, entry) {
 			e, to := l.entries[r.Bucket], closed
 			if moves {
@@ -118,7 +118,7 @@ func (s *Store) Close(_ context.Context, m bucket.Memory, refs []bucket.Ref,
 // Read implements bucket.Entries.
 func (s *Store) Read(_ context.Context, m bucket.Memory,
 	refs []bucket.Ref) ([]bucket.Entry, error) {
-	return with(s, "read", m, func(l *lane) ([]bucket.Entry, error) {
+	return with(s, "read", m, func(l *partition) ([]bucket.Entry, error) {
 		out := figures(refs, func(r bucket.Ref) (bucket.Verdict, entry) {
 			e := l.entries[r.Bucket]
 			switch {

@@ -99,46 +99,48 @@ func faulty[T any](s *Store, op string, do func() (T, error)) (T, error) {
 	return do()
 }
 
-// Memory is a past state of a lane.
-type Memory struct{ lane *lane }
+// Memory is a past state of a partition.
+type Memory struct{ partition *partition }
 
-// Remember returns the present state of a lane.
+// Remember returns the present state of a partition.
 func (s *Store) Remember(index int) Memory {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Memory{s.lanes[index].clone()}
+	return Memory{s.partitions[index].clone()}
 }
 
-// GoBack restores a past state of a lane. If sameProcess, the lane keeps its present identity, as
-// after a resync from another master or an edit. Otherwise it gets a new one, as after a restart.
+// GoBack restores a past state of a partition. If sameProcess, the partition keeps its present
+// identity, as after a resync from another master or an edit. Otherwise it gets a new one, as after
+// a restart.
 func (s *Store) GoBack(index int, to Memory, sameProcess bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	identity := s.lanes[index].identity
+	identity := s.partitions[index].identity
 	if !sameProcess {
 		identity = s.identity()
 	}
-	s.lanes[index] = to.lane.clone()
-	s.lanes[index].identity = identity
+	s.partitions[index] = to.partition.clone()
+	s.partitions[index].identity = identity
 }
 
-// Wipe empties a lane, as FLUSHALL does in the same process and a restart without data in another.
+// Wipe empties a partition, as FLUSHALL does in the same process and a restart without data in
+// another.
 func (s *Store) Wipe(index int, sameProcess bool) {
-	s.GoBack(index, Memory{newLane("")}, sameProcess)
+	s.GoBack(index, Memory{newPartition("")}, sameProcess)
 }
 
 // Forget removes the entry of one bucket and nothing else.
 func (s *Store) Forget(index int, bucketID int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.lanes[index].entries, bucketID)
+	delete(s.partitions[index].entries, bucketID)
 }
 
 // Fill replaces the filter's content for a bucket by an arbitrary one.
 func (s *Store) Fill(index int, bucketID, fill, balance int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lanes[index].contents[bucketID] = content{fill, balance}
+	s.partitions[index].contents[bucketID] = content{fill, balance}
 }
 
 // invented returns an answer to a Take that ignores the contents.

@@ -23,7 +23,7 @@ func (c content) plausible(fill int64) bool {
 }
 
 // Set implements bucket.Filter.
-func (s *Store) Set(_ context.Context, of bucket.Lane, levels []bucket.Level) error {
+func (s *Store) Set(_ context.Context, of bucket.Partition, levels []bucket.Level) error {
 	_, err := faulty(s, "set", func() (struct{}, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -49,7 +49,7 @@ func (s *Store) Set(_ context.Context, of bucket.Lane, levels []bucket.Level) er
 }
 
 // Take implements bucket.Filter.
-func (s *Store) Take(_ context.Context, of bucket.Lane,
+func (s *Store) Take(_ context.Context, of bucket.Partition,
 	takes []bucket.Take) ([]bucket.Taken, error) {
 	do := func() ([]bucket.Taken, error) {
 		s.mu.Lock()
@@ -86,7 +86,7 @@ func (s *Store) Take(_ context.Context, of bucket.Lane,
 }
 
 // take executes one take.
-func (l *lane) take(t bucket.Take) bucket.Taken {
+func (l *partition) take(t bucket.Take) bucket.Taken {
 	out := bucket.Taken{Fits: make([]bool, len(t.Amounts))}
 	c, known := l.contents[t.Bucket]
 	if known && !c.plausible(t.Fill) {

@@ -22,13 +22,13 @@ var (
 // Config describes a store.
 type Config struct {
 	Name string
-	// Lanes is the number of lanes, at least 1.
-	Lanes int
+	// Partitions is the number of partitions, at least 1.
+	Partitions int
 	// Installation is written into markers.
 	Installation string
 	// Window is the record window; 0 means ten minutes.
 	Window time.Duration
-	// Now is the clock of every lane; nil means the system clock.
+	// Now is the clock of every partition; nil means the system clock.
 	Now func() time.Time
 }
 
@@ -37,12 +37,12 @@ type Store struct {
 	config Config
 	faults faults
 
-	mu    sync.Mutex
-	lanes []*lane
-	runs  int // the number of identities so far
+	mu         sync.Mutex
+	partitions []*partition
+	runs       int // the number of identities so far
 }
 
-// New returns a store with empty lanes.
+// New returns a store with empty partitions.
 func New(config Config) *Store {
 	if config.Window == 0 {
 		config.Window = 10 * time.Minute
@@ -51,8 +51,8 @@ func New(config Config) *Store {
 		config.Now = time.Now
 	}
 	s := &Store{config: config}
-	for range max(config.Lanes, 1) {
-		s.lanes = append(s.lanes, newLane(s.identity()))
+	for range max(config.Partitions, 1) {
+		s.partitions = append(s.partitions, newPartition(s.identity()))
 	}
 	return s
 }
@@ -63,8 +63,8 @@ func (s *Store) identity() string {
 	return fmt.Sprintf("run%d replication%d master", s.runs, s.runs)
 }
 
-// lane is the memory of one lane.
-type lane struct {
+// partition is the memory of one partition.
+type partition struct {
 	identity string
 	contents map[int64]content // of the filter
 	marker   bucket.Marker
@@ -93,15 +93,15 @@ type (
 // grew.
 type lateSum struct{ units, slice int64 }
 
-func newLane(identity string) *lane {
-	return &lane{identity: identity, contents: map[int64]content{}, newest: map[int64]int64{},
+func newPartition(identity string) *partition {
+	return &partition{identity: identity, contents: map[int64]content{}, newest: map[int64]int64{},
 		entries: map[int64]entry{}, versions: map[int64]int64{}, late: map[epochName]lateSum{},
 		changed: map[epochName]bool{}, records: map[int64]map[bucket.RecordID]bucket.Record{},
 		notes: map[bucket.RecordID]note{}, counters: map[valueName]counter{}}
 }
 
 // clone returns a copy. It shares only values that are never changed in place.
-func (l *lane) clone() *lane {
+func (l *partition) clone() *partition {
 	c := *l
 	c.contents, c.newest = maps.Clone(l.contents), maps.Clone(l.newest)
 	c.entries = maps.Clone(l.entries)
@@ -114,29 +114,29 @@ func (l *lane) clone() *lane {
 	return &c
 }
 
-// nowMS returns the lane's clock.
+// nowMS returns the partition's clock.
 func (s *Store) nowMS() int64 { return s.config.Now().UnixMilli() }
 
-// at returns a lane of this store. The caller holds s.mu.
-func (s *Store) at(op string, of bucket.Lane) (*lane, error) {
-	if of.Instance != s.config.Name || of.Index < 0 || of.Index >= len(s.lanes) {
-		return nil, budget.Refuse(budget.Unavailable, op, "instance %s has no lane %s",
+// at returns a partition of this store. The caller holds s.mu.
+func (s *Store) at(op string, of bucket.Partition) (*partition, error) {
+	if of.Instance != s.config.Name || of.Index < 0 || of.Index >= len(s.partitions) {
+		return nil, budget.Refuse(budget.Unavailable, op, "instance %s has no partition %s",
 			s.config.Name, of)
 	}
-	return s.lanes[of.Index], nil
+	return s.partitions[of.Index], nil
 }
 
 // with executes a call on the memory that it names, subject to faults.
-func with[T any](s *Store, op string, m bucket.Memory, do func(*lane) (T, error)) (T, error) {
+func with[T any](s *Store, op string, m bucket.Memory, do func(*partition) (T, error)) (T, error) {
 	return faulty(s, op, func() (T, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		var none T
-		l, err := s.at(op, m.Lane)
+		l, err := s.at(op, m.Partition)
 		if err != nil {
 			return none, err
 		}
-		if l.identity != m.Identity || l.marker.Activation != m.Activation || m.Activation == 0 {
+		if l.identity != m.Identity || l.marker.Incarnation != m.Incarnation || m.Incarnation == 0 {
 			return none, bucket.ErrOtherMemory
 		}
 		return do(l)

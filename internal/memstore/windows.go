@@ -146,7 +146,7 @@ type note struct {
 }
 
 // lower subtracts units that were given back from the windows in which their deduction was counted.
-func (l *lane) lower(id bucket.RecordID, r bucket.Record, terms *bucket.Terms,
+func (l *partition) lower(id bucket.RecordID, r bucket.Record, terms *bucket.Terms,
 	before, after int64) {
 	n := l.notes[id]
 	c, known := l.counters[valueName{id.Bucket, n.value}]

@@ -126,8 +126,8 @@ func known(t *testing.T) map[string]map[string]bool {
 	m := metrics.New("v1.2.3")
 	m.Request("POST /v1/budgets/{budget}/deduct", 200, time.Millisecond, "")
 	m.Failed("sql", budget.Unavailable)
-	m.LaneCall(t.Context(), bucket.Lane{Instance: "redis-a"}, 1, time.Millisecond)
-	m.Scripts(bucket.Lane{Instance: "redis-a"}, 1)
+	m.PartitionCall(t.Context(), bucket.Partition{Instance: "redis-a"}, 1, time.Millisecond)
+	m.Scripts(bucket.Partition{Instance: "redis-a"}, 1)
 	everything(m)
 	families, err := m.Registry().Gather()
 	if err != nil {

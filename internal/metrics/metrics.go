@@ -25,37 +25,37 @@ import (
 type Metrics struct {
 	registry *prometheus.Registry
 
-	deductions    *prometheus.CounterVec
-	requests      *prometheus.HistogramVec
-	inFlight      prometheus.Gauge
-	laneCalls     *prometheus.HistogramVec
-	laneBatches   *prometheus.HistogramVec
-	commits       prometheus.Observer
-	commitRows    prometheus.Observer
-	skipped       prometheus.Counter
-	moved         *prometheus.CounterVec
-	failures      *prometheus.CounterVec
-	fenced        prometheus.Counter
-	discrepancies prometheus.Gauge
-	gap           prometheus.Gauge
-	stranded      prometheus.Gauge
-	recyclable    prometheus.Gauge
-	holdsOpen     prometheus.Gauge
-	holdsExpired  prometheus.Counter
-	atRisk        prometheus.Gauge
-	moves         *prometheus.CounterVec
-	unfinished    *prometheus.GaugeVec
-	lag           *prometheus.GaugeVec
-	scripts       *prometheus.GaugeVec
-	budgets       *budgets
+	deductions       *prometheus.CounterVec
+	requests         *prometheus.HistogramVec
+	inFlight         prometheus.Gauge
+	partitionCalls   *prometheus.HistogramVec
+	partitionBatches *prometheus.HistogramVec
+	commits          prometheus.Observer
+	commitRows       prometheus.Observer
+	skipped          prometheus.Counter
+	moved            *prometheus.CounterVec
+	failures         *prometheus.CounterVec
+	halted           prometheus.Counter
+	discrepancies    prometheus.Gauge
+	gap              prometheus.Gauge
+	stranded         prometheus.Gauge
+	recyclable       prometheus.Gauge
+	holdsOpen        prometheus.Gauge
+	holdsExpired     prometheus.Counter
+	atRisk           prometheus.Gauge
+	moves            *prometheus.CounterVec
+	unfinished       *prometheus.GaugeVec
+	lag              *prometheus.GaugeVec
+	scripts          *prometheus.GaugeVec
+	budgets          *budgets
 	alerts
 
-	byRequest children[requestLabels, prometheus.Observer]
-	byOutcome children[outcomeLabels, prometheus.Counter]
-	byLane    children[bucket.Lane, laneObservers]
+	byRequest   children[requestLabels, prometheus.Observer]
+	byOutcome   children[outcomeLabels, prometheus.Counter]
+	byPartition children[bucket.Partition, partitionObservers]
 }
 
-// The keys of cached requests and deductions, and what is cached of a lane.
+// The keys of cached requests and deductions, and what is cached of a partition.
 type (
 	requestLabels struct {
 		pattern string
@@ -65,7 +65,7 @@ type (
 		code     budget.Code
 		replayed bool
 	}
-	laneObservers struct{ calls, operations prometheus.Observer }
+	partitionObservers struct{ calls, operations prometheus.Observer }
 )
 
 var _ bucket.Observer = (*Metrics)(nil) // and httpapi.Observer; package daemon checks that
@@ -91,10 +91,10 @@ func New(version string) *Metrics {
 	m.requests = m.histograms("http_request_duration_seconds",
 		"Time until an HTTP request was answered.", seconds, "method", "route", "status")
 	m.inFlight = m.gauge("http_requests_in_flight", "HTTP requests being answered.", nil)
-	m.laneCalls = m.histograms("lane_call_duration_seconds",
-		"Time of one call of a lane.", seconds, "store", "lane")
-	m.laneBatches = m.histograms("lane_call_operations",
-		"Operations in one call of a lane.", counts, "store", "lane")
+	m.partitionCalls = m.histograms("partition_call_duration_seconds",
+		"Time of one call of a partition.", seconds, "store", "partition")
+	m.partitionBatches = m.histograms("partition_call_operations",
+		"Operations in one call of a partition.", counts, "store", "partition")
 	m.commits = m.histograms("commit_duration_seconds",
 		"Time of one transaction of the ledger.", seconds).WithLabelValues()
 	m.commitRows = m.histograms("commit_rows",
@@ -104,14 +104,14 @@ func New(version string) *Metrics {
 	m.moved = m.counters("moved_units_total",
 		"Minor units moved between total and buckets, by step.", "step")
 	m.failures = m.counters("errors_total", "Calls of stores and of SQL that failed.", "where", "code")
-	m.fenced = m.counters("fenced_buckets_total",
-		"Buckets that were fenced because their figures disagree.").WithLabelValues()
+	m.halted = m.counters("halted_buckets_total",
+		"Buckets that were halted because their figures disagree.").WithLabelValues()
 	m.discrepancies = m.gauge("audit_discrepancies",
 		"Figures that differ from the sum of their rows; must stay 0.", nil)
 	m.gap = m.gauge("conservation_gap_units",
 		"Minor units by which figures differ from the sum of their rows; must stay 0.", nil)
 	m.stranded = m.gauge("stranded_units",
-		"Minor units in buckets that are fenced or that this process cannot reach.", nil)
+		"Minor units in buckets that are halted or that this process cannot reach.", nil)
 	m.recyclable = m.gauge("recycle_stranded_units",
 		"Minor units in buckets with little demand; a recycle moves them.", nil)
 	m.holdsOpen = m.gauge("holds_open", "Open holds of all budgets, counted up to 100000.", nil)
@@ -122,14 +122,14 @@ func New(version string) *Metrics {
 	m.moves = m.counters("moves_total",
 		"Steps that moved units: apply, handout, recycle, sweep, expire, lose, release.", "step")
 	m.scripts = m.gauges("store_scripts",
-		"Scripts that the server of a lane keeps; it must not grow.", "store", "lane")
+		"Scripts that the server of a partition keeps; it must not grow.", "store", "partition")
 	m.alerts = m.newAlerts()
 	m.budgets = newBudgets()
 	m.registry.MustRegister(m.budgets)
 	m.unfinished = m.gauges("unfinished",
-		"Unfinished work at the last pass: epochs, grants, shrinks, fenced, returning.", "kind")
+		"Unfinished work at the last pass: epochs, grants, shrinks, halted, returning.", "kind")
 	m.lag = m.gauges("sync_lag_seconds",
-		"Time since a lane was last synced (store mode).", "store", "lane")
+		"Time since a partition was last synced (store mode).", "store", "partition")
 	for _, step := range []string{"apply", "handout", "recycle", "sweep", "expire", "lose",
 		"release"} {
 		m.moves.WithLabelValues(step)
@@ -239,13 +239,13 @@ func outcomeOf(code budget.Code, replayed bool) string {
 // InFlight sets the number of HTTP requests in progress.
 func (m *Metrics) InFlight(requests int64) { m.inFlight.Set(float64(requests)) }
 
-// LaneCall records one call of a lane.
-func (m *Metrics) LaneCall(ctx context.Context, lane bucket.Lane, operations int,
+// PartitionCall records one call of a partition.
+func (m *Metrics) PartitionCall(ctx context.Context, partition bucket.Partition, operations int,
 	took time.Duration) {
-	of := m.byLane.of(lane, func() laneObservers {
-		index := strconv.Itoa(lane.Index)
-		return laneObservers{m.laneCalls.WithLabelValues(lane.Instance, index),
-			m.laneBatches.WithLabelValues(lane.Instance, index)}
+	of := m.byPartition.of(partition, func() partitionObservers {
+		index := strconv.Itoa(partition.Index)
+		return partitionObservers{m.partitionCalls.WithLabelValues(partition.Instance, index),
+			m.partitionBatches.WithLabelValues(partition.Instance, index)}
 	})
 	observe(of.calls, took, traceOf(ctx))
 	of.operations.Observe(float64(operations))
@@ -271,8 +271,8 @@ func (m *Metrics) Failed(where string, code budget.Code) {
 	m.failures.WithLabelValues(where, string(code)).Inc()
 }
 
-// Fenced counts a bucket that was fenced.
-func (m *Metrics) Fenced() { m.fenced.Inc() }
+// Halted counts a bucket that was halted.
+func (m *Metrics) Halted() { m.halted.Inc() }
 
 // Unfinished sets the amount of unfinished work of a kind.
 func (m *Metrics) Unfinished(kind string, n int) {
@@ -298,9 +298,9 @@ func (m *Metrics) Stranded(unreachable, recyclable, atRisk int64) {
 	m.atRisk.Set(float64(atRisk))
 }
 
-// Scripts sets the number of scripts that the server of a lane keeps.
-func (m *Metrics) Scripts(lane bucket.Lane, n int) {
-	m.scripts.WithLabelValues(lane.Instance, strconv.Itoa(lane.Index)).Set(float64(n))
+// Scripts sets the number of scripts that the server of a partition keeps.
+func (m *Metrics) Scripts(partition bucket.Partition, n int) {
+	m.scripts.WithLabelValues(partition.Instance, strconv.Itoa(partition.Index)).Set(float64(n))
 }
 
 // HoldsExpired counts holds that this node expired.
@@ -309,7 +309,7 @@ func (m *Metrics) HoldsExpired(n int) { m.holdsExpired.Add(float64(n)) }
 // HoldsOpen sets the number of open holds of all budgets.
 func (m *Metrics) HoldsOpen(n int) { m.holdsOpen.Set(float64(n)) }
 
-// Lag sets the time since a lane was last synced.
-func (m *Metrics) Lag(lane bucket.Lane, age time.Duration) {
-	m.lag.WithLabelValues(lane.Instance, strconv.Itoa(lane.Index)).Set(age.Seconds())
+// Lag sets the time since a partition was last synced.
+func (m *Metrics) Lag(partition bucket.Partition, age time.Duration) {
+	m.lag.WithLabelValues(partition.Instance, strconv.Itoa(partition.Index)).Set(age.Seconds())
 }

@@ -17,10 +17,10 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// everything reports one of each event to m, except those of requests and lanes.
+// everything reports one of each event to m, except those of requests and partitions.
 func everything(m *metrics.Metrics) {
 	m.Unfinished("grants", 3)
-	m.Lag(bucket.Lane{Instance: "redis-a", Index: 2}, 1500*time.Millisecond)
+	m.Lag(bucket.Partition{Instance: "redis-a", Index: 2}, 1500*time.Millisecond)
 	m.Books(3, 5)
 	m.Stranded(77, 0, 55)
 	m.AlertsEvaluated(map[alert.Kind]int{alert.UsedShare: 5, "unheard of": 9})
@@ -45,7 +45,7 @@ func TestLint(t *testing.T) {
 	m := metrics.New("v1.2.3")
 	m.Request("POST /v1/budgets/{budget}/deduct", 200, 3*time.Millisecond, "")
 	m.Failed("sql", budget.Unavailable)
-	m.LaneCall(t.Context(), bucket.Lane{Instance: "redis-a", Index: 2}, 128, 2*time.Millisecond)
+	m.PartitionCall(t.Context(), bucket.Partition{Instance: "redis-a", Index: 2}, 128, 2*time.Millisecond)
 	everything(m)
 	families, err := m.Registry().Gather()
 	if err != nil {
@@ -72,7 +72,7 @@ func TestLint(t *testing.T) {
 // promised maps the figures that the contract promises to their metrics.
 var promised = map[string]string{
 	"deductions by outcome and code": "deductions_total", "latency per route": "http_request_duration_seconds",
-	"batch sizes per lane": "lane_call_operations", "rows per commit": "commit_rows",
+	"batch sizes per partition": "partition_call_operations", "rows per commit": "commit_rows",
 	"applies, offlines, grants pending": "unfinished", "drain lag": "sync_lag_seconds",
 	"at-risk units": "at_risk_units", "quarantined units": "quarantined_units",
 	"remaining per budget": "budget_remaining_units", "used per budget": "budget_used_units",
@@ -87,7 +87,7 @@ var promised = map[string]string{
 // bounds names the bounded set that each label's values come from. No value comes from callers.
 var bounds = map[string]string{
 	"outcome": "accepted, replayed, and one per kind of error", "code": "the error codes", "method": "the routes",
-	"route": "the routes", "status": "HTTP", "store": "instances", "lane": "instances[].lanes", "where": "store, sql",
+	"route": "the routes", "status": "HTTP", "store": "instances", "partition": "instances[].partitions", "where": "store, sql",
 	"step": "the steps", "kind": "what can be half done, alert.Kinds", "state": "alert.DeliveryState", "tenant": "metrics.budgets", "budget": "metrics.budgets",
 	"version": "one", "go": "one",
 }
@@ -157,11 +157,11 @@ func TestMetrics(t *testing.T) {
 		m.Deduction(code, false, "")
 	}
 	m.InFlight(7)
-	m.LaneCall(t.Context(), bucket.Lane{Instance: "redis-a", Index: 2}, 128, 2*time.Millisecond)
+	m.PartitionCall(t.Context(), bucket.Partition{Instance: "redis-a", Index: 2}, 128, 2*time.Millisecond)
 	m.Commit(t.Context(), 100, 20*time.Millisecond)
 	m.Moved("apply", 500)
 	m.Failed("sql", budget.Unavailable)
-	m.Fenced()
+	m.Halted()
 	m.Skipped(9)
 	everything(m)
 
@@ -178,7 +178,7 @@ func TestMetrics(t *testing.T) {
 		`budgetd_deductions_total{code="request_conflict",outcome="conflict"} 1`,
 		`budgetd_deductions_total{code="unavailable",outcome="unavailable"} 1`,
 		`budgetd_deductions_total{code="outcome_unknown",outcome="unknown"} 1`,
-		`budgetd_http_requests_in_flight 7`, `budgetd_lane_call_operations_sum{lane="2",store="redis-a"} 128`,
+		`budgetd_http_requests_in_flight 7`, `budgetd_partition_call_operations_sum{partition="2",store="redis-a"} 128`,
 		`budgetd_holds_open 12`, `budgetd_holds_expired_total 7`,
 		`budgetd_budget_held_units{budget="spring",tenant="default"} 6`, `budgetd_budget_held_units{budget="(other)",tenant=""} 2`,
 		`budgetd_moved_units_total{step="apply"} 500`, `budgetd_errors_total{code="unavailable",where="sql"} 1`,

@@ -88,18 +88,18 @@ func FuzzAnswers(f *testing.F) {
 	f.Add("-NOSCRIPT x\r\n")
 	f.Add("%1\r\n+a\r\n,nan\r\n")
 	server := lies(f)
-	store, err := redisstore.New(redisstore.Config{Name: "r1", Addr: server.addr, Lanes: 1, InstallationID: "test",
+	store, err := redisstore.New(redisstore.Config{Name: "r1", Addr: server.addr, Partitions: 1, InstallationID: "test",
 		DialTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second})
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Cleanup(func() { _ = store.Disconnect() })
-	m := bucket.Memory{Lane: lane0, Identity: "r1 abc master", Activation: 1}
+	m := bucket.Memory{Partition: partition0, Identity: "r1 abc master", Incarnation: 1}
 	ref := bucket.Ref{Bucket: 1, Epoch: 1}
 	f.Fuzz(func(t *testing.T, answer string) {
 		server.answer.Store(&answer)
 		ctx := t.Context()
-		taken, err := store.Take(ctx, lane0, []bucket.Take{{Bucket: 1, Fill: 3, Amounts: []int64{4, 5}}})
+		taken, err := store.Take(ctx, partition0, []bucket.Take{{Bucket: 1, Fill: 3, Amounts: []int64{4, 5}}})
 		if err == nil && (len(taken) != 1 || len(taken[0].Fits) != 2) {
 			t.Errorf("%q: %+v", answer, taken)
 		}

@@ -42,7 +42,7 @@ func BenchmarkTake(b *testing.B) {
 			for i := range c.buckets {
 				levels = append(levels, bucket.Level{Bucket: int64(i + 1), Fill: 1, Outstanding: 1e15, Added: 1})
 			}
-			if err := store.Set(b.Context(), lane0, levels); err != nil {
+			if err := store.Set(b.Context(), partition0, levels); err != nil {
 				b.Fatal(err)
 			}
 			before, done, at := processorTime(b, server), 0, 0
@@ -56,7 +56,7 @@ func BenchmarkTake(b *testing.B) {
 				for id, list := range amounts {
 					takes = append(takes, bucket.Take{Bucket: id, Fill: 1, Amounts: list})
 				}
-				if _, err := store.Take(b.Context(), lane0, takes); err != nil {
+				if _, err := store.Take(b.Context(), partition0, takes); err != nil {
 					b.Fatal(err)
 				}
 				done += c.call
@@ -74,17 +74,17 @@ func BenchmarkDeduct(b *testing.B) {
 		b.Run(fmt.Sprintf("buckets=%d/call=%d/limits=%d", c.buckets, c.call, c.limits), func(b *testing.B) {
 			server := testservers.Redis(b)
 			store := connect(b, config(server))
-			m := adopt(b, store, lane0, 1)
+			m := adopt(b, store, partition0, 1)
 			var opens []bucket.Opening
 			var grants []bucket.StoreGrant
 			terms := make([]*bucket.Terms, c.buckets)
-			now, err := store.Time(b.Context(), lane0)
+			now, err := store.Time(b.Context(), partition0)
 			if err != nil {
 				b.Fatal(err)
 			}
 			ms := now.UnixMilli()
 			for i := range c.buckets {
-				ref := bucket.Ref{Bucket: int64(i + 1), Epoch: 1, Activation: 1}
+				ref := bucket.Ref{Bucket: int64(i + 1), Epoch: 1, Incarnation: 1}
 				opens = append(opens, bucket.Opening{Ref: ref})
 				grants = append(grants, bucket.StoreGrant{Ref: ref, Number: 1, Amount: 1e14})
 				terms[i] = &bucket.Terms{EndMS: ms + 86_400_000, LimitsVersion: 1}

@@ -28,7 +28,7 @@ func (s *Store) Changed(ctx context.Context, m bucket.Memory,
 	}
 	next, rows, ok := scanned(answer)
 	if !ok || len(rows)%7 != 0 {
-		return nil, "", strange(op, m.Lane, answer)
+		return nil, "", strange(op, m.Partition, answer)
 	}
 	sums := make([]bucket.Sum, 0, len(rows)/7)
 	for ; len(rows) > 0; rows = rows[7:] {
@@ -36,7 +36,7 @@ func (s *Store) Changed(ctx context.Context, m bucket.Memory,
 		of, err := strconv.ParseInt(id, 10, 64)
 		v, ok2 := integers(rows[1:7])
 		if !ok || !ok2 || err != nil {
-			return nil, "", strange(op, m.Lane, answer)
+			return nil, "", strange(op, m.Partition, answer)
 		}
 		sums = append(sums, bucket.Sum{Bucket: of, Epoch: v[0], Late: v[1] == 1,
 			Verdict: bucket.Verdict(
@@ -90,7 +90,7 @@ func (s *Store) Acknowledge(ctx context.Context, m bucket.Memory, sums []bucket.
 	})
 }
 
-// sweeper is the progress of a lane's sweep: the hash, and the position in it.
+// sweeper is the progress of a partition's sweep: the hash, and the position in it.
 type sweeper struct {
 	mu sync.Mutex
 	// hash is a page of counters, or `pages` for the late sums.
@@ -105,7 +105,7 @@ func (s *Store) Sweep(ctx context.Context, m bucket.Memory) (more bool, err erro
 	if err != nil {
 		return false, err
 	}
-	at := &s.sweeps[m.Lane.Index]
+	at := &s.sweeps[m.Partition.Index]
 	at.mu.Lock()
 	defer at.mu.Unlock()
 	if at.hash == 0 && at.cursor == "" {
@@ -126,10 +126,10 @@ func (s *Store) Sweep(ctx context.Context, m bucket.Memory) (more bool, err erro
 	}
 	parts, ok := answer.([]any)
 	if !ok || len(parts) != 2 {
-		return false, strange(op, m.Lane, answer)
+		return false, strange(op, m.Partition, answer)
 	}
 	if at.cursor, ok = parts[0].(string); !ok {
-		return false, strange(op, m.Lane, answer)
+		return false, strange(op, m.Partition, answer)
 	}
 	if at.cursor == "0" {
 		at.cursor, at.hash = "", (at.hash+1)%(pages+1)
@@ -152,7 +152,7 @@ func (s *Store) turn(ctx context.Context, op string, m bucket.Memory, k *keyset)
 		text, ok := answer.(string)
 		now, err := strconv.ParseInt(text, 10, 64)
 		if !ok || err != nil {
-			return strange(op, m.Lane, answer)
+			return strange(op, m.Partition, answer)
 		}
 		k.slice.Store(now)
 		if now == slice || now == slice+1 {
@@ -185,20 +185,20 @@ func (s *Store) Doubt(ctx context.Context, m bucket.Memory, sinceMS int64) error
 }
 
 // Marker implements bucket.Memories.
-func (s *Store) Marker(ctx context.Context, lane bucket.Lane,
+func (s *Store) Marker(ctx context.Context, partition bucket.Partition,
 	identity string, verifies bool) (bucket.Marker, error) {
 	const op = "read a marker"
-	if err := s.Known(op, lane); err != nil {
+	if err := s.Known(op, partition); err != nil {
 		return bucket.Marker{}, err
 	}
-	answer, err := s.Run(ctx, driver.Call{Op: op, Lane: lane, Identity: identity, Verifies: verifies,
-		Script: marker, Keys: []string{s.keys[lane.Index].marker}})
+	answer, err := s.Run(ctx, driver.Call{Op: op, Partition: partition, Identity: identity,
+		Verifies: verifies, Script: marker, Keys: []string{s.keys[partition.Index].marker}})
 	if err != nil {
 		return bucket.Marker{}, err
 	}
 	values, ok := answer.([]any)
 	if !ok || len(values) != 4 {
-		return bucket.Marker{}, strange(op, lane, answer)
+		return bucket.Marker{}, strange(op, partition, answer)
 	}
 	number := func(i int) int64 {
 		text, _ := values[i].(string)
@@ -211,7 +211,7 @@ func (s *Store) Marker(ctx context.Context, lane bucket.Lane,
 	installation, _ := values[0].(string)
 	return bucket.Marker{
 		Installation: installation,
-		Activation:   number(1),
+		Incarnation:  number(1),
 		Since:        number(2),
 		SinceMS:      number(3),
 	}, nil

@@ -50,7 +50,7 @@ var _ storetest.Store = (*redisstore.Store)(nil)
 // random calls.
 func TestDifferential(t *testing.T) {
 	now := time.UnixMilli(1_800_000_000_000)
-	memory := memstore.New(memstore.Config{Name: "m", Lanes: 2, Installation: "test", Window: storetest.Window,
+	memory := memstore.New(memstore.Config{Name: "m", Partitions: 2, Installation: "test", Window: storetest.Window,
 		Now: func() time.Time { return now }})
 	storetest.Differential(t, storetest.Subject{Store: memory, Name: "m",
 		LoseEntry: func(bucketID int64) { memory.Forget(0, bucketID) }}, subject(t, testservers.Redis(t)))

@@ -48,15 +48,15 @@ func (s *Store) ReadCopy(ctx context.Context, m bucket.Memory, ref bucket.Ref, c
 		return part, "", budget.Refuse(budget.Invalid, op, "bucket %d is not moving away at epoch %d",
 			ref.Bucket, ref.Epoch)
 	case !ok || len(parts) != 3:
-		return part, "", strange(op, m.Lane, answer)
+		return part, "", strange(op, m.Partition, answer)
 	}
 	since, ok := parts[0].(int64)
 	at, ok2 := parts[1].(string)
 	fields, ok3 := texts(parts[2])
 	if !ok || !ok2 || !ok3 {
-		return part, "", strange(op, m.Lane, answer)
+		return part, "", strange(op, m.Partition, answer)
 	}
-	part = bucket.CopyPart{Activation: m.Activation, Since: since}
+	part = bucket.CopyPart{Incarnation: m.Incarnation, Since: since}
 	switch stage {
 	case 0, 1:
 		part.Records = fields
@@ -112,11 +112,11 @@ func (s *Store) BeginCopy(ctx context.Context, m bucket.Memory, ref bucket.Ref,
 			}
 			parts, ok := answer.([]any)
 			if !ok || len(parts) != 2 {
-				return 0, strange(op, m.Lane, answer)
+				return 0, strange(op, m.Partition, answer)
 			}
 			verdict, ok := parts[0].(int64)
 			if cursor, _ = parts[1].(string); !ok || cursor == "" {
-				return 0, strange(op, m.Lane, answer)
+				return 0, strange(op, m.Partition, answer)
 			}
 			if v := bucket.Verdict(verdict); v != bucket.Accepted { //nolint:gosec // a verdict
 				return v, nil
@@ -177,7 +177,7 @@ func (s *Store) copyAdd(ctx context.Context, op string, m bucket.Memory, ref buc
 	}
 	verdict, ok := answer.(int64)
 	if !ok {
-		return 0, strange(op, m.Lane, answer)
+		return 0, strange(op, m.Partition, answer)
 	}
 	return bucket.Verdict(verdict), nil //nolint:gosec // a verdict
 }

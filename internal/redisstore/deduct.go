@@ -48,7 +48,7 @@ func (s *Store) deduct(ctx context.Context, op string, m bucket.Memory,
 				Message: "a part of the call was done",
 			}
 		case err == nil && !r.read(answer, &out):
-			err = strange(op, m.Lane, answer)
+			err = strange(op, m.Partition, answer)
 		}
 		if err != nil {
 			return bucket.StoreAnswer{}, err

@@ -60,7 +60,7 @@ func (s *Store) onEntries(ctx context.Context, op string, m bucket.Memory, scrip
 		}
 		entries, ok := readEntries(answer, to-from, 6)
 		if !ok {
-			return strange(op, m.Lane, answer)
+			return strange(op, m.Partition, answer)
 		}
 		out = append(out, entries...)
 		return nil
@@ -93,7 +93,7 @@ func (s *Store) Read(ctx context.Context, m bucket.Memory,
 		}
 		entries, ok := readEntries(answer, to-from, 7)
 		if !ok {
-			return strange(op, m.Lane, answer)
+			return strange(op, m.Partition, answer)
 		}
 		out = append(out, entries...)
 		return nil

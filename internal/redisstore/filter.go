@@ -12,7 +12,7 @@ import (
 const mostTogether = 1000
 
 // Set implements bucket.Filter.
-func (s *Store) Set(ctx context.Context, lane bucket.Lane, levels []bucket.Level) error {
+func (s *Store) Set(ctx context.Context, partition bucket.Partition, levels []bucket.Level) error {
 	const op = "fill a filter"
 	for len(levels) > 0 {
 		n := min(len(levels), mostTogether)
@@ -23,7 +23,7 @@ func (s *Store) Set(ctx context.Context, lane bucket.Lane, levels []bucket.Level
 		arg = numbers(arg, 0, n, func(i int) int64 { return now[i].Fill })
 		arg = numbers(arg, 0, n, func(i int) int64 { return now[i].Outstanding })
 		arg = numbers(arg, 0, n, func(i int) int64 { return now[i].Added })
-		if _, err := s.filter(ctx, op, lane, filterSet, arg); err != nil {
+		if _, err := s.filter(ctx, op, partition, filterSet, arg); err != nil {
 			return err
 		}
 	}
@@ -32,7 +32,7 @@ func (s *Store) Set(ctx context.Context, lane bucket.Lane, levels []bucket.Level
 
 // Take implements bucket.Filter. A call with many amounts runs the script several times; if a later
 // run fails, the filter has lost what the earlier ones took until the next fill.
-func (s *Store) Take(ctx context.Context, lane bucket.Lane,
+func (s *Store) Take(ctx context.Context, partition bucket.Partition,
 	takes []bucket.Take) ([]bucket.Taken, error) {
 	out := make([]bucket.Taken, 0, len(takes))
 	for len(takes) > 0 {
@@ -42,7 +42,7 @@ func (s *Store) Take(ctx context.Context, lane bucket.Lane,
 			amounts += len(takes[n].Amounts)
 			n++
 		}
-		taken, err := s.take(ctx, lane, takes[:n], amounts)
+		taken, err := s.take(ctx, partition, takes[:n], amounts)
 		if err != nil {
 			return nil, err
 		}
@@ -52,8 +52,8 @@ func (s *Store) Take(ctx context.Context, lane bucket.Lane,
 }
 
 // take runs the script once.
-func (s *Store) take(ctx context.Context, lane bucket.Lane, takes []bucket.Take, amounts int) (
-	[]bucket.Taken, error) {
+func (s *Store) take(ctx context.Context, partition bucket.Partition, takes []bucket.Take,
+	amounts int) ([]bucket.Taken, error) {
 	const op = "take from a filter"
 	n := len(takes)
 	arg := make(packer, 0, 16+24*n+5*amounts).array(5).array(n)
@@ -78,13 +78,13 @@ func (s *Store) take(ctx context.Context, lane bucket.Lane, takes []bucket.Take,
 			arg = arg.number(amount)
 		}
 	}
-	answer, err := s.filter(ctx, op, lane, filterTake, arg)
+	answer, err := s.filter(ctx, op, partition, filterTake, arg)
 	if err != nil {
 		return nil, err
 	}
 	values, ok := integers(answer)
 	if !ok || len(values) < 2*n {
-		return nil, strange(op, lane, answer)
+		return nil, strange(op, partition, answer)
 	}
 	out, fits := make([]bucket.Taken, n), make([]bool, amounts)
 	for i := range fits {
@@ -92,7 +92,7 @@ func (s *Store) take(ctx context.Context, lane bucket.Lane, takes []bucket.Take,
 	}
 	for _, place := range values[2*n:] {
 		if place < 1 || place > int64(amounts) {
-			return nil, strange(op, lane, answer)
+			return nil, strange(op, partition, answer)
 		}
 		fits[place-1] = false
 	}
@@ -113,14 +113,15 @@ func (s *Store) take(ctx context.Context, lane bucket.Lane, takes []bucket.Take,
 	return out, nil
 }
 
-// filter runs a script on the key of a lane's filter.
-func (s *Store) filter(ctx context.Context, op string, lane bucket.Lane, script *driver.Script,
-	arg packer) (
+// filter runs a script on the key of a partition's filter.
+func (s *Store) filter(ctx context.Context, op string, partition bucket.Partition,
+	script *driver.Script, arg packer) (
 	any, error) {
-	if err := s.Known(op, lane); err != nil {
+	if err := s.Known(op, partition); err != nil {
 		return nil, err
 	}
-	k := s.keys[lane.Index]
+	k := s.keys[partition.Index]
 	return s.Run(ctx,
-		driver.Call{Op: op, Lane: lane, Script: script, Keys: k.filter, Args: []any{[]byte(arg)}})
+		driver.Call{Op: op, Partition: partition, Script: script, Keys: k.filter,
+			Args: []any{[]byte(arg)}})
 }

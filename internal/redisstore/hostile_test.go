@@ -17,7 +17,7 @@ import (
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// prefix is the prefix of the keys of lane 0 of a store made by config.
+// prefix is the prefix of the keys of partition 0 of a store made by config.
 const prefix = "budgetd:test:{r1/0}:"
 
 // TestHostileFilter checks that an invalid content is removed and filled again, whatever it is
@@ -34,7 +34,7 @@ func TestHostileFilter(t *testing.T) {
 	for _, bad := range []string{"abc", "", "3 10", strings.Repeat("9", 10_000), packed(3, 10) + "x", packed(-1, 10),
 		packed(3, -1), packed(3.5, 10), packed(3, 1.5), packed(nan, 10), packed(3, nan), packed(inf, 10), packed(3, inf),
 		packed(1<<53, 10), packed(3, 1<<53), packed(3+1<<33, 10)} {
-		must(t, store.Set(ctx, lane0, []bucket.Level{{Bucket: 1, Fill: 3, Outstanding: 10}}))
+		must(t, store.Set(ctx, partition0, []bucket.Level{{Bucket: 1, Fill: 3, Outstanding: 10}}))
 		must(t, tamper.HSet(ctx, prefix+"filter", "1", bad).Err())
 		wantHealed(t, store, fmt.Sprintf("content %.40q", bad))
 	}
@@ -42,30 +42,30 @@ func TestHostileFilter(t *testing.T) {
 	must(t, tamper.RPush(ctx, prefix+"filter", "x").Err())
 	wantHealed(t, store, "a list")
 	must(t, tamper.Set(ctx, prefix+"filter", "x", 0).Err())
-	must(t, store.Set(ctx, lane0, []bucket.Level{{Bucket: 1, Fill: 3, Outstanding: 10}}))
+	must(t, store.Set(ctx, partition0, []bucket.Level{{Bucket: 1, Fill: 3, Outstanding: 10}}))
 }
 
 // wantHealed fails unless a take is stale, and succeeds after a set.
 func wantHealed(t *testing.T, store *redisstore.Store, what string) {
 	t.Helper()
 	take := []bucket.Take{{Bucket: 1, Fill: 3, Amounts: []int64{4}}}
-	got, err := store.Take(t.Context(), lane0, take)
+	got, err := store.Take(t.Context(), partition0, take)
 	if err != nil || !got[0].Stale {
 		t.Errorf("%s: %+v, %v", what, got, err)
 	}
-	must(t, store.Set(t.Context(), lane0, []bucket.Level{{Bucket: 1, Fill: 3, Outstanding: 10}}))
-	got, err = store.Take(t.Context(), lane0, take)
+	must(t, store.Set(t.Context(), partition0, []bucket.Level{{Bucket: 1, Fill: 3, Outstanding: 10}}))
+	got, err = store.Take(t.Context(), partition0, take)
 	if err != nil || got[0].Stale || got[0].Balance != 6 {
 		t.Errorf("%s, after a set: %+v, %v", what, got, err)
 	}
 }
 
 // TestHostileEntry checks that a bucket with unreadable figures is broken, and that the others of
-// the lane continue.
+// the partition continue.
 func TestHostileEntry(t *testing.T) {
 	server := testservers.Redis(t)
 	store, tamper := connect(t, config(server)), raw(t, server)
-	s := sells(t, store, lane0)
+	s := sells(t, store, partition0)
 	ctx, ref := t.Context(), bucket.Ref{Bucket: 2, Epoch: 1}
 	for _, column := range []string{"balance", "taken", "epoch"} {
 		for _, bad := range []string{"abc", "-1", "-0", "1.5", "nan", "inf", "9007199254740992", "1e3", ""} {
@@ -89,12 +89,12 @@ func TestHostileEntry(t *testing.T) {
 	}
 }
 
-// TestHostileKeys checks that a key of another type fails the calls of its lane, without any
+// TestHostileKeys checks that a key of another type fails the calls of its partition, without any
 // effect.
 func TestHostileKeys(t *testing.T) {
 	server := testservers.Redis(t)
 	store, tamper := connect(t, config(server)), raw(t, server)
-	s := sells(t, store, lane0)
+	s := sells(t, store, partition0)
 	ctx := t.Context()
 	must(t, s.sell())
 	for _, key := range []string{"epoch", "balance", "taken", "changed", "limits"} {
@@ -110,7 +110,7 @@ func TestHostileKeys(t *testing.T) {
 		must(t, tamper.Rename(ctx, "kept", prefix+key).Err())
 		must(t, s.sell())
 	}
-	for field, bad := range map[string]string{"activation": "x", "slice": "abc", "since": "-1", "installation": "other"} {
+	for field, bad := range map[string]string{"incarnation": "x", "slice": "abc", "since": "-1", "installation": "other"} {
 		good := tamper.HGet(ctx, prefix+"marker", field).Val()
 		must(t, tamper.HSet(ctx, prefix+"marker", field, bad).Err())
 		if err := s.sell(); !errors.Is(err, bucket.ErrOtherMemory) {
@@ -130,7 +130,7 @@ func TestHostileKeys(t *testing.T) {
 func TestHostileCounter(t *testing.T) {
 	server := testservers.Redis(t)
 	store, tamper := connect(t, config(server)), raw(t, server)
-	s := sells(t, store, lane0)
+	s := sells(t, store, partition0)
 	terms := &bucket.Terms{LimitsVersion: 1, Limits: []bucket.LimitTerms{{Name: "l", Changed: 1,
 		Kind: budget.WindowLifetime, Max: 10, Measure: budget.MeasureCount}}}
 	deduct := func(id, value string) bucket.Verdict {
@@ -163,11 +163,11 @@ func TestScriptsByHand(t *testing.T) {
 	must(t, err)
 	server := testservers.Redis(t)
 	store := connect(t, config(server))
-	s := sells(t, store, lane0)
+	s := sells(t, store, partition0)
 	before := scripts(t, server)
 	for range 30 {
-		s.m.Activation++
-		must(t, store.Mark(t.Context(), s.m, s.m.Activation))
+		s.m.Incarnation++
+		must(t, store.Mark(t.Context(), s.m, s.m.Incarnation))
 		_ = s.sell()
 	}
 	if after := scripts(t, server); after != before {

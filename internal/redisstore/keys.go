@@ -5,13 +5,13 @@ import (
 	"sync/atomic"
 )
 
-// pages is the number of hashes that the records of one slice of a lane are spread over, and its
-// counters too. With more pages bulk reads would not pay; with fewer, a page would have many
+// pages is the number of hashes that the records of one slice of a partition are spread over, and
+// its counters too. With more pages bulk reads would not pay; with fewer, a page would have many
 // millions of fields.
 const pages = 16
 
-// keyset has the keys of a lane. They all begin with `budgetd:<installation id>:{<tag>}:`, so that
-// one script can access every key of the lane, even on a Cluster:
+// keyset has the keys of a partition. They all begin with `budgetd:<installation id>:{<tag>}:`, so
+// that one script can access every key of the partition, even on a Cluster:
 //
 //	filter                        hash, bucket -> fill and balance, see lua/filter_take.lua
 //	                              (ledger mode)
@@ -23,8 +23,8 @@ const pages = 16
 //	records:<slice>:<page>        hash, bucket:id -> record, see lua/undo.lua
 //	counters:<page>               hash, bucket:value -> windows, see lua/counters.lua
 //
-// The tag is `<instance>/<lane>`, on a Cluster `<instance>/<lane>.<n>`. Installation ids and names
-// of instances cannot contain a brace or a colon, because they are checked.
+// The tag is `<instance>/<partition>`, on a Cluster `<instance>/<partition>.<n>`. Installation ids
+// and names of instances cannot contain a brace or a colon, because they are checked.
 type keyset struct {
 	prefix string
 	filter []string
@@ -33,7 +33,7 @@ type keyset struct {
 	entry                 []string
 	limits, late, changed string
 	counters              [pages]string
-	// slice is the lane's slice in the latest call; 0 before the first.
+	// slice is the partition's slice in the latest call; 0 before the first.
 	slice atomic.Int64
 }
 

@@ -14,14 +14,14 @@ func TestOtherMemoryOnTheSameConnection(t *testing.T) {
 	for name, change := range map[string][]string{
 		"replication id": {"DEBUG", "CHANGE-REPL-ID"},
 		"installation":   {"HSET", prefix + "marker", "installation", "other"},
-		"activation":     {"HSET", prefix + "marker", "activation", "2"},
+		"incarnation":    {"HSET", prefix + "marker", "incarnation", "2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := testservers.Redis(t, testservers.RedisArgs("--enable-debug-command", "yes"))
 			store := connect(t, config(server))
-			identity, err := store.Identity(t.Context(), lane0)
+			identity, err := store.Identity(t.Context(), partition0)
 			must(t, err)
-			m := bucket.Memory{Lane: lane0, Activation: 1, Identity: identity}
+			m := bucket.Memory{Partition: partition0, Incarnation: 1, Identity: identity}
 			must(t, store.Mark(t.Context(), m, 1))
 			open := []bucket.Opening{{Ref: bucket.Ref{Bucket: 1, Epoch: 1}}}
 			if _, err := store.Open(t.Context(), m, open); err != nil {
@@ -44,9 +44,9 @@ func TestServerComesBack(t *testing.T) {
 	c := config(first)
 	c.Addr = proxy.Addr()
 	store := connect(t, c)
-	identity, err := store.Identity(t.Context(), lane0)
+	identity, err := store.Identity(t.Context(), partition0)
 	must(t, err)
-	m := bucket.Memory{Lane: lane0, Activation: 1, Identity: identity}
+	m := bucket.Memory{Partition: partition0, Incarnation: 1, Identity: identity}
 	must(t, store.Mark(t.Context(), m, 1))
 	open := func() error {
 		_, err := store.Open(t.Context(), m, []bucket.Opening{{Ref: bucket.Ref{Bucket: 1, Epoch: 1}}})
@@ -59,12 +59,12 @@ func TestServerComesBack(t *testing.T) {
 	}
 	proxy.SetTarget(first.Addr())
 	if err := open(); !errors.Is(err, bucket.ErrOtherMemory) {
-		t.Errorf("the lane may have been given to the other server meanwhile: %v", err)
+		t.Errorf("the partition may have been given to the other server meanwhile: %v", err)
 	}
-	if _, err := store.Marker(t.Context(), lane0, identity, false); !errors.Is(err, bucket.ErrOtherMemory) {
+	if _, err := store.Marker(t.Context(), partition0, identity, false); !errors.Is(err, bucket.ErrOtherMemory) {
 		t.Errorf("a marker that verifies nothing: %v", err)
 	}
-	if got, err := store.Marker(t.Context(), lane0, identity, true); err != nil || got.Activation != 1 {
+	if got, err := store.Marker(t.Context(), partition0, identity, true); err != nil || got.Incarnation != 1 {
 		t.Errorf("marker %+v, %v", got, err)
 	}
 	if err := open(); err != nil {

@@ -9,8 +9,8 @@ import (
 
 // appendRecord appends what a script stores for a deduction, except for the instant; see
 // lua/undo.lua.
-func appendRecord(p packer, activation int64, d *bucket.StoreDeduction, tags []uint32) packer {
-	p = p.number(d.Amount).number(d.Epoch).number(activation).text(d.Fingerprint).text(d.Nonce)
+func appendRecord(p packer, incarnation int64, d *bucket.StoreDeduction, tags []uint32) packer {
+	p = p.number(d.Amount).number(d.Epoch).number(incarnation).text(d.Fingerprint).text(d.Nonce)
 	p = p.number(d.Terms.LimitsVersion).text(d.Value)
 	if d.Counts == nil {
 		return p.number(0)
@@ -32,7 +32,7 @@ func readRecord(text string) (r bucket.Record, err error) {
 			r, err = bucket.Record{}, errRecord
 		}
 	}()
-	r.Amount, r.Epoch, r.Activation = u.number(), u.number(), u.number()
+	r.Amount, r.Epoch, r.Incarnation = u.number(), u.number(), u.number()
 	r.Fingerprint, r.Nonce = u.text(), u.text()
 	u.number() // limits version
 	u.text()   // value

@@ -20,7 +20,7 @@ func FuzzRecord(f *testing.F) {
 	f.Add("\x01\x02\x03\xdc\xff\xff")
 	f.Fuzz(func(t *testing.T, text string) {
 		r, err := readRecord(text)
-		low := min(r.Amount, r.Epoch, r.Activation, r.AtMS, r.RolledBack)
+		low := min(r.Amount, r.Epoch, r.Incarnation, r.AtMS, r.RolledBack)
 		for _, back := range r.Rollbacks {
 			low = min(low, back.Amount)
 		}

@@ -43,7 +43,7 @@ func (s *Store) undo(ctx context.Context, op string, m bucket.Memory, kind int64
 		}
 		returns, ok := readReturns(answer, len(part))
 		if !ok {
-			return strange(op, m.Lane, answer)
+			return strange(op, m.Partition, answer)
 		}
 		out = append(out, returns...)
 		return nil
@@ -156,7 +156,7 @@ func (s *Store) Find(ctx context.Context, m bucket.Memory,
 			return s.call(ctx, op, m, find, keys, []byte(arg))
 		})
 		if err == nil && !readFound(answer, &byPage, out[from:to]) {
-			err = strange(op, m.Lane, answer)
+			err = strange(op, m.Partition, answer)
 		}
 		return err
 	})

@@ -185,7 +185,7 @@ func (r *scriptRun) page(a packer, p *page, record packer) (argument, scratch pa
 	}
 	a = a.array(n)
 	for j, i := range p.ops {
-		record = appendRecord(record[:0], r.memory.Activation, &r.all[i],
+		record = appendRecord(record[:0], r.memory.Incarnation, &r.all[i],
 			r.tags[r.buckets[p.bucketOf[j]].terms])
 		a = a.bytes(record)
 	}

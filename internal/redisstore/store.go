@@ -27,11 +27,11 @@ type Config = driver.Config
 // Sentinels identifies a group of sentinels and the master that they watch.
 type Sentinels = driver.Sentinels
 
-// Store is one Redis instance with its lanes. It is safe for concurrent use.
+// Store is one Redis instance with its partitions. It is safe for concurrent use.
 type Store struct {
 	*driver.Instance
-	keys   []*keyset // by lane
-	sweeps []sweeper // by lane
+	keys   []*keyset // by partition
+	sweeps []sweeper // by partition
 }
 
 // New returns a store without connecting. It returns Invalid with every faulty field.
@@ -40,9 +40,10 @@ func New(config Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{Instance: instance, sweeps: make([]sweeper, config.Lanes)}
-	for i := range config.Lanes {
-		s.keys = append(s.keys, newKeyset(instance.Prefix(bucket.Lane{Instance: config.Name, Index: i})))
+	s := &Store{Instance: instance, sweeps: make([]sweeper, config.Partitions)}
+	for i := range config.Partitions {
+		s.keys = append(s.keys, newKeyset(instance.Prefix(bucket.Partition{Instance: config.Name,
+			Index: i})))
 	}
 	return s, nil
 }
@@ -51,22 +52,23 @@ func New(config Config) (*Store, error) {
 func (s *Store) call(ctx context.Context, op string, m bucket.Memory, script *driver.Script,
 	keys []string, args ...any) (any, error) {
 	all := append(
-		[]any{s.Config().InstallationID, m.Activation, driver.ReplicationID(m.Identity)},
+		[]any{s.Config().InstallationID, m.Incarnation, driver.ReplicationID(m.Identity)},
 		args...)
 	return s.Run(ctx,
-		driver.Call{Op: op, Lane: m.Lane, Identity: m.Identity, Script: script, Keys: keys, Args: all})
+		driver.Call{Op: op, Partition: m.Partition, Identity: m.Identity, Script: script, Keys: keys,
+			Args: all})
 }
 
-// keysOf returns the keys of the lane of a memory. Errors: Unavailable, Invalid.
+// keysOf returns the keys of the partition of a memory. Errors: Unavailable, Invalid.
 func (s *Store) keysOf(op string, m bucket.Memory) (*keyset, error) {
-	if err := s.Known(op, m.Lane); err != nil {
+	if err := s.Known(op, m.Partition); err != nil {
 		return nil, err
 	}
-	if !budget.ValidAmount(m.Activation) || m.Identity == "" {
-		return nil, budget.Refuse(budget.Invalid, op, "activation %d of %q names no memory", m.Activation,
-			m.Identity)
+	if !budget.ValidAmount(m.Incarnation) || m.Identity == "" {
+		return nil, budget.Refuse(budget.Invalid, op, "incarnation %d of %q names no memory",
+			m.Incarnation, m.Identity)
 	}
-	return s.keys[m.Lane.Index], nil
+	return s.keys[m.Partition.Index], nil
 }
 
 // mostSlices is how often a call is repeated because the slice of the records advanced.
@@ -84,18 +86,18 @@ func (s *Store) sliced(op string, m bucket.Memory, k *keyset,
 		}
 		slice, parseErr := strconv.ParseInt(told.Text, 10, 64)
 		if parseErr != nil {
-			return nil, strange(op, m.Lane, told.Text)
+			return nil, strange(op, m.Partition, told.Text)
 		}
 		k.slice.Store(slice)
 	}
-	return nil, budget.Refuse(budget.Unavailable, op, "the records of lane %s advance too fast",
-		m.Lane)
+	return nil, budget.Refuse(budget.Unavailable, op, "the records of partition %s advance too fast",
+		m.Partition)
 }
 
 // strange returns the error for an answer of an unknown form.
-func strange(op string, lane bucket.Lane, answer any) error {
+func strange(op string, partition bucket.Partition, answer any) error {
 	return &budget.Error{Code: budget.OutcomeUnknown, Op: op, Message: fmt.Sprintf(
-		"lane %s answered a script with %.200s", lane, fmt.Sprint(answer))}
+		"partition %s answered a script with %.200s", partition, fmt.Sprint(answer))}
 }
 
 // inParts calls do for at most mostTogether elements at a time. If a later part fails, an earlier

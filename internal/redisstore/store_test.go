@@ -11,11 +11,11 @@ import (
 
 const instance = "r1"
 
-var lane0 = bucket.Lane{Instance: instance}
+var partition0 = bucket.Partition{Instance: instance}
 
 // config returns the configuration to reach a test server.
 func config(server *testservers.RedisServer) redisstore.Config {
-	return redisstore.Config{Name: instance, Addr: server.Addr(), Lanes: 2, InstallationID: "test",
+	return redisstore.Config{Name: instance, Addr: server.Addr(), Partitions: 2, InstallationID: "test",
 		DialTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second}
 }
 
@@ -34,15 +34,15 @@ func connect(t testing.TB, c redisstore.Config) *redisstore.Store {
 	return store
 }
 
-// adopt marks a lane with an activation.
-func adopt(t testing.TB, store *redisstore.Store, lane bucket.Lane, activation int64) bucket.Memory {
+// adopt marks a partition with an incarnation.
+func adopt(t testing.TB, store *redisstore.Store, partition bucket.Partition, incarnation int64) bucket.Memory {
 	t.Helper()
-	who, err := store.Identity(t.Context(), lane)
+	who, err := store.Identity(t.Context(), partition)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := bucket.Memory{Lane: lane, Activation: activation, Identity: who}
-	if err := store.Mark(t.Context(), m, activation); err != nil {
+	m := bucket.Memory{Partition: partition, Incarnation: incarnation, Identity: who}
+	if err := store.Mark(t.Context(), m, incarnation); err != nil {
 		t.Fatal(err)
 	}
 	return m

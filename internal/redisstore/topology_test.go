@@ -17,18 +17,18 @@ const never = time.Hour
 
 // onCluster returns a configuration with one server of a Cluster; the others are found.
 func onCluster(c *testservers.RedisClusterServers) redisstore.Config {
-	return redisstore.Config{Name: instance, Seeds: []string{c.Nodes[5].Addr()}, Lanes: 16, InstallationID: "test",
+	return redisstore.Config{Name: instance, Seeds: []string{c.Nodes[5].Addr()}, Partitions: 16, InstallationID: "test",
 		DialTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second}
 }
 
 // behindSentinels returns a configuration with a group's sentinels.
 func behindSentinels(s *testservers.SentinelServers) redisstore.Config {
-	return redisstore.Config{Name: instance, Lanes: 2, InstallationID: "test",
+	return redisstore.Config{Name: instance, Partitions: 2, InstallationID: "test",
 		Sentinels:   redisstore.Sentinels{Addrs: s.Addrs(), MasterName: testservers.SentinelName},
 		DialTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second}
 }
 
-// seller deducts single units from bucket 1 of a lane.
+// seller deducts single units from bucket 1 of a partition.
 type seller struct {
 	t     *testing.T
 	store *redisstore.Store
@@ -37,10 +37,10 @@ type seller struct {
 	sold  int
 }
 
-// sells opens bucket 1 of a lane with 1,000 units and sells some.
-func sells(t *testing.T, store *redisstore.Store, lane bucket.Lane) *seller {
+// sells opens bucket 1 of a partition with 1,000 units and sells some.
+func sells(t *testing.T, store *redisstore.Store, partition bucket.Partition) *seller {
 	t.Helper()
-	s := &seller{t: t, store: store, m: adopt(t, store, lane, 1), terms: bucket.Terms{LimitsVersion: 1}}
+	s := &seller{t: t, store: store, m: adopt(t, store, partition, 1), terms: bucket.Terms{LimitsVersion: 1}}
 	ref := bucket.Ref{Bucket: 1, Epoch: 1}
 	_, err := store.Open(t.Context(), s.m, []bucket.Opening{{Ref: ref}})
 	must(t, err)
@@ -63,9 +63,9 @@ func (s *seller) sell() error {
 	return err
 }
 
-// sellsElsewhere checks that after a lane has moved to another server nothing more is sold under
-// the old memory once a call has failed, that the lane has another identity, and that it sells only
-// after it is marked.
+// sellsElsewhere checks that after a partition has moved to another server nothing more is sold
+// under the old memory once a call has failed, that the partition has another identity, and that it
+// sells only after it is marked.
 func (s *seller) sellsElsewhere() {
 	s.t.Helper()
 	t, who, failed := s.t, "", false
@@ -75,22 +75,22 @@ func (s *seller) sellsElsewhere() {
 		} else if failed {
 			t.Error("a unit was sold under the old memory")
 		}
-		found, err := s.store.Identity(t.Context(), s.m.Lane)
+		found, err := s.store.Identity(t.Context(), s.m.Partition)
 		if err == nil {
 			who = found
 		} else if !budget.Is(err, budget.Unavailable) {
 			t.Fatal(err)
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("the lane is not found elsewhere within a minute: ", err)
+			t.Fatal("the partition is not found elsewhere within a minute: ", err)
 		}
 	}
 	if err := s.sell(); !errors.Is(err, bucket.ErrOtherMemory) && !budget.Is(err, budget.Unavailable) {
 		t.Errorf("under the old identity: %v", err)
 	}
-	s.m.Identity, s.m.Activation = who, 2
+	s.m.Identity, s.m.Incarnation = who, 2
 	if err := s.sell(); !errors.Is(err, bucket.ErrOtherMemory) {
-		t.Errorf("before the lane is marked: %v", err)
+		t.Errorf("before the partition is marked: %v", err)
 	}
 	must(t, s.store.Mark(t.Context(), s.m, 2))
 	must(t, s.sell())
@@ -103,14 +103,14 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// TestCluster checks that a lane of a Cluster is served by its master, follows its slot only under
-// another identity, and that lanes of other masters continue.
+// TestCluster checks that a partition of a Cluster is served by its master, follows its slot only
+// under another identity, and that partitions of other masters continue.
 func TestCluster(t *testing.T) {
 	c := testservers.RedisCluster(t, never)
 	store := connect(t, onCluster(c))
-	moves, stays := sells(t, store, lane0), sells(t, store, bucket.Lane{Instance: instance, Index: 1})
-	must(t, store.Set(t.Context(), lane0, []bucket.Level{{Bucket: 1, Fill: 1, Outstanding: 5}}))
-	slot := redisstore.SlotOf(lane0)
+	moves, stays := sells(t, store, partition0), sells(t, store, bucket.Partition{Instance: instance, Index: 1})
+	must(t, store.Set(t.Context(), partition0, []bucket.Level{{Bucket: 1, Fill: 1, Outstanding: 5}}))
+	slot := redisstore.SlotOf(partition0)
 	from, err := c.MasterOf(slot)
 	must(t, err)
 	_, _, err = c.Migrate(slot)
@@ -122,7 +122,7 @@ func TestCluster(t *testing.T) {
 	}
 	moves.sellsElsewhere()
 	must(t, stays.sell())
-	taken, err := store.Take(t.Context(), lane0, []bucket.Take{{Bucket: 1, Fill: 1, Amounts: []int64{2}}})
+	taken, err := store.Take(t.Context(), partition0, []bucket.Take{{Bucket: 1, Fill: 1, Amounts: []int64{2}}})
 	if err != nil || !taken[0].Fits[0] {
 		t.Errorf("the filter moved with the slot: %+v, %v", taken, err)
 	}
@@ -131,8 +131,8 @@ func TestCluster(t *testing.T) {
 // TestClusterFailOver lets a replica take over from a master that stays alive.
 func TestClusterFailOver(t *testing.T) {
 	c := testservers.RedisCluster(t, never)
-	s := sells(t, connect(t, onCluster(c)), lane0)
-	_, _, err := c.FailOver(redisstore.SlotOf(lane0), "TAKEOVER")
+	s := sells(t, connect(t, onCluster(c)), partition0)
+	_, _, err := c.FailOver(redisstore.SlotOf(partition0), "TAKEOVER")
 	must(t, err)
 	s.sellsElsewhere()
 }
@@ -142,7 +142,7 @@ func TestSentinel(t *testing.T) {
 	group := testservers.RedisSentinels(t, 2*time.Second)
 	config := behindSentinels(group)
 	config.DialTimeout, config.ReadTimeout = time.Second, time.Second
-	s := sells(t, connect(t, config), lane0)
+	s := sells(t, connect(t, config), partition0)
 	_, _, err := group.FailOver()
 	must(t, err)
 	s.sellsElsewhere()

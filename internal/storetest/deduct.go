@@ -143,7 +143,7 @@ func repeats(k *kit) {
 	}
 	got.AtMS = 0
 	k.same("record", got,
-		bucket.Record{Amount: 3, Epoch: 1, Activation: 1, Fingerprint: "print of a", Nonce: "nonce"})
+		bucket.Record{Amount: 3, Epoch: 1, Incarnation: 1, Fingerprint: "print of a", Nonce: "nonce"})
 	k.entry(1, 1, bucket.Entry{Verdict: bucket.Accepted, Epoch: 1, Balance: 4, Taken: 6, LastGrant: 1})
 	if found := k.find("a", bucket.Known); found.Amount != 3 {
 		k.Errorf("found %+v", found)
@@ -187,7 +187,7 @@ func slicesOfRecords(k *kit) {
 	)
 }
 
-// instants checks that the lane's clock determines the end of a period and the deadline of a
+// instants checks that the partition's clock determines the end of a period and the deadline of a
 // deduction.
 func instants(k *kit) {
 	k.fill(1, 1, 10)

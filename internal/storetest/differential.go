@@ -95,8 +95,8 @@ func (p *pair) set(t *rapid.T) {
 		Outstanding: rapid.Int64Range(0, 50).
 			Draw(t, "outstanding"),
 		Added: rapid.Int64Range(0, 9).Draw(t, "added")}
-	same(t, "set", 0, 0, p.a.Store.Set(p.a.Context(), p.a.lane(0), []bucket.Level{level}),
-		p.b.Store.Set(p.b.Context(), p.b.lane(0), []bucket.Level{level}))
+	same(t, "set", 0, 0, p.a.Store.Set(p.a.Context(), p.a.partition(0), []bucket.Level{level}),
+		p.b.Store.Set(p.b.Context(), p.b.partition(0), []bucket.Level{level}))
 }
 
 func (p *pair) take(t *rapid.T) {
@@ -109,8 +109,8 @@ func (p *pair) take(t *rapid.T) {
 				Amounts: rapid.SliceOfN(rapid.Int64Range(1, 20), 0, 4).Draw(t, "amounts")},
 		)
 	}
-	a, errA := p.a.Store.Take(p.a.Context(), p.a.lane(0), takes)
-	b, errB := p.b.Store.Take(p.b.Context(), p.b.lane(0), takes)
+	a, errA := p.a.Store.Take(p.a.Context(), p.a.partition(0), takes)
+	b, errB := p.b.Store.Take(p.b.Context(), p.b.partition(0), takes)
 	same(t, "take", a, b, errA, errB)
 }
 
@@ -270,7 +270,7 @@ func (p *pair) lose(t *rapid.T) {
 	}
 }
 
-// copy begins, adds and ends copies on the other lane, in any order.
+// copy begins, adds and ends copies on the other partition, in any order.
 func (p *pair) copy(t *rapid.T) {
 	ref, attempt := p.ref(t), rapid.SampledFrom([]string{"x", "y"}).Draw(t, "attempt")
 	partA, _, errA := p.a.Store.ReadCopy(p.a.Context(), p.a.m, ref, "")

@@ -9,16 +9,16 @@ import (
 // markerRules checks that a marker only replaces a smaller one, and that it says since when the
 // memory has been kept without a gap.
 func markerRules(k *kit) {
-	mark := func(activation, since int64) error {
+	mark := func(incarnation, since int64) error {
 		m := k.m
-		m.Activation = activation
+		m.Incarnation = incarnation
 		return k.Store.Mark(k.Context(), m, since)
 	}
-	read := func(activation, since int64) {
+	read := func(incarnation, since int64) {
 		k.Helper()
-		got, err := k.Store.Marker(k.Context(), k.lane(0), k.m.Identity, true)
+		got, err := k.Store.Marker(k.Context(), k.partition(0), k.m.Identity, true)
 		k.must(err)
-		k.same("marker", [2]int64{got.Activation, got.Since}, [2]int64{activation, since})
+		k.same("marker", [2]int64{got.Incarnation, got.Since}, [2]int64{incarnation, since})
 	}
 	read(1, 1)
 	k.must(mark(1, 1)) // again
@@ -32,24 +32,24 @@ func markerRules(k *kit) {
 		k.Errorf("since before the last gap: %v", err)
 	}
 	read(5, 4)
-	if _, err := k.Store.Marker(k.Context(), k.lane(0), "a b master", true); !errors.Is(
+	if _, err := k.Store.Marker(k.Context(), k.partition(0), "a b master", true); !errors.Is(
 		err,
 		bucket.ErrOtherMemory,
 	) {
 		k.Errorf("another identity: %v", err)
 	}
-	empty, err := k.Store.Marker(k.Context(), k.lane(1), k.adopt(1, 3, 3).Identity, true)
+	empty, err := k.Store.Marker(k.Context(), k.partition(1), k.adopt(1, 3, 3).Identity, true)
 	k.must(err)
-	k.same("another lane", empty.Activation, int64(3))
+	k.same("another partition", empty.Incarnation, int64(3))
 }
 
-// otherMemory checks that a call for another activation or another identity does nothing.
+// otherMemory checks that a call for another incarnation or another identity does nothing.
 func otherMemory(k *kit) {
 	k.fill(1, 1, 10)
 	for _, m := range []bucket.Memory{
-		{Lane: k.lane(0), Activation: 2, Identity: k.m.Identity},
-		{Lane: k.lane(0), Activation: 1, Identity: "run of another master"},
-		{Lane: k.lane(1), Activation: 1, Identity: k.m.Identity},
+		{Partition: k.partition(0), Incarnation: 2, Identity: k.m.Identity},
+		{Partition: k.partition(0), Incarnation: 1, Identity: "run of another master"},
+		{Partition: k.partition(1), Incarnation: 1, Identity: k.m.Identity},
 	} {
 		ctx, ref := k.Context(), bucket.Ref{Bucket: 1, Epoch: 1}
 		errs := map[string]error{}

@@ -6,7 +6,7 @@ import "github.com/budgetd/budgetd/bucket"
 func (k *kit) set(fill, outstanding, added int64) {
 	k.Helper()
 	k.must(
-		k.Store.Set(k.Context(), k.lane(0),
+		k.Store.Set(k.Context(), k.partition(0),
 			[]bucket.Level{{Bucket: 1, Fill: fill, Outstanding: outstanding, Added: added}}),
 	)
 }
@@ -14,7 +14,7 @@ func (k *kit) set(fill, outstanding, added int64) {
 // take takes from one content.
 func (k *kit) take(fill, back int64, amounts []int64, want bucket.Taken) {
 	k.Helper()
-	got, err := k.Store.Take(k.Context(), k.lane(0),
+	got, err := k.Store.Take(k.Context(), k.partition(0),
 		[]bucket.Take{{Bucket: 1, Fill: fill, Back: back, Amounts: amounts}})
 	k.must(err)
 	k.same("take", got, []bucket.Taken{want})
@@ -52,8 +52,8 @@ func filterTake(k *kit) {
 		levels = append(levels, bucket.Level{Bucket: i + 100, Fill: 1, Outstanding: i})
 		takes = append(takes, bucket.Take{Bucket: i + 100, Fill: 1, Amounts: []int64{1250, 1}})
 	}
-	k.must(k.Store.Set(k.Context(), k.lane(0), levels))
-	got, err := k.Store.Take(k.Context(), k.lane(0), takes)
+	k.must(k.Store.Set(k.Context(), k.partition(0), levels))
+	got, err := k.Store.Take(k.Context(), k.partition(0), takes)
 	k.must(err)
 	for i, taken := range got {
 		want := bucket.Taken{Fill: 1, Balance: int64(i), Fits: []bool{i >= 1250, i > 0 && i != 1250}}

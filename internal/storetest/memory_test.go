@@ -13,7 +13,7 @@ import (
 func inMemory() storetest.Subject {
 	var mu sync.Mutex
 	now := time.UnixMilli(1_800_000_000_000)
-	store := memstore.New(memstore.Config{Name: "m", Lanes: 2, Installation: "test", Window: storetest.Window,
+	store := memstore.New(memstore.Config{Name: "m", Partitions: 2, Installation: "test", Window: storetest.Window,
 		Now: func() time.Time {
 			mu.Lock()
 			defer mu.Unlock()

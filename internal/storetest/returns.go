@@ -156,7 +156,7 @@ func youngMemory(k *kit) {
 		k.Errorf("cancelled: %+v", got)
 	}
 	k.cancel("c", bucket.Known)
-	now, err := k.Store.Time(k.Context(), k.m.Lane)
+	now, err := k.Store.Time(k.Context(), k.m.Partition)
 	k.must(err)
 	// The later instant counts. This one is so late that the memory stays young.
 	for _, since := range []int64{now.Add(time.Hour).UnixMilli(), 1} {
@@ -166,15 +166,15 @@ func youngMemory(k *kit) {
 	k.cancel("d", bucket.Unclear)
 	k.cancel("c", bucket.Known)
 	other := k.m
-	other.Activation++
+	other.Incarnation++
 	if err := k.Store.Doubt(k.Context(), other, 1); !errors.Is(err, bucket.ErrOtherMemory) {
 		k.Errorf("of another memory: %v", err)
 	}
 }
 
-// olderActivation checks that records from before a gap answer repeats and cannot be rolled back,
+// olderIncarnation checks that records from before a gap answer repeats and cannot be rolled back,
 // and that those kept without a gap can.
-func olderActivation(k *kit) {
+func olderIncarnation(k *kit) {
 	k.fill(1, 1, 10)
 	k.deducted(k.deduction("a", 3, k.terms()), bucket.Accepted)
 	k.m = k.adopt(0, 2, 1)
@@ -234,7 +234,7 @@ func lateSums(k *kit) {
 	k.entry(1, 2, bucket.Entry{Verdict: bucket.Accepted, Epoch: 2, Balance: 5, LastGrant: 1})
 }
 
-// move copies bucket 1 from lane 0 to lane 1 in one attempt.
+// move copies bucket 1 from partition 0 to partition 1 in one attempt.
 func (k *kit) move(epoch int64, to bucket.Memory, attempt string) {
 	k.Helper()
 	ref := bucket.Ref{Bucket: 1, Epoch: epoch}

@@ -22,13 +22,13 @@ type Store interface {
 // Window is the record window of every store under test.
 const Window = time.Second
 
-// Subject is a store under test. It is empty and has lanes 0 and 1.
+// Subject is a store under test. It is empty and has partitions 0 and 1.
 type Subject struct {
 	Store Store
 	Name  string
-	// Wait lets the lanes' clock advance.
+	// Wait lets the partitions' clock advance.
 	Wait func(time.Duration)
-	// LoseEntry removes the entry of a bucket of lane 0 and nothing else.
+	// LoseEntry removes the entry of a bucket of partition 0 and nothing else.
 	LoseEntry func(bucketID int64)
 }
 
@@ -63,7 +63,7 @@ func Run(t *testing.T, create func(t *testing.T) Subject) {
 		{"SameValue", sameValue}, {"Predict", predictions}, {"Sums", sumsStayNumbers},
 		{"Rollback", rollbacks}, {"RollbackLimits", rollbackLimits},
 		{"LargeCounts", rollbackLargeCounts}, {"Cancel", cancels}, {"Young", youngMemory},
-		{"Older", olderActivation}, {"Late", lateSums},
+		{"Older", olderIncarnation}, {"Late", lateSums},
 		{"Changes", changesAndAcknowledge}, {"Copy", copyReplaces},
 		{"CopyRules", copyRules},
 	} {
@@ -75,15 +75,18 @@ func Run(t *testing.T, create func(t *testing.T) Subject) {
 	}
 }
 
-// kit is the environment of a test: a store whose lane 0 has activation 1.
+// kit is the environment of a test: a store whose partition 0 has incarnation 1.
 type kit struct {
 	*testing.T
 	Subject
 	m bucket.Memory
 }
 
-// lane returns lane i.
-func (k *kit) lane(i int) bucket.Lane { return bucket.Lane{Instance: k.Name, Index: i} }
+// partition returns partition i.
+func (k *kit) partition(i int) bucket.Partition {
+	return bucket.Partition{Instance: k.Name,
+		Index: i}
+}
 
 // must ends the test if there is an error.
 func (k *kit) must(err error) {
@@ -93,20 +96,20 @@ func (k *kit) must(err error) {
 	}
 }
 
-// adopt marks a lane with an activation.
-func (k *kit) adopt(lane int, activation, since int64) bucket.Memory {
+// adopt marks a partition with an incarnation.
+func (k *kit) adopt(partition int, incarnation, since int64) bucket.Memory {
 	k.Helper()
-	identity, err := k.Store.Identity(k.Context(), k.lane(lane))
+	identity, err := k.Store.Identity(k.Context(), k.partition(partition))
 	k.must(err)
-	m := bucket.Memory{Lane: k.lane(lane), Activation: activation, Identity: identity}
+	m := bucket.Memory{Partition: k.partition(partition), Incarnation: incarnation, Identity: identity}
 	k.must(k.Store.Mark(k.Context(), m, since))
 	return m
 }
 
-// now returns the lane's clock in milliseconds.
+// now returns the partition's clock in milliseconds.
 func (k *kit) now() int64 {
 	k.Helper()
-	at, err := k.Store.Time(k.Context(), k.lane(0))
+	at, err := k.Store.Time(k.Context(), k.partition(0))
 	k.must(err)
 	return at.UnixMilli()
 }

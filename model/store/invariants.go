@@ -43,7 +43,7 @@ func (s *State) check() string {
 	if v := first(
 		rule{s.bad != 0, problems[s.bad]},
 		rule{min(s.U, s.Q) < 0 || int(sum) != *total, "I1: conservation"},
-		rule{s.lane[0].act > s.faults, "availability: the memory is given up without a fault"},
+		rule{s.partition[0].act > s.faults, "availability: the memory is given up without a fault"},
 		rule{int(s.sold()) > *total+int(s.released+s.assumed), "I2: oversell"}); v != "" || s.forgot {
 		return v
 	}
@@ -60,7 +60,7 @@ func (s *State) check() string {
 			counted++
 		}
 	}
-	m := &s.mem[s.row().lane]
+	m := &s.mem[s.row().partition]
 	if feature["limit"] && (counted > 1 || counted != m.count && m.e > 0) {
 		return "limit: the counter differs from what is counted"
 	}
@@ -69,7 +69,7 @@ func (s *State) check() string {
 
 // checkSums compares SQL with the memory, as long as nothing was lost.
 func (s *State) checkSums(S int8) string {
-	if s.gap || s.lane[0].act > 0 {
+	if s.gap || s.partition[0].act > 0 {
 		return ""
 	}
 	out := int8(0) // rolled back in a store, but not yet in SQL and so not answered
@@ -103,21 +103,21 @@ func (s *State) complete() string {
 		for l := int8(0); l < 2; l++ {
 			moved = s.verify(l) || moved
 			moved = s.settle(l) || moved
-			moved = s.marker(l, s.lane[l].act) || moved
+			moved = s.marker(l, s.partition[l].act) || moved
 		}
 		moved = s.lostAlone() || moved
 		x := s.row()
-		m := &s.mem[x.lane]
+		m := &s.mem[x.partition]
 		if x.status == opening || x.status == open {
 			x.status = closing
 			moved = true
 		}
-		if x.status == closing && s.runs(m, x.lane, x.act) {
+		if x.status == closing && s.runs(m, x.partition, x.act) {
 			x.answer = s.close(m, s.cur)
 			moved = s.sqlClosed(s.cur) || moved
 		}
 		for i := int8(0); i < 2; i++ {
-			if m := &s.mem[i]; s.runs(m, m.lane, s.lane[m.lane].act) {
+			if m := &s.mem[i]; s.runs(m, m.partition, s.partition[m.partition].act) {
 				moved = s.tell(s.readSync(i)) || moved
 			}
 		}
@@ -131,7 +131,7 @@ func (s *State) complete() string {
 			return fmt.Sprintf("completion: epoch %d does not end (status %d, O %d)", e, x.status, x.O)
 		}
 	}
-	if !s.forgot && !s.gap && s.lane[0].act == 0 && int(s.U+s.sold()) != *total {
+	if !s.forgot && !s.gap && s.partition[0].act == 0 && int(s.U+s.sold()) != *total {
 		return fmt.Sprintf("I5: units without a home, and nothing was lost: U %d sold %d of %d", s.U,
 			s.sold(), *total)
 	}
@@ -140,12 +140,12 @@ func (s *State) complete() string {
 
 // serve reports whether U can be sold again.
 func (s *State) serve() bool {
-	l := s.row().lane
+	l := s.row().partition
 	m := &s.mem[l]
-	if s.U == 0 || s.lane[l].act >= M-1 {
+	if s.U == 0 || s.partition[l].act >= M-1 {
 		return true
 	}
-	return s.online(1, l, E) && s.runs(m, l, s.lane[l].act) && s.open(m, s.cur) &&
+	return s.online(1, l, E) && s.runs(m, l, s.partition[l].act) && s.open(m, s.cur) &&
 		s.sqlOpen(s.cur) &&
 		s.grant(m, s.cur, 0)
 }
@@ -166,15 +166,15 @@ func (s *State) verdict() string {
 
 func start() State {
 	s := State{U: int8(*total)}
-	for l := range s.lane {
-		s.lane[l].checked = true
+	for l := range s.partition {
+		s.partition[l].checked = true
 	}
-	s.lane[1].since[1] = 1
+	s.partition[1].since[1] = 1
 	s.mem[0] = Mem{alive: true, mark: 1}
 	if feature["drain"] {
 		s.ids = 1
-		s.lane[1].act, s.lane[1].ident[1] = 1, 1
-		s.mem[1] = Mem{alive: true, lane: 1, id: 1, mark: 2}
+		s.partition[1].act, s.partition[1].ident[1] = 1, 1
+		s.mem[1] = Mem{alive: true, partition: 1, id: 1, mark: 2}
 	}
 	s.epoch[0] = Epoch{status: opening, acts: 1}
 	s.apply(1)

@@ -4,40 +4,40 @@ func (s *State) scripts(i int8, n *State, try func(bool, Op)) {
 	if !s.mem[i].alive {
 		return
 	}
-	m, l := &n.mem[i], s.mem[i].lane
-	for a := int8(0); a <= s.lane[l].act; a++ {
+	m, l := &n.mem[i], s.mem[i].partition
+	for a := int8(0); a <= s.partition[l].act; a++ {
 		if !s.runs(&s.mem[i], l, a) {
 			continue
 		}
 		for k := int8(0); int(k) < *ids; k++ {
 			for e := int8(0); e <= s.cur; e++ {
 				x := &s.epoch[e]
-				if x.lane == l && x.acts>>a&1 == 1 && (x.served || mut("deductopening")) &&
+				if x.partition == l && x.acts>>a&1 == 1 && (x.served || mut("deductopening")) &&
 					s.inTime(k) {
-					try(n.deduct(m, k, e, a), Op{"DEDUCT: memory, id, epoch, activation", i, k, e, a})
+					try(n.deduct(m, k, e, a), Op{"DEDUCT: memory, id, epoch, incarnation", i, k, e, a})
 				}
 			}
 			for rb := int8(0); rb < 2 && in(*undo, k); rb++ {
 				try(n.rollback(m, k, rb, a) || n.bad > 0,
-					Op{"ROLLBACK: memory, id, rollback id, activation", i, k, rb, a})
+					Op{"ROLLBACK: memory, id, rollback id, incarnation", i, k, rb, a})
 			}
 			try(in(*cancels, k) && n.cancel(m, k, a), Op{"CANCEL: memory, id", i, k, 0, 0})
 		}
 		for e := int8(0); e <= s.cur; e++ {
 			x := &s.epoch[e]
-			if x.lane != l || x.acts>>a&1 == 0 {
+			if x.partition != l || x.acts>>a&1 == 0 {
 				continue
 			}
-			try(n.open(m, e), Op{"OPEN: memory, epoch, activation", i, e, a, 0})
+			try(n.open(m, e), Op{"OPEN: memory, epoch, incarnation", i, e, a, 0})
 			for g := int8(0); g < x.grants; g++ {
-				try(n.grant(m, e, g), Op{"GRANT: memory, epoch, number, activation", i, e, g, a})
+				try(n.grant(m, e, g), Op{"GRANT: memory, epoch, number, incarnation", i, e, g, a})
 			}
 			if x.status >= closing {
 				ans := n.close(m, e)
 				n.epoch[e].answer = ans
-				try(ans[0] > 0 && ans != x.answer, Op{"CLOSE: memory, epoch, activation", i, e, a, 0})
+				try(ans[0] > 0 && ans != x.answer, Op{"CLOSE: memory, epoch, incarnation", i, e, a, 0})
 				n.close(m, e)
-				try(n.mem[i] != s.mem[i], Op{"CLOSE, answer lost: memory, epoch, activation", i, e, a, 0})
+				try(n.mem[i] != s.mem[i], Op{"CLOSE, answer lost: memory, epoch, incarnation", i, e, a, 0})
 			}
 		}
 	}
@@ -76,12 +76,12 @@ func (s *State) moves(emit func(*State, Op)) {
 	try(feature["release"] && s.Q > 0, Op{"operator releases to the total: units", s.Q, 0, 0, 0})
 	if feature["drain"] {
 		x := s.row()
-		m := &s.mem[x.lane]
+		m := &s.mem[x.partition]
 		n.copy = *m
 		n.copy.bal, n.copy.taken, n.copy.given, n.copy.g = 0, 0, 0, 0
 		try(
 			x.moving && x.status == closed && m.closed && n.copy != s.copy &&
-				s.runs(m, x.lane, s.lane[x.lane].act),
+				s.runs(m, x.partition, s.partition[x.partition].act),
 			Op{name: "COPY read"},
 		)
 		try(n.writeCopy() && n != *s, Op{name: "COPY written"})
@@ -117,7 +117,7 @@ func (s *State) fault(n *State, try func(bool, Op)) {
 		m.alive = true
 		if newID {
 			m.id = n.newID()
-			n.lane[0].checked = false
+			n.partition[0].checked = false
 		}
 		n.mem[0] = m
 		n.faults++
@@ -139,24 +139,25 @@ func (s *State) fault(n *State, try func(bool, Op)) {
 		"two masters, this one has the older data", s.snap, true, true)
 	n.mem[1], n.mem[0] = live, Mem{}
 	n.faults++
-	n.forgot, n.lane[0].checked = true, false
+	n.forgot, n.partition[0].checked = true, false
 	try(has("dead") && live.alive && !s.mem[1].alive,
-		Op{name: "FAULT the lane is cut off, some nodes still reach it"})
+		Op{name: "FAULT the partition is cut off, some nodes still reach it"})
 	n.mem[1] = live
 	other := s.mem[1]
 	n.mem[0] = other
 	n.faults++
-	n.lane[0].checked = false
-	try(has("split") && other.alive && s.lane[0].checked, Op{name: "FAULT back to the other master"})
+	n.partition[0].checked = false
+	try(has("split") && other.alive && s.partition[0].checked,
+		Op{name: "FAULT back to the other master"})
 }
 
 // statements emits the steps of nodes in SQL, and their reads of the store.
 func (s *State) statements(n *State, try func(bool, Op)) {
 	for u := int8(1); u <= s.U; u++ {
 		try(n.apply(u), Op{"sql apply: units", u, 0, 0, 0})
-		try(n.online(u, 0, int8(*epochs)), Op{"sql online, opening: units, lane", u, 0, 0, 0})
+		try(n.online(u, 0, int8(*epochs)), Op{"sql online, opening: units, partition", u, 0, 0, 0})
 		try(feature["drain"] && n.online(u, 1, int8(*epochs)),
-			Op{"sql online, opening: units, lane", u, 1, 0, 0})
+			Op{"sql online, opening: units, partition", u, 1, 0, 0})
 	}
 	if x := s.row(); x.status == open || x.status == opening {
 		n.row().status = closing
@@ -172,7 +173,7 @@ func (s *State) statements(n *State, try func(bool, Op)) {
 		try(s.epoch[e].R > 0, Op{"sql sweep R -> U: epoch", e, 0, 0, 0})
 	}
 	for i := range s.mem {
-		if m := &s.mem[i]; m.alive && s.runs(m, m.lane, max(0, m.mark-1)) {
+		if m := &s.mem[i]; m.alive && s.runs(m, m.partition, max(0, m.mark-1)) {
 			n.sync = s.readSync(int8(i))
 			try(n.sync != s.sync && !feature["prompt"],
 				Op{"a node reads the counters: memory", int8(i), 0, 0, 0})
@@ -183,14 +184,14 @@ func (s *State) statements(n *State, try func(bool, Op)) {
 	try(n.tell(s.sync),
 		Op{"sql sync: epoch + 1, taken, given", s.sync.e, s.sync.taken, s.sync.given, 0})
 	for l := int8(0); l < 2; l++ {
-		try(n.verify(l), Op{"sql next activation: lane", l, 0, 0, 0})
-		for a := int8(0); a <= s.lane[l].act; a++ {
-			try(n.marker(l, a), Op{"MARKER: lane, activation", l, a, 0, 0})
+		try(n.verify(l), Op{"sql next incarnation: partition", l, 0, 0, 0})
+		for a := int8(0); a <= s.partition[l].act; a++ {
+			try(n.marker(l, a), Op{"MARKER: partition, incarnation", l, a, 0, 0})
 		}
 	}
 	for l := int8(0); l < 2; l++ {
 		try(n.settle(l), Op{name: "sql an older epoch is settled"})
 	}
 	try(n.lostAlone(), Op{name: "sql epoch lost, its hash is missing"})
-	try(n.giveUp(), Op{name: "operator gives the lane up"})
+	try(n.giveUp(), Op{name: "operator gives the partition up"})
 }

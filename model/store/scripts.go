@@ -2,9 +2,9 @@ package main
 
 // runs is the check at the top of every script. It reports whether the marker and the replication
 // id are the caller's.
-func (s *State) runs(m *Mem, lane, act int8) bool {
-	return m.alive && m.lane == lane && (m.mark == act+1 || mut("nomarker")) &&
-		(m.id == s.lane[lane].ident[act] || mut("noreplid"))
+func (s *State) runs(m *Mem, partition, act int8) bool {
+	return m.alive && m.partition == partition && (m.mark == act+1 || mut("nomarker")) &&
+		(m.id == s.partition[partition].ident[act] || mut("noreplid"))
 }
 
 // record returns the id's record. The record vanishes when its slice is no longer read.
@@ -83,12 +83,12 @@ func (s *State) rollback(m *Mem, k, rb, act int8) bool {
 	if !m.here() || r.state != 1 || r.rb>>rb&1 == 1 && !mut("norollbackid") || r.left < n {
 		return false
 	}
-	since := s.lane[m.lane].since[act]
+	since := s.partition[m.partition].since[act]
 	if mut("durablerecords") {
 		since = act
 	}
 	if r.act < since && !mut("rollbackolder") {
-		if !s.forgot && !s.gap && (s.lane[0].act == 0 || feature["durable"]) {
+		if !s.forgot && !s.gap && (s.partition[0].act == 0 || feature["durable"]) {
 			s.bad = 3
 		}
 		return false
@@ -141,11 +141,11 @@ func (s *State) close(m *Mem, e int8) (answer [5]int8) {
 	return [5]int8{1, m.bal, m.taken, m.given, m.g}
 }
 
-// writeCopy replaces the other lane's content for the bucket, unless a newer epoch or copy is
+// writeCopy replaces the other partition's content for the bucket, unless a newer epoch or copy is
 // there.
 func (s *State) writeCopy() bool {
 	c := &s.copy
-	m := &s.mem[1-c.lane]
+	m := &s.mem[1-c.partition]
 	if !c.alive || (m.e >= c.e || m.from > c.e) && !mut("copylate") {
 		return false
 	}
@@ -161,7 +161,7 @@ func (s *State) writeCopy() bool {
 		switch r := &m.rec[k]; {
 		case mut("copyact"):
 		case r.act == c.mark-1:
-			r.act = s.lane[m.lane].act
+			r.act = s.partition[m.partition].act
 		default:
 			r.act = -1
 		}

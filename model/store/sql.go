@@ -23,14 +23,14 @@ func (s *State) apply(n int8) bool {
 	return true
 }
 
-func (s *State) online(n, lane, limit int8) bool {
+func (s *State) online(n, partition, limit int8) bool {
 	if s.row().alive() || s.U < n || s.cur+1 >= limit ||
-		lane != s.row().lane && s.copied != s.cur+1 {
+		partition != s.row().partition && s.copied != s.cur+1 {
 		return false
 	}
 	s.cur++
-	a := s.lane[lane].act
-	*s.row() = Epoch{status: opening, lane: lane, act: a, acts: 1 << a, period: s.clock}
+	a := s.partition[partition].act
+	*s.row() = Epoch{status: opening, partition: partition, act: a, acts: 1 << a, period: s.clock}
 	return s.apply(n)
 }
 
@@ -45,7 +45,7 @@ func (s *State) sqlOpen(e int8) bool {
 
 func (s *State) readSync(i int8) Sync {
 	m := &s.mem[i]
-	return Sync{m.lane, m.mark - 1, m.e, m.taken, m.given, m.late}
+	return Sync{m.partition, m.mark - 1, m.e, m.taken, m.given, m.late}
 }
 
 // tell writes to SQL what a node has read, in one transaction.
@@ -53,7 +53,7 @@ func (s *State) tell(t Sync) bool {
 	was := s.epoch
 	if t.e > 0 {
 		x := &s.epoch[t.e-1]
-		if x.alive() && x.lane == t.lane && x.act == t.act && s.current(x) || mut("syncany") {
+		if x.alive() && x.partition == t.partition && x.act == t.act && s.current(x) || mut("syncany") {
 			if mut("syncset") {
 				x.taken, x.given = t.taken, t.given
 			} else {
@@ -133,20 +133,20 @@ func (s *State) lose(e int8) {
 	x.O, x.status = 0, lost
 }
 
-// broken reports whether a node that inspects the lane's server finds a reason for the next
-// activation.
+// broken reports whether a node that inspects the partition's server finds a reason for the next
+// incarnation.
 func (s *State) broken(l int8) bool {
-	m, n := &s.mem[l], &s.lane[l]
+	m, n := &s.mem[l], &s.partition[l]
 	x := s.row()
 	return !n.checked || m.mark != n.act+1 && n.sent>>n.act&1 == 0 ||
-		x.alive() && x.lane == l && (s.current(x) || mut("belowolder")) && m.e == s.cur+1 &&
+		x.alive() && x.partition == l && (s.current(x) || mut("belowolder")) && m.e == s.cur+1 &&
 			(m.taken < x.taken || m.given < x.given)
 }
 
-// verify creates the next activation, which makes older epochs lost whatever their rows say.
+// verify creates the next incarnation, which makes older epochs lost whatever their rows say.
 func (s *State) verify(l int8) bool {
-	m, n := &s.mem[l], &s.lane[l]
-	if n.act+1 >= M || !m.alive || m.lane != l || !s.broken(l) {
+	m, n := &s.mem[l], &s.partition[l]
+	if n.act+1 >= M || !m.alive || m.partition != l || !s.broken(l) {
 		return false
 	}
 	keeps := feature["durable"] && s.kept(l) || mut("durableblind")
@@ -163,20 +163,20 @@ func (s *State) verify(l int8) bool {
 	return true
 }
 
-// kept reports whether the memory has everything that SQL knows of the last activation.
+// kept reports whether the memory has everything that SQL knows of the last incarnation.
 func (s *State) kept(l int8) bool {
 	x, m := s.row(), &s.mem[l]
 	there := m.e == s.cur+1 && m.taken >= x.taken && m.given >= x.given
-	return m.mark == s.lane[l].act+1 && (there || !x.alive() || !x.served && m.top <= s.cur)
+	return m.mark == s.partition[l].act+1 && (there || !x.alive() || !x.served && m.top <= s.cur)
 }
 
-// current reports whether the epoch's activation is the lane's.
-func (s *State) current(x *Epoch) bool { return x.act == s.lane[x.lane].act }
+// current reports whether the epoch's incarnation is the partition's.
+func (s *State) current(x *Epoch) bool { return x.act == s.partition[x.partition].act }
 
-// settle ends the row of an epoch that an activation has made lost.
+// settle ends the row of an epoch that an incarnation has made lost.
 func (s *State) settle(l int8) bool {
-	x, n := s.row(), &s.lane[l]
-	if !x.alive() || x.lane != l || s.current(x) {
+	x, n := s.row(), &s.partition[l]
+	if !x.alive() || x.partition != l || s.current(x) {
 		return false
 	}
 	if x.act < n.since[n.act] {
@@ -191,9 +191,9 @@ func (s *State) settle(l int8) bool {
 // lostAlone ends an open epoch whose hash is missing although the marker is right.
 func (s *State) lostAlone() bool {
 	x := s.row()
-	m := &s.mem[x.lane]
+	m := &s.mem[x.partition]
 	if x.status != open && x.status != closing || !x.served || !s.current(x) ||
-		!s.runs(m, x.lane, x.act) ||
+		!s.runs(m, x.partition, x.act) ||
 		m.e >= s.cur+1 {
 		return false
 	}
@@ -201,7 +201,7 @@ func (s *State) lostAlone() bool {
 	return true
 }
 
-// giveUp is the operator's decision: the lane continues on an empty server.
+// giveUp is the operator's decision: the partition continues on an empty server.
 func (s *State) giveUp() bool {
 	if s.mem[0].alive || mut("nogiveup") {
 		return false
@@ -212,11 +212,11 @@ func (s *State) giveUp() bool {
 
 func (s *State) newID() int8 { s.ids++; return s.ids }
 
-// marker writes the marker of an activation. It is sent once, by the node that created the
-// activation, and replaces only an older marker of the same server.
+// marker writes the marker of an incarnation. It is sent once, by the node that created the
+// incarnation, and replaces only an older marker of the same server.
 func (s *State) marker(l, a int8) bool {
-	m, n := &s.mem[l], &s.lane[l]
-	if n.sent>>a&1 == 0 || !m.alive || m.lane != l {
+	m, n := &s.mem[l], &s.partition[l]
+	if n.sent>>a&1 == 0 || !m.alive || m.partition != l {
 		return false
 	}
 	n.sent &^= 1 << a

@@ -1,11 +1,11 @@
-// The model of store mode: one bucket, one lane, and with `-with drain` a second lane that the
-// bucket moves to.
+// The model of store mode: one bucket, one partition, and with `-with drain` a second partition
+// that the bucket moves to.
 //
 // A command that may once have been sent may run at any later time, any number of times, in every
-// memory that answers for its lane. A command can be sent as soon as the SQL row that justifies it
-// was written. Only a marker is sent once. SQL is lossless and each transaction is one step.
-// Everything that other buckets do is one step, "sold elsewhere". The truth, which units are really
-// used, is kept apart.
+// memory that answers for its partition. A command can be sent as soon as the SQL row that
+// justifies it was written. Only a marker is sent once. SQL is lossless and each transaction is one
+// step. Everything that other buckets do is one step, "sold elsewhere". The truth, which units are
+// really used, is kept apart.
 package main
 
 import (
@@ -17,7 +17,7 @@ const (
 	K = 3 // request ids
 	E = 4 // epochs; the last one is kept for completion
 	G = 2 // grants of an epoch
-	M = 7 // activations
+	M = 7 // incarnations
 )
 
 const ( // status of an epoch row
@@ -33,35 +33,35 @@ const ( // status of an epoch row
 type Rec struct {
 	state   int8 // 0 none, 1 used, 2 void
 	e, left int8
-	act     int8  // activation under which it was written; -1 is an older one of another lane
+	act     int8  // incarnation under which it was written; -1 is an older one of another partition
 	rb      uint8 // rollback ids seen
 	at      int8  // tick of its time slice
 }
 
-// Mem is one server's memory of the bucket's lane.
+// Mem is one server's memory of the bucket's partition.
 type Mem struct {
-	alive  bool
-	lane   int8
-	id     int8 // replication id
-	mark   int8 // the marker key: activation + 1
-	top    int8 // in the marker key: the newest epoch + 1 that this bucket had here
-	e      int8 // the bucket's hash: epoch + 1; 0 none
-	closed bool
-	moved  bool // closed for a drain
-	from   int8 // epoch + 1 of the copy that was put here
-	bal    int8
-	taken  int8
-	given  int8
-	g      int8    // last grant
-	late   [E]int8 // late:<epoch>
-	count  int8    // limit counter
-	rec    [K]Rec
+	alive     bool
+	partition int8
+	id        int8 // replication id
+	mark      int8 // the marker key: incarnation + 1
+	top       int8 // in the marker key: the newest epoch + 1 that this bucket had here
+	e         int8 // the bucket's hash: epoch + 1; 0 none
+	closed    bool
+	moved     bool // closed for a drain
+	from      int8 // epoch + 1 of the copy that was put here
+	bal       int8
+	taken     int8
+	given     int8
+	g         int8    // last grant
+	late      [E]int8 // late:<epoch>
+	count     int8    // limit counter
+	rec       [K]Rec
 }
 
 type Epoch struct {
 	status, O, S, R    int8
-	lane, act          int8
-	acts               uint8 // activations that calls for this epoch may carry
+	partition, act     int8
+	acts               uint8 // incarnations that calls for this epoch may carry
 	taken, given, late int8  // as of the last sync
 	grants             int8
 	grant              [G]int8
@@ -73,26 +73,26 @@ type Epoch struct {
 	answer [5]int8
 }
 
-type Lane struct {
+type Partition struct {
 	act     int8
-	sent    uint8   // activations whose marker is not written yet
+	sent    uint8   // incarnations whose marker is not written yet
 	ident   [M]int8 // replication id that was verified
-	since   [M]int8 // the activation with which that memory began; an older one only with durable
+	since   [M]int8 // the incarnation with which that memory began; an older one only with durable
 	checked bool    // the server is the one that was verified, as far as anybody can know
 }
 
 // Sync is what a node has read of a memory and has not yet written to SQL.
 type Sync struct {
-	lane, act, e, taken, given int8
-	late                       [E]int8
+	partition, act, e, taken, given int8
+	late                            [E]int8
 }
 
 type State struct {
 	U, Q, other       int8 // other: sold by other buckets
 	cur               int8
 	epoch             [E]Epoch
-	lane              [2]Lane
-	mem               [2]Mem // 1: the other master after a split, or the second lane
+	partition         [2]Partition
+	mem               [2]Mem // 1: the other master after a split, or the second partition
 	snap              Mem    // what a replica or a file holds
 	sync              Sync
 	copy              Mem  // -with drain: what a node has read and may still write; alive: read

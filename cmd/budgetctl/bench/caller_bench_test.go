@@ -35,7 +35,7 @@ func answerTo(p *Plan, items []item) []byte {
 		to = append(to, `{"request_id":"`...)
 		to = p.appendID(to, i)
 		return append(to, `","outcome":"accepted","amount":1,"state":"used","bucket":"spring-sale:bucket-3",`+
-			`"remaining":124999998765,"budget_remaining":999999987654,"limits":[{"name":"per-day","dimension":"user",`+
+			`"bucket_remaining":124999998765,"budget_remaining":999999987654,"limits":[{"name":"per-day","dimension":"user",`+
 			`"value":"u12345","used":17,"max":1000000000,"reset_at":"2026-11-23T00:00:00Z"},{"name":"per-user",`+
 			`"dimension":"user","value":"u12345","used":17,"max":1000000000}],"receipt":"r1:4711:12:123456","replayed":false}`...)
 	}

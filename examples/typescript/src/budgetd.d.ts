@@ -391,7 +391,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/v1/budgets/{budget}/buckets/{key}/unfence": {
+    "/v1/budgets/{budget}/buckets/{key}/resume": {
         parameters: {
             query?: never;
             header?: never;
@@ -400,8 +400,8 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Audits a bucket that is fenced, and lets it go on if nothing is wrong. */
-        post: operations["unfence"];
+        /** Audits a bucket that is halted, and lets it go on if nothing is wrong. */
+        post: operations["resume"];
         delete?: never;
         options?: never;
         head?: never;
@@ -563,7 +563,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists the stores and their lanes. */
+        /** Lists the stores and their partitions. */
         get: operations["listInstances"];
         put?: never;
         post?: never;
@@ -1428,7 +1428,7 @@ export interface components {
             /** @description The bucket to which the request is routed now. */
             bucket?: string;
             instance?: string;
-            lane: components["schemas"]["Number"];
+            partition: components["schemas"]["Number"];
             problem: components["schemas"]["Problem"];
         };
         BudgetPage: {
@@ -1777,12 +1777,12 @@ export interface components {
             /** @enum {string} */
             offline_by?: "operator" | "resize" | "service";
             instance: string;
-            lane: components["schemas"]["Number"];
+            partition: components["schemas"]["Number"];
             /** @description Counts how often the bucket was filled from the beginning. */
             epoch: components["schemas"]["Number"];
             /** @enum {string} */
             epoch_status?: "opening" | "open" | "closing" | "closed" | "lost";
-            activation?: components["schemas"]["Number"];
+            incarnation?: components["schemas"]["Number"];
             remaining: components["schemas"]["Units"];
             out_quantity: components["schemas"]["Units"];
             /**
@@ -1800,7 +1800,7 @@ export interface components {
             used: components["schemas"]["Units"];
             returning: components["schemas"]["Units"];
             /** @description Why the bucket is stopped. */
-            fenced?: string;
+            halted?: string;
             /** @description Why its store does not answer this node. */
             problem?: string;
             updated_at?: components["schemas"]["Instant"];
@@ -1868,7 +1868,7 @@ export interface components {
             /** @enum {string} */
             health: "up" | "down";
             draining: boolean;
-            lanes: components["schemas"]["Lane"][];
+            partitions: components["schemas"]["Partition"][];
         };
         NodeList: {
             nodes: components["schemas"]["Node"][];
@@ -1886,10 +1886,10 @@ export interface components {
         InstanceList: {
             instances: components["schemas"]["Instance"][];
         };
-        Lane: {
-            lane: components["schemas"]["Number"];
-            /** @description Grows when the lane got another memory. */
-            activation: components["schemas"]["Number"];
+        Partition: {
+            partition: components["schemas"]["Number"];
+            /** @description Grows when the partition got another memory. */
+            incarnation: components["schemas"]["Number"];
             reachable: boolean;
             buckets?: components["schemas"]["Number"];
             problem?: string;
@@ -1898,7 +1898,7 @@ export interface components {
             /** @description What a loss of its memory would quarantine or return (store mode), as of some seconds ago. */
             at_risk?: components["schemas"]["Units"];
             /** @description When it got the memory that it has (store mode). */
-            activated_at?: components["schemas"]["Instant"];
+            began_at?: components["schemas"]["Instant"];
             /** @description Why it got that memory. */
             cause?: string;
         };
@@ -1929,7 +1929,7 @@ export interface components {
             moves: components["schemas"]["BucketMove"][];
             problem?: string;
         };
-        /** @description A bucket that changes its lane, such as `redis-a/0`. */
+        /** @description A bucket that changes its partition, such as `redis-a/0`. */
         BucketMove: {
             bucket: components["schemas"]["Key256"];
             from: string;
@@ -2215,7 +2215,7 @@ export interface components {
             message: string;
         };
         /** @enum {string} */
-        ErrorCode: "malformed" | "invalid" | "too_large" | "unsupported_media_type" | "method_not_allowed" | "route_not_found" | "budget_not_found" | "deduction_not_found" | "bucket_not_found" | "instance_not_found" | "key_not_found" | "unauthenticated" | "forbidden" | "budget_exhausted" | "period_exhausted" | "budget_not_effective" | "budget_paused" | "budget_expired" | "limit_exceeded" | "budget_not_over" | "last_bucket" | "recycle_running" | "bucket_offline" | "bucket_fenced" | "instance_answers" | "last_instance" | "amount_exceeds_remaining" | "ledger_mode_only" | "request_conflict" | "request_void" | "already_rolled_back" | "not_held" | "hold_expired" | "group_closed" | "name_taken" | "version_conflict" | "too_many_keys" | "key_not_live" | "webhook_not_found" | "delivery_not_found" | "too_many_webhooks" | "rate_limited" | "unavailable" | "outcome_unknown" | "internal";
+        ErrorCode: "malformed" | "invalid" | "too_large" | "unsupported_media_type" | "method_not_allowed" | "route_not_found" | "budget_not_found" | "deduction_not_found" | "bucket_not_found" | "instance_not_found" | "key_not_found" | "unauthenticated" | "forbidden" | "budget_exhausted" | "period_exhausted" | "budget_not_effective" | "budget_paused" | "budget_expired" | "limit_exceeded" | "budget_not_over" | "last_bucket" | "recycle_running" | "bucket_offline" | "bucket_halted" | "instance_answers" | "last_instance" | "amount_exceeds_remaining" | "ledger_mode_only" | "request_conflict" | "request_void" | "already_rolled_back" | "not_held" | "hold_expired" | "group_closed" | "name_taken" | "version_conflict" | "too_many_keys" | "key_not_live" | "webhook_not_found" | "delivery_not_found" | "too_many_webhooks" | "rate_limited" | "unavailable" | "outcome_unknown" | "internal";
         /**
          * @description What kept the service from doing it.
          * @enum {string}
@@ -3114,7 +3114,7 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
-    unfence: {
+    resume: {
         parameters: {
             query?: {
                 /** @description The tenant; left out: the one of the key, else `default`. */

@@ -41,10 +41,10 @@ type BucketView struct {
 	// OfflineBy is "operator" or "service".
 	OfflineBy   bucket.OfflineBy `json:"offline_by,omitzero"`
 	Instance    string           `json:"instance"`
-	Lane        int              `json:"lane"`
+	Partition   int              `json:"partition"`
 	Epoch       int64            `json:"epoch"`
 	EpochStatus ledger.Status    `json:"epoch_status,omitzero"`
-	Activation  int64            `json:"activation,omitzero"`
+	Incarnation int64            `json:"incarnation,omitzero"`
 	Remaining   int64            `json:"remaining"`
 	OutQuantity int64            `json:"out_quantity"`
 	OutCnt      int              `json:"out_cnt"`
@@ -53,8 +53,8 @@ type BucketView struct {
 	Held        int64            `json:"held"`
 	Used        int64            `json:"used"`
 	Returning   int64            `json:"returning"`
-	// Fenced says why the bucket is fenced.
-	Fenced string `json:"fenced,omitzero"`
+	// Halted says why the bucket is halted.
+	Halted string `json:"halted,omitzero"`
 	// Problem says why its store does not answer this node.
 	Problem   string    `json:"problem,omitzero"`
 	UpdatedAt time.Time `json:"updated_at,omitzero"`
@@ -74,11 +74,11 @@ func BucketOf(b *bucket.BucketView) BucketView {
 	}
 	return BucketView{
 		Key: b.Key, Ordinal: b.Ordinal, Status: status, OfflineBy: b.OfflineBy,
-		Instance: b.Lane.Instance, Lane: b.Lane.Index,
-		Epoch: e.Number, EpochStatus: e.Status, Activation: e.Activation,
+		Instance: b.Partition.Instance, Partition: b.Partition.Index,
+		Epoch: e.Number, EpochStatus: e.Status, Incarnation: e.Incarnation,
 		Remaining: b.Remaining, OutQuantity: b.OutQuantity, OutCnt: b.OutCnt,
 		CollectCnt:  b.CollectCnt,
 		Outstanding: e.Outstanding, Held: e.Held, Used: e.Used, Returning: e.Returning,
-		Fenced: e.Fenced, Problem: b.Problem, UpdatedAt: InUTC(b.UpdatedAt),
+		Halted: e.Halted, Problem: b.Problem, UpdatedAt: InUTC(b.UpdatedAt),
 	}
 }

@@ -43,7 +43,7 @@ var statuses = map[budget.Code]struct {
 	budget.RecycleRunning:         {http.StatusConflict, "A recycle is in progress"},
 	budget.BucketOffline:          {http.StatusConflict, "The bucket is offline"},
 	budget.LastInstance:           {http.StatusConflict, "No other instance can take its buckets"},
-	budget.BucketFenced:           {http.StatusConflict, "The figures of the bucket disagree"},
+	budget.BucketHalted:           {http.StatusConflict, "The figures of the bucket disagree"},
 	budget.InstanceAnswers:        {http.StatusConflict, "The instance answers"},
 	budget.RequestConflict:        {http.StatusConflict, "The id was used for another request"},
 	budget.RequestVoid:            {http.StatusConflict, "The request was cancelled"},

@@ -35,11 +35,11 @@ func (c slotClaim) serves(slot int) bool {
 }
 
 // clusterTopology returns a topology that asks the seeds, and the masters learned from them, for
-// the slots of the lanes.
+// the slots of the partitions.
 func (i *Instance) clusterTopology(seeds []string) *topology {
 	atSlots := make([]int, len(i.tags))
-	for lane, tag := range i.tags {
-		atSlots[lane] = slotOf(tag)
+	for partition, tag := range i.tags {
+		atSlots[partition] = slotOf(tag)
 	}
 	var masters []string // of the last answer; one caller at a time asks
 	return newTopology(func(ctx context.Context) ([]string, error) {
@@ -48,8 +48,8 @@ func (i *Instance) clusterTopology(seeds []string) *topology {
 			return nil, err
 		}
 		addrs := make([]string, len(atSlots))
-		for lane, slot := range atSlots {
-			addrs[lane] = winner(claims, slot)
+		for partition, slot := range atSlots {
+			addrs[partition] = winner(claims, slot)
 		}
 		masters = masters[:0]
 		for _, c := range claims {

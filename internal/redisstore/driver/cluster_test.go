@@ -140,7 +140,7 @@ func TestAtlas(t *testing.T) {
 		before := calls.Load()
 		got, err := a.find(t.Context(), index)
 		if got != want || !errors.Is(err, wantErr) || calls.Load()-before != wantCalls {
-			t.Errorf("lane %d is at %q, %v, after %d questions; want %q, %v, %d", index, got, err, calls.Load()-before,
+			t.Errorf("partition %d is at %q, %v, after %d questions; want %q, %v, %d", index, got, err, calls.Load()-before,
 				want, wantErr, wantCalls)
 		}
 	}

@@ -34,9 +34,9 @@ type Config struct {
 	TLS *tls.Config
 	// Encrypt, if set, returns the settings of one connection and replaces TLS.
 	Encrypt func() *tls.Config
-	// Lanes is the number of lanes, at least 1: the parts in which one script can touch every key.
-	// The lanes of a Cluster are spread over its masters.
-	Lanes int
+	// Partitions is the number of partitions, at least 1: the parts in which one script can touch
+	// every key. The partitions of a Cluster are spread over its masters.
+	Partitions int
 	// InstallationID separates installations that share a Redis: 1-32 of [A-Za-z0-9_-].
 	InstallationID string
 	// PoolSize is the most connections that calls use at a time; default 16.
@@ -97,8 +97,8 @@ func (c Config) check() []budget.FieldError {
 		fault("name", why)
 	}
 	c.checkAddr(fault)
-	if c.Lanes < 1 || c.Lanes > maxLanes {
-		fault("lanes", fmt.Sprintf("must be 1 to %d", maxLanes))
+	if c.Partitions < 1 || c.Partitions > maxPartitions {
+		fault("partitions", fmt.Sprintf("must be 1 to %d", maxPartitions))
 	}
 	if c.DB < 0 || c.DB > 0 && c.isCluster() {
 		fault("db", "must not be negative, and 0 on a cluster")

@@ -33,16 +33,16 @@ var refusals = map[string]refusal{
 	"NOPERM":      {advice: "its ACL does not let this user do that; see docs/OPERATIONS.md"},
 	"MASTERDOWN":  {advice: "it is a replica without its primary", moved: true},
 	"CLUSTERDOWN": {advice: "its cluster does not serve"},
-	"CROSSSLOT":   {advice: "its cluster does not keep the keys of a lane in one slot"},
-	"TRYAGAIN":    {advice: "its cluster is moving the lane", moved: true},
+	"CROSSSLOT":   {advice: "its cluster does not keep the keys of a partition in one slot"},
+	"TRYAGAIN":    {advice: "its cluster is moving the partition", moved: true},
 	"MOVED": {
-		advice: "its cluster keeps the lane on another server; topology: cluster follows it",
+		advice: "its cluster keeps the partition on another server; topology: cluster follows it",
 		moved:  true,
 	},
-	"ASK":      {advice: "its cluster is moving the lane to another server", moved: true},
+	"ASK":      {advice: "its cluster is moving the partition to another server", moved: true},
 	"NOSCRIPT": {advice: "it does not keep scripts"},
 	"WRONGTYPE": {
-		advice: "a key of the lane has contents that budgetd did not write; drain or give up the lane",
+		advice: "a key of the partition has contents that budgetd did not write; drain it or give it up",
 	},
 	// Errors of the scripts themselves.
 	"ARGUMENTS": {advice: "budgetd and its scripts disagree; please report it"},

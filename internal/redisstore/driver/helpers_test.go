@@ -13,11 +13,11 @@ import (
 
 const instance = "r1"
 
-var lane0 = bucket.Lane{Instance: instance}
+var partition0 = bucket.Partition{Instance: instance}
 
 // config returns the configuration to reach a test server.
 func config(server *testservers.RedisServer) driver.Config {
-	return driver.Config{Name: instance, Addr: server.Addr(), Lanes: 2, InstallationID: "test",
+	return driver.Config{Name: instance, Addr: server.Addr(), Partitions: 2, InstallationID: "test",
 		DialTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second}
 }
 

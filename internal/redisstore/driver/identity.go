@@ -11,12 +11,12 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 )
 
-// Identity reads who serves the lane, on a connection of its own: `<run id> <replication id>
+// Identity reads who serves the partition, on a connection of its own: `<run id> <replication id>
 // <role>`, and on a Cluster the server's id there. It changes when the process restarts and when
 // its data is or becomes another's: a replica is promoted, a primary gets its first replica or has
-// had none for repl-backlog-ttl, or a lane moves to another master. It returns Unavailable also for
-// a replica, and for a server of a Cluster that does not serve the lane's slot now.
-func (i *Instance) Identity(ctx context.Context, at bucket.Lane) (string, error) {
+// had none for repl-backlog-ttl, or a partition moves to another master. It returns Unavailable
+// also for a replica, and for a server of a Cluster that does not serve the partition's slot now.
+func (i *Instance) Identity(ctx context.Context, at bucket.Partition) (string, error) {
 	const op = "identify"
 	where, err := i.locate(ctx, op, at)
 	if err != nil {
@@ -33,9 +33,9 @@ func (i *Instance) Identity(ctx context.Context, at bucket.Lane) (string, error)
 	return i.meet(ctx, op, now, at)
 }
 
-// meet asks a server for its identity, and on a Cluster whether it serves the lane.
+// meet asks a server for its identity, and on a Cluster whether it serves the partition.
 func (i *Instance) meet(ctx context.Context, op string, where server,
-	at bucket.Lane) (string, error) {
+	at bucket.Partition) (string, error) {
 	conn, done := i.dial(where.addr)
 	defer done()
 	met, err := i.identify(ctx, op, where, conn, i.Prefix(at))
@@ -109,7 +109,7 @@ func infoFields(info string) map[string]string {
 }
 
 // Time reads the server's clock. It returns Unavailable if that fails.
-func (i *Instance) Time(ctx context.Context, at bucket.Lane) (time.Time, error) {
+func (i *Instance) Time(ctx context.Context, at bucket.Partition) (time.Time, error) {
 	const op = "read the time"
 	where, err := i.locate(ctx, op, at)
 	if err != nil {
@@ -125,9 +125,9 @@ func (i *Instance) Time(ctx context.Context, at bucket.Lane) (time.Time, error) 
 	return now, nil
 }
 
-// Scripts returns how many scripts the server that serves a lane keeps, those of others included.
-// Errors: Unavailable.
-func (i *Instance) Scripts(ctx context.Context, at bucket.Lane) (int, error) {
+// Scripts returns how many scripts the server that serves a partition keeps, those of others
+// included. Errors: Unavailable.
+func (i *Instance) Scripts(ctx context.Context, at bucket.Partition) (int, error) {
 	const op = "count scripts"
 	where, err := i.locate(ctx, op, at)
 	if err != nil {

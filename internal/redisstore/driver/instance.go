@@ -15,11 +15,11 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Instance is one Redis instance with its lanes. It is safe for concurrent use.
+// Instance is one Redis instance with its partitions. It is safe for concurrent use.
 type Instance struct {
 	config   Config
 	topology *topology
-	tags     []string // hash tags, by lane
+	tags     []string // hash tags, by partition
 
 	mu       sync.RWMutex
 	sessions map[sessionKey]*session // nil once disconnected
@@ -41,24 +41,24 @@ func New(config Config) (*Instance, error) {
 // Config returns the configuration with its defaults.
 func (i *Instance) Config() Config { return i.config }
 
-// Prefix returns the prefix of every key of a lane: `budgetd:<installation id>:{<tag>}:`.
-func (i *Instance) Prefix(at bucket.Lane) string {
+// Prefix returns the prefix of every key of a partition: `budgetd:<installation id>:{<tag>}:`.
+func (i *Instance) Prefix(at bucket.Partition) string {
 	return "budgetd:" + i.config.InstallationID + ":{" + i.tags[at.Index] + "}:"
 }
 
-// Known returns Unavailable unless the lane is one of this instance.
-func (i *Instance) Known(op string, at bucket.Lane) error {
+// Known returns Unavailable unless the partition is one of this instance.
+func (i *Instance) Known(op string, at bucket.Partition) error {
 	if at.Instance != i.config.Name || at.Index < 0 || at.Index >= len(i.tags) {
-		return budget.Refuse(budget.Unavailable, op, "instance %s has no lane %s/%d",
+		return budget.Refuse(budget.Unavailable, op, "instance %s has no partition %s/%d",
 			i.config.Name, at.Instance, at.Index)
 	}
 	return nil
 }
 
-// chart sets the hash tags of lanes and the topology.
+// chart sets the hash tags of partitions and the topology.
 func (i *Instance) chart() {
-	for index := range i.config.Lanes {
-		at := bucket.Lane{Instance: i.config.Name, Index: index}
+	for index := range i.config.Partitions {
+		at := bucket.Partition{Instance: i.config.Name, Index: index}
 		if i.config.isCluster() {
 			i.tags = append(i.tags, hashTag(at))
 		} else {
@@ -145,8 +145,8 @@ func (i *Instance) dial(addr string) (conn *redis.Conn, done func()) {
 	}
 }
 
-// locate returns the server that serves a lane, according to the topology, or Unavailable.
-func (i *Instance) locate(ctx context.Context, op string, at bucket.Lane) (server, error) {
+// locate returns the server that serves a partition, according to the topology, or Unavailable.
+func (i *Instance) locate(ctx context.Context, op string, at bucket.Partition) (server, error) {
 	whole := server{instance: i.config.Name}
 	if err := i.Known(op, at); err != nil {
 		return whole, err
@@ -156,7 +156,7 @@ func (i *Instance) locate(ctx context.Context, op string, at bucket.Lane) (serve
 	}
 	addr, err := i.topology.find(ctx, at.Index)
 	if err != nil {
-		return whole, whole.unavailable(op, err, "no server is known for lane "+at.String())
+		return whole, whole.unavailable(op, err, "no server is known for partition "+at.String())
 	}
 	return server{i.config.Name, addr}, nil
 }

@@ -24,26 +24,26 @@ func NewScript(text string) *Script {
 // Call is one run of a script.
 type Call struct {
 	// Op names the step in errors.
-	Op   string
-	Lane bucket.Lane
+	Op        string
+	Partition bucket.Partition
 	// Identity is the identity that the connection must meet; "" for any. Once a new connection met
 	// another one, calls fail until one with Verifies.
 	Identity string
 	// Verifies means that the caller found the server with this identity again, and compares it with
-	// SQL before it uses the lane.
+	// SQL before it uses the partition.
 	Verifies bool
 	Script   *Script
 	Keys     []string
 	Args     []any
 }
 
-// Run runs a script on the server that serves the lane and returns its answer. After NOSCRIPT,
+// Run runs a script on the server that serves the partition and returns its answer. After NOSCRIPT,
 // which did nothing, it sends the text once. Errors: bucket.ErrOtherMemory, Unavailable (not done),
 // OutcomeUnknown, or *Rejection if the script did nothing and says why.
 func (i *Instance) Run(ctx context.Context, c Call) (_ any, err error) {
 	ctx, end := span.Begin(ctx, "redis", c.Op)
 	defer func() { end(err) }()
-	at, err := i.locate(ctx, c.Op, c.Lane)
+	at, err := i.locate(ctx, c.Op, c.Partition)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ import (
 
 // counting returns a call that adds 1 to a key.
 func counting(key string) driver.Call {
-	return driver.Call{Op: "count", Lane: lane0, Script: driver.NewScript("return redis.call('INCR', KEYS[1])"),
+	return driver.Call{Op: "count", Partition: partition0, Script: driver.NewScript("return redis.call('INCR', KEYS[1])"),
 		Keys: []string{key}}
 }
 
@@ -47,7 +47,7 @@ func TestScriptsAreLoadedAgain(t *testing.T) {
 func TestIdentityBinding(t *testing.T) {
 	server := testservers.Redis(t, testservers.AppendOnly("always"))
 	i := connect(t, config(server))
-	who, err := i.Identity(t.Context(), lane0)
+	who, err := i.Identity(t.Context(), partition0)
 	must(t, err)
 	call := counting("k")
 	call.Identity = who
@@ -63,7 +63,7 @@ func TestIdentityBinding(t *testing.T) {
 			t.Errorf("after the restart: %v", err)
 		}
 	}
-	if call.Identity, err = i.Identity(t.Context(), lane0); err != nil || call.Identity == who {
+	if call.Identity, err = i.Identity(t.Context(), partition0); err != nil || call.Identity == who {
 		t.Fatal(call.Identity, err)
 	}
 	if got, err := i.Run(t.Context(), call); err != nil || got != int64(2) {

@@ -33,7 +33,7 @@ type report struct {
 }
 
 // sentinelTopology returns a topology that asks all sentinels for the master of the group, which
-// serves every lane. It asks each time: go-redis's own client follows their announcements and
+// serves every partition. It asks each time: go-redis's own client follows their announcements and
 // resends.
 func (i *Instance) sentinelTopology(group Sentinels) *topology {
 	return newTopology(func(ctx context.Context) ([]string, error) {
@@ -49,8 +49,8 @@ func (i *Instance) sentinelTopology(group Sentinels) *topology {
 				errors.Join(errs...))
 		}
 		addrs := make([]string, len(i.tags))
-		for lane := range addrs {
-			addrs[lane] = master.addr
+		for partition := range addrs {
+			addrs[partition] = master.addr
 		}
 		return addrs, nil
 	})

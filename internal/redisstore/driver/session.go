@@ -18,8 +18,8 @@ type sessionKey struct{ addr, identity string }
 type session struct {
 	connect func() *redis.Client
 	// lost means that a new connection met another identity. It is final for the session: the former
-	// identity may come back, but the lane may have been given to another memory meanwhile. A call
-	// that verifies the memory again begins another session.
+	// identity may come back, but the partition may have been given to another memory meanwhile. A
+	// call that verifies the memory again begins another session.
 	lost atomic.Bool
 
 	mu   sync.RWMutex

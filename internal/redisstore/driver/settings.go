@@ -30,7 +30,7 @@ var settings = []setting{
 		"maxmemory-policy",
 		"noeviction",
 		"keys may be evicted: a filter of ledger mode only loses speed by it, " +
-			"budgets with durability \"store\" lose every bucket of the lane",
+			"budgets with durability \"store\" lose every bucket of the partition",
 		false,
 	},
 	{
@@ -50,14 +50,15 @@ var settings = []setting{
 	{"no-appendfsync-on-rewrite", "no",
 		"nothing is flushed while the log is rewritten, so a crash takes back everything since", false},
 	{"cluster-require-full-coverage", "no",
-		"one master that is down keeps the lanes of all others from serving until it is replaced", true},
+		"one master that is down keeps the partitions of all others from serving until it is replaced",
+		true},
 }
 
-// Condition compares the settings of the server that serves a lane with what budgetd needs. It
+// Condition compares the settings of the server that serves a partition with what budgetd needs. It
 // returns one finding, with the remedy, for each difference and each setting that may not be read.
 // See bucket.Inspected. It returns Unavailable if the server cannot be asked.
 func (i *Instance) Condition(ctx context.Context,
-	at bucket.Lane) (out bucket.Condition, err error) {
+	at bucket.Partition) (out bucket.Condition, err error) {
 	const op = "check settings"
 	where, err := i.locate(ctx, op, at)
 	if err != nil {

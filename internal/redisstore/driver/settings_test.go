@@ -16,7 +16,7 @@ func TestSettings(t *testing.T) {
 	store, raw, ctx := connect(t, config(server)), client(t, server), t.Context()
 	check := func(refused int, persistent bool, want ...string) {
 		t.Helper()
-		got, err := store.Condition(ctx, lane0)
+		got, err := store.Condition(ctx, partition0)
 		if err != nil || len(got.Findings) != len(want) {
 			t.Fatalf("findings %+v, error %v, want %d", got.Findings, err, len(want))
 		}
@@ -51,7 +51,7 @@ func TestSettings(t *testing.T) {
 	check(0, false, "+config|get", "+config|get", "+config|get", "+config|get")
 	must(t, raw.Do(ctx, "ACL", "SETUSER", "default", "+@all").Err())
 	must(t, server.Kill())
-	if _, err := store.Condition(ctx, lane0); !budget.Is(err, budget.Unavailable) {
+	if _, err := store.Condition(ctx, partition0); !budget.Is(err, budget.Unavailable) {
 		t.Errorf("a stopped server: %v", err)
 	}
 }

@@ -9,25 +9,25 @@ import (
 
 // A Redis Cluster keeps a key on the master that serves the key's slot: the CRC16 of the hash tag
 // (the text between the first { and the next }) modulo 16,384 (Redis Cluster specification, "Key
-// distribution model"). Masters serve ranges of slots. Lanes are spread over all slots, hence over
-// masters, whatever their number.
+// distribution model"). Masters serve ranges of slots. Partitions are spread over all slots, hence
+// over masters, whatever their number.
 const slots = 16384
 
-// maxLanes is the most lanes of an instance; each has its own part of the slots.
-const maxLanes = 1024
+// maxPartitions is the most partitions of an instance; each has its own part of the slots.
+const maxPartitions = 1024
 
-// hashTag returns the hash tag of a lane of a Cluster: `<instance>/<lane>.<n>` with the smallest n
-// that leads to the lane's part of the slots. That part depends only on the lane's index, in the
-// order of van der Corput (the bits of the index reversed): 0, 1/2, 1/4, 3/4, 1/8 … of the way. The
-// first 2, 4, 8, 16 … lanes are evenly spread, and a lane keeps its tag when lanes are added. The
-// tag must never change, because keys contain it.
-func hashTag(lane bucket.Lane) string {
-	const part = slots / maxLanes
+// hashTag returns the hash tag of a partition of a Cluster: `<instance>/<partition>.<n>` with the
+// smallest n that leads to the partition's part of the slots. That part depends only on the
+// partition's index, in the order of van der Corput (the bits of the index reversed): 0, 1/2, 1/4,
+// 3/4, 1/8 … of the way. The first 2, 4, 8, 16 … partitions are evenly spread, and a partition
+// keeps its tag when partitions are added. The tag must never change, because keys contain it.
+func hashTag(partition bucket.Partition) string {
+	const part = slots / maxPartitions
 	first := int(
-		bits.Reverse16(uint16(lane.Index))>>6,
-	) * part //nolint:gosec // an index below maxLanes
+		bits.Reverse16(uint16(partition.Index))>>6,
+	) * part //nolint:gosec // an index below maxPartitions
 	for n := 0; ; n++ {
-		tag := lane.String() + "." + strconv.Itoa(n)
+		tag := partition.String() + "." + strconv.Itoa(n)
 		if at := slotOf(tag); at >= first && at < first+part {
 			return tag
 		}
@@ -50,5 +50,5 @@ func slotOf(tag string) int {
 	return int(crc) % slots
 }
 
-// SlotOf returns the slot in which a Cluster keeps the keys of a lane.
-func SlotOf(lane bucket.Lane) int { return slotOf(hashTag(lane)) }
+// SlotOf returns the slot in which a Cluster keeps the keys of a partition.
+func SlotOf(partition bucket.Partition) int { return slotOf(hashTag(partition)) }

@@ -22,29 +22,29 @@ func TestSlotOf(t *testing.T) {
 func TestHashTags(t *testing.T) {
 	for index, want := range map[int]string{0: "cluster/0.309", 1: "cluster/1.132", 2: "cluster/2.1399",
 		3: "cluster/3.466", 5: "cluster/5.1136", 15: "cluster/15.281", 16: "cluster/16.540", 63: "cluster/63.592"} {
-		if got := hashTag(bucket.Lane{Instance: "cluster", Index: index}); got != want {
-			t.Errorf("lane %d has the tag %s, want %s", index, got, want)
+		if got := hashTag(bucket.Partition{Instance: "cluster", Index: index}); got != want {
+			t.Errorf("partition %d has the tag %s, want %s", index, got, want)
 		}
 	}
 }
 
-// TestLanesAreSpread checks that for any number of masters none has many more lanes than another,
-// and that no lane moves when lanes are added.
-func TestLanesAreSpread(t *testing.T) {
+// TestPartitionsAreSpread checks that for any number of masters none has many more partitions than
+// another, and that no partition moves when partitions are added.
+func TestPartitionsAreSpread(t *testing.T) {
 	for _, name := range []string{"c", "cluster-0", "a-name-that-is-as-long-as-an-instance-may-be-called-0123456789"} {
 		at := make([]int, 64)
-		for lane := range at {
-			at[lane] = slotOf(hashTag(bucket.Lane{Instance: name, Index: lane}))
+		for partition := range at {
+			at[partition] = slotOf(hashTag(bucket.Partition{Instance: name, Index: partition}))
 		}
-		for _, lanes := range []int{2, 4, 8, 16, 32, 64} {
-			for masters := 1; masters <= lanes; masters++ {
+		for _, partitions := range []int{2, 4, 8, 16, 32, 64} {
+			for masters := 1; masters <= partitions; masters++ {
 				counts := make([]int, masters)
-				for _, slot := range at[:lanes] {
+				for _, slot := range at[:partitions] {
 					counts[slot*masters/slots]++ // as redis-cli deals the slots out
 				}
 				for master, n := range counts {
-					if low, high := lanes/masters, (lanes+masters-1)/masters; n < low-1 || n > high+1 {
-						t.Errorf("%s, %d lanes on %d masters: master %d has %d: %v", name, lanes, masters, master, n, counts)
+					if low, high := partitions/masters, (partitions+masters-1)/masters; n < low-1 || n > high+1 {
+						t.Errorf("%s, %d partitions on %d masters: master %d has %d: %v", name, partitions, masters, master, n, counts)
 					}
 				}
 			}
@@ -52,20 +52,20 @@ func TestLanesAreSpread(t *testing.T) {
 	}
 }
 
-// TestManyLanes checks that each of the most lanes has a slot of its own.
-func TestManyLanes(t *testing.T) {
+// TestManyPartitions checks that each of the most partitions has a slot of its own.
+func TestManyPartitions(t *testing.T) {
 	taken := map[int]int{}
-	for lane := range maxLanes {
-		slot := slotOf(hashTag(bucket.Lane{Instance: "c", Index: lane}))
+	for partition := range maxPartitions {
+		slot := slotOf(hashTag(bucket.Partition{Instance: "c", Index: partition}))
 		if other, known := taken[slot]; known {
-			t.Errorf("lanes %d and %d are in slot %d", other, lane, slot)
+			t.Errorf("partitions %d and %d are in slot %d", other, partition, slot)
 		}
-		taken[slot] = lane
+		taken[slot] = partition
 	}
-	for lane := range maxLanes {
-		tag := hashTag(bucket.Lane{Instance: "c", Index: lane})
-		if prefix := fmt.Sprintf("c/%d.", lane); tag[:len(prefix)] != prefix {
-			t.Errorf("lane %d has the tag %s", lane, tag)
+	for partition := range maxPartitions {
+		tag := hashTag(bucket.Partition{Instance: "c", Index: partition})
+		if prefix := fmt.Sprintf("c/%d.", partition); tag[:len(prefix)] != prefix {
+			t.Errorf("partition %d has the tag %s", partition, tag)
 		}
 	}
 }

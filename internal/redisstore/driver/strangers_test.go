@@ -89,18 +89,18 @@ func TestStrangers(t *testing.T) {
 		{"the same, vouched for", "redis_version:7.2.4", true, "", "vouched abc123 master", 0, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			store, err := driver.New(driver.Config{Name: "r1", Addr: pretend(t, test.fields), Lanes: 1,
+			store, err := driver.New(driver.Config{Name: "r1", Addr: pretend(t, test.fields), Partitions: 1,
 				InstallationID: "test", Vouched: test.vouched})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer func() { _ = store.Disconnect() }()
-			got, err := store.Condition(t.Context(), lane0)
+			got, err := store.Condition(t.Context(), partition0)
 			if err != nil || len(got.Findings) != test.findings || got.Persistent != (test.persistent == 1) ||
 				(got.Unfit == "") != (test.unfit == "") || !strings.Contains(got.Unfit, test.unfit) {
 				t.Errorf("condition %+v, %v", got, err)
 			}
-			identity, err := store.Identity(t.Context(), lane0)
+			identity, err := store.Identity(t.Context(), partition0)
 			if identity != test.identity || (err == nil) != (test.identity != "") {
 				t.Errorf("identity %q, %v", identity, err)
 			}

@@ -8,17 +8,18 @@ import (
 )
 
 // topologyAge is how long a topology trusts an answer without doubt. A stale entry costs nothing:
-// the server refuses the first call for a lane that has moved.
+// the server refuses the first call for a partition that has moved.
 const topologyAge = 3 * time.Second
 
-// errNobody means that an instance's servers answered, and none of them knows who serves the lane.
-var errNobody = errors.New("none of its servers knows who serves the lane")
+// errNobody means that an instance's servers answered, and none of them knows who serves the
+// partition.
+var errNobody = errors.New("none of its servers knows who serves the partition")
 
-// topology maps lanes to servers, as reported by the servers of the instance. It only says where to
-// look: the identity shows who answers there, and a lane that moved is a lane that lost its memory.
-// It is safe for concurrent use.
+// topology maps partitions to servers, as reported by the servers of the instance. It only says
+// where to look: the identity shows who answers there, and a partition that moved is a partition
+// that lost its memory. It is safe for concurrent use.
 type topology struct {
-	// ask queries the servers and returns an address for each lane, "" if nobody serves it. It is
+	// ask queries the servers and returns an address for each partition, "" if nobody serves it. It is
 	// nil for a standalone Redis, whose address is configured.
 	ask func(context.Context) ([]string, error)
 	// asking is held by the goroutine that asks.
@@ -31,9 +32,9 @@ type topology struct {
 	asked, doubted time.Time
 }
 
-// fixedTopology returns a topology with the same address for every lane.
-func fixedTopology(addr string, lanes int) *topology {
-	a := &topology{addrs: make([]string, lanes)}
+// fixedTopology returns a topology with the same address for every partition.
+func fixedTopology(addr string, partitions int) *topology {
+	a := &topology{addrs: make([]string, partitions)}
 	for i := range a.addrs {
 		a.addrs[i] = addr
 	}
@@ -44,10 +45,10 @@ func newTopology(ask func(context.Context) ([]string, error)) *topology {
 	return &topology{ask: ask, asking: make(chan struct{}, 1)}
 }
 
-// find returns the address of the server that serves a lane, by the lane's index. It queries the
-// servers the first time, when its knowledge is older than topologyAge, and after doubt. If nobody
-// answers, the previous knowledge stands: sentinels that are down do not take away a Redis that is
-// up. It returns an error if nobody could be asked, or errNobody.
+// find returns the address of the server that serves a partition, by the partition's index. It
+// queries the servers the first time, when its knowledge is older than topologyAge, and after
+// doubt. If nobody answers, the previous knowledge stands: sentinels that are down do not take away
+// a Redis that is up. It returns an error if nobody could be asked, or errNobody.
 func (a *topology) find(ctx context.Context, index int) (string, error) {
 	if a.ask == nil {
 		return a.addrs[index], nil
@@ -76,8 +77,8 @@ func (a *topology) find(ctx context.Context, index int) (string, error) {
 	return addr, err
 }
 
-// known returns the address of a lane, and whether it is recent enough for a caller who came at
-// that time.
+// known returns the address of a partition, and whether it is recent enough for a caller who came
+// at that time.
 func (a *topology) known(index int, came time.Time) (addr string, err error, good bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -2,7 +2,7 @@
 --
 -- KEYS: see shared.lua and entries.lua
 -- ARGV[4] MessagePack array of three values: buckets (decimal texts), epochs, the new state: `closed`, or
---   `moving` if the bucket is to be copied to another lane
+--   `moving` if the bucket is to be copied to another partition
 -- Returns six integers per element: verdict, epoch, balance, taken, given back, last grant.
 --
 -- If there is no entry it writes one, so that a late open or grant is refused. Repeating it returns the

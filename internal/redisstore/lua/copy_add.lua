@@ -3,9 +3,9 @@
 -- KEYS[1] marker: see shared.lua    KEYS[2] epoch: see entries.lua    KEYS[3] page of records of the present
 -- slice    KEYS[4] page of counters    KEYS[5] late    KEYS[6] set of changes
 -- ARGV[4] MessagePack array: slice (decimal text), bucket (decimal text), epoch (decimal text), attempt,
---   records, counters, late (arrays of field, value, …), since (the first activation whose records could
+--   records, counters, late (arrays of field, value, …), since (the first incarnation whose records could
 --   be rolled back at the source), end (1: the copy is complete)
--- Returns a verdict. Records that could be rolled back at the source get this activation. The others still
+-- Returns a verdict. Records that could be rolled back at the source get this incarnation. The others still
 -- answer repeats and cannot be rolled back.
 local m, wrong = memory(6, 4)
 if not m then return wrong end
@@ -16,10 +16,10 @@ if ends == 1 and is == epoch .. ' copied' then return ACCEPTED end
 if is ~= epoch .. ' copying ' .. attempt then return CLOSED end
 call('SCARD', KEYS[6])
 for k = 3, 5 do call('HLEN', KEYS[k]) end
-local activation, names = tonumber(ARGV[2]), {}
+local incarnation, names = tonumber(ARGV[2]), {}
 for i = 2, #records, 2 do
   local values = {unpackm(records[i])}
-  values[3] = values[3] >= since and activation or 0
+  values[3] = values[3] >= since and incarnation or 0
   records[i] = packm(unpack(values))
 end
 for i = 1, #late, 2 do

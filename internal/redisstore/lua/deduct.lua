@@ -1,4 +1,4 @@
--- deduct.lua deducts from buckets of a lane (bucket.Counter.Deduct), or predicts the verdicts (Predict).
+-- deduct.lua deducts from buckets of a partition (bucket.Counter.Deduct), or predicts the verdicts (Predict).
 --
 -- KEYS[1] marker: see shared.lua      KEYS[2] newest, KEYS[3] epoch, KEYS[4] balance, KEYS[5] taken: see
 -- entries.lua      KEYS[6] limits: bucket -> newest version of its limits      KEYS[7] set of changes

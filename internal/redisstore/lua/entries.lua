@@ -1,4 +1,4 @@
--- entries.lua loads and saves the entries of buckets, which are spread over the lane's hashes with one field
+-- entries.lua loads and saves the entries of buckets, which are spread over the partition's hashes with one field
 -- per bucket. It follows shared.lua in the scripts that open, fund, close and read epochs.
 --
 -- KEYS[2] newest: the newest epoch that was opened or closed here      KEYS[3] epoch: see below

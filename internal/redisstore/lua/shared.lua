@@ -1,9 +1,9 @@
 -- shared.lua is the common beginning of all scripts of store mode.
 --
--- Every script begins with KEYS[1], the lane's marker, a hash: installation, activation, since (the first
--- activation since which this memory was kept without a gap), since_ms (when that began, or later: doubt.lua; 0 for
--- the lane's first activation), slice (number of the present time slice of the records), slice_ms (when that began).
--- ARGV[1] is the installation id, ARGV[2] the activation and ARGV[3] the replication id, as the caller verified
+-- Every script begins with KEYS[1], the partition's marker, a hash: installation, incarnation, since (the first
+-- incarnation since which this memory was kept without a gap), since_ms (when that began, or later: doubt.lua; 0 for
+-- the partition's first incarnation), slice (number of the present time slice of the records), slice_ms (when that began).
+-- ARGV[1] is the installation id, ARGV[2] the incarnation and ARGV[3] the replication id, as the caller verified
 -- them. If one of them differs, nothing is done.
 --
 -- Scripts read all keys before they write any, so that a key of another type fails the call before it has
@@ -40,7 +40,7 @@ local function memory(keys, args)
   if #KEYS < keys or #ARGV ~= args then
     return nil, redis.error_reply('ARGUMENTS are not what the script expects')
   end
-  local m = redis.pcall('HMGET', KEYS[1], 'installation', 'activation', 'slice', 'since', 'since_ms')
+  local m = redis.pcall('HMGET', KEYS[1], 'installation', 'incarnation', 'slice', 'since', 'since_ms')
   if m.err or m[1] ~= ARGV[1] or m[2] ~= ARGV[2] or not number(m[3]) or not number(m[4]) or
     not number(m[5]) or not find(call('INFO', 'replication'), 'master_replid:' .. ARGV[3], 1, true) then
     return nil, redis.error_reply('OTHERMEMORY the marker or the replication id is another')

@@ -12,7 +12,7 @@
 --   1 if that went to the late sum.
 --
 -- A record is a sequence of MessagePack values: amount (0 if the id was cancelled), epoch (of a cancelled id 1
--- if an earlier memory had been lost within the record window, else 0), activation,
+-- if an earlier memory had been lost within the record window, else 0), incarnation,
 -- fingerprint, nonce, limits version, value, own counts (0, or tag, count, …), when (ms). After the first
 -- rollback two more follow: units rolled back, and {rollback id, units, …}. The record decides, and one
 -- script changes it together with the balance, so that a rollback id returns its units once (I5).
@@ -22,7 +22,7 @@ local slice, record_window, buckets, terms, elements = unpack(unpackm(ARGV[4]))
 if slice ~= m.slice then return other_slice(m) end
 local MOST_IDS = 8
 local now = clock()
-local activation = tonumber(ARGV[2])
+local incarnation = tonumber(ARGV[2])
 local young = now - m.since_ms < record_window
 local entries, answer = load(buckets), {}
 local records, counters, lates, dirty, changes = {}, {}, {}, {}, {}
@@ -151,7 +151,7 @@ local function undo(element, e, r)
   if e.epoch > 0 and e.broken or r.broken then return BROKEN, 0, 0 end
   if not values then
     if kind == 2 then
-      r.values = {0, young and 1 or 0, activation, '', '', 0, '', 0, now}
+      r.values = {0, young and 1 or 0, incarnation, '', '', 0, '', 0, now}
       r.dirty = true
       return young and UNCLEAR or VOIDED, 0, 0
     end

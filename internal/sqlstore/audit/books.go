@@ -26,8 +26,8 @@ var selectBooks = `SELECT u.id, u.tenant, u.name, u.durability, u.unlimited, u.t
 		WHERE p.budget_id = u.id AND p.number = u.period) AS period_units,
 	COALESCE(s.remaining, 0) AS remaining, COALESCE(s.unsettled, 0) AS unsettled,
 	COALESCE(s.held, 0) AS held, COALESCE(s.used, 0) AS used,
-	COALESCE(s.returned, 0) AS returned, COALESCE(s.fenced, 0) AS fenced,
-	COALESCE(s.fenced_units, 0) AS fenced_units, COALESCE(s.entries, 0) AS entries,
+	COALESCE(s.returned, 0) AS returned, COALESCE(s.halted, 0) AS halted,
+	COALESCE(s.halted_units, 0) AS halted_units, COALESCE(s.entries, 0) AS entries,
 	COALESCE(b.online, 0) AS online_buckets, COALESCE(b.offline, 0) AS offline_buckets,
 	COALESCE(a.adjusted, 0) AS adjusted, COALESCE(a.shrinks, 0) AS shrinks
 	FROM budget_management_bucket u
@@ -36,8 +36,8 @@ var selectBooks = `SELECT u.id, u.tenant, u.name, u.durability, u.unlimited, u.t
 		SUM(CASE WHEN e.status = 'open' THEN 0 ELSE e.outstanding_quantity END) AS unsettled,
 		` + rows.Sum("e.held_quantity") + ` AS held, ` + rows.Sum("e.used_quantity") + ` AS used,
 		SUM(e.returning_quantity) AS returned,
-		SUM(CASE WHEN LENGTH(e.fenced) > 0 THEN 1 ELSE 0 END) AS fenced,
-		SUM(CASE WHEN LENGTH(e.fenced) > 0 THEN e.outstanding_quantity ELSE 0 END) AS fenced_units,
+		SUM(CASE WHEN LENGTH(e.halted) > 0 THEN 1 ELSE 0 END) AS halted,
+		SUM(CASE WHEN LENGTH(e.halted) > 0 THEN e.outstanding_quantity ELSE 0 END) AS halted_units,
 		SUM(e.next_entry + e.next_grant + e.epoch) AS entries
 		FROM bucket_epoch e /*by bucket_epoch_units*/
 		WHERE e.budget_id >= ? AND e.budget_id <= ? GROUP BY e.budget_id) s ON s.budget_id = u.id
@@ -81,8 +81,8 @@ type bookRow struct {
 	Held          int64  `db:"held"`
 	Used          int64  `db:"used"`
 	Returning     int64  `db:"returned"`
-	Fenced        int    `db:"fenced"`
-	FencedUnits   int64  `db:"fenced_units"`
+	Halted        int    `db:"halted"`
+	HaltedUnits   int64  `db:"halted_units"`
 	Entries       int64  `db:"entries"`
 	Online        int    `db:"online_buckets"`
 	Offline       int    `db:"offline_buckets"`
@@ -93,14 +93,14 @@ type bookRow struct {
 // book converts the row. The buckets of an unlimited budget hold no part of a total.
 func (r *bookRow) book() bucket.Book {
 	if r.Unlimited == 1 {
-		r.Remaining, r.Unsettled, r.FencedUnits = 0, 0, 0
+		r.Remaining, r.Unsettled, r.HaltedUnits = 0, 0, 0
 	}
 	return bucket.Book{Budget: r.ID, Tenant: r.Tenant, Name: r.Name,
 		Type: budget.Type(r.Type), Unit: budget.Unit(r.Unit), Paused: r.IsPaused == 1,
 		Archived: r.IsArchived == 1,
 		StartAt:  engine.FromMS(r.StartMS), EndAt: engine.FromMS(r.EndMS),
 		Durability: budget.Durability(r.Durability), Unlimited: r.Unlimited == 1, Adjusted: r.Adjusted,
-		Shrinks: r.Shrinks, Fenced: r.Fenced, FencedUnits: r.FencedUnits, Entries: r.Entries,
+		Shrinks: r.Shrinks, Halted: r.Halted, HaltedUnits: r.HaltedUnits, Entries: r.Entries,
 		Figures: ledger.Figures{Total: r.Total, Undistributed: r.Undistributed,
 			Quarantined: r.Quarantined, Forfeited: r.Forfeited, Unfunded: r.Unfunded,
 			PendingShrink: r.PendingShrink, Remaining: r.Remaining, Unsettled: r.Unsettled,
@@ -141,17 +141,18 @@ const (
 		WHERE a.status = 'pending' LIMIT ?) x`
 	countReturning = `SELECT COUNT(*) FROM (SELECT 1 AS one
 		FROM bucket_epoch e /*by bucket_epoch_returns*/ WHERE e.has_returns = 1 LIMIT ?) x`
-	selectLaneUnits = `SELECT COALESCE(SUM(e.outstanding_quantity), 0)
-		FROM sharding_budget_management_bucket b /*by sharding_budget_management_bucket_lane*/
+	selectPartitionUnits = `SELECT COALESCE(SUM(e.outstanding_quantity), 0)
+		FROM sharding_budget_management_bucket b /*by sharding_budget_management_bucket_partition*/
 		/*in order*/ JOIN bucket_epoch e /*by PRIMARY*/ ON e.bucket_id = b.id AND e.epoch = b.epoch
 		/*in order*/ JOIN budget_management_bucket u /*by PRIMARY*/ ON u.id = b.budget_id
-		WHERE b.instance = ? AND b.lane = ? AND u.durability = 'store' AND u.unlimited = 0
-		AND LENGTH(e.fenced) = 0`
+		WHERE b.instance = ? AND b.partition_number = ? AND u.durability = 'store' AND u.unlimited = 0
+		AND LENGTH(e.halted) = 0`
 )
 
 // Unfinished counts unfinished work, each kind up to a bound, and sums what epochs of store-mode
-// budgets hold on lanes. It takes no locks. It returns Unavailable if the database cannot be read.
-func (p *Part) Unfinished(ctx context.Context, lanes []bucket.Lane) (
+// budgets hold on partitions. It takes no locks. It returns Unavailable if the database cannot be
+// read.
+func (p *Part) Unfinished(ctx context.Context, partitions []bucket.Partition) (
 	out audit.Unfinished, err error) {
 	const most = 10_000
 	err = p.db.Read(ctx, "unfinished", func(r *engine.Reader) error {
@@ -165,12 +166,13 @@ func (p *Part) Unfinished(ctx context.Context, lanes []bucket.Lane) (
 				return err
 			}
 		}
-		for _, lane := range lanes {
+		for _, partition := range partitions {
 			var units int64
-			if _, err := r.Get(&units, selectLaneUnits, []byte(lane.Instance), lane.Index); err != nil {
+			if _, err := r.Get(&units, selectPartitionUnits, []byte(partition.Instance),
+				partition.Index); err != nil {
 				return err
 			}
-			out.OnLanes += units
+			out.OnPartitions += units
 		}
 		return nil
 	})

@@ -1,4 +1,4 @@
-// Package audit reads the rows that prove the accounts of budgets, and fences epochs whose accounts
+// Package audit reads the rows that prove the accounts of budgets, and halts epochs whose accounts
 // are wrong.
 package audit
 
@@ -218,42 +218,42 @@ func readFeed(r *engine.Reader, a *audit.Accounts) error {
 }
 
 const (
-	fence = `UPDATE bucket_epoch /*by PRIMARY*/ SET fenced = ? WHERE bucket_id = ? AND epoch = ?
-		AND LENGTH(fenced) = 0`
-	unfence = `UPDATE bucket_epoch /*by PRIMARY*/ SET fenced = ''
-		WHERE bucket_id = ? AND LENGTH(fenced) > 0`
+	halt = `UPDATE bucket_epoch /*by PRIMARY*/ SET halted = ? WHERE bucket_id = ? AND epoch = ?
+		AND LENGTH(halted) = 0`
+	resume = `UPDATE bucket_epoch /*by PRIMARY*/ SET halted = ''
+		WHERE bucket_id = ? AND LENGTH(halted) > 0`
 	selectOwner = `SELECT budget_id FROM sharding_budget_management_bucket WHERE id = ?`
 )
 
-// maxWhy is the length of bucket_epoch.fenced, in bytes.
+// maxWhy is the length of bucket_epoch.halted, in bytes.
 const maxWhy = 512
 
-// Fence stops deductions from an epoch until an operator decides. Nodes send nothing there once
-// they have read the bucket list again. fenced is false if the epoch was fenced before. Errors:
+// Halt stops deductions from an epoch until an operator decides. Nodes send nothing there once
+// they have read the bucket list again. halted is false if the epoch was halted before. Errors:
 // Unavailable, OutcomeUnknown. It is idempotent.
-func (p *Part) Fence(ctx context.Context, ref bucket.Ref, why string) (fenced bool, err error) {
-	n, err := p.changeFence(ctx, ref.Bucket, fence, []byte(why[:min(len(why), maxWhy)]), ref.Bucket,
+func (p *Part) Halt(ctx context.Context, ref bucket.Ref, why string) (halted bool, err error) {
+	n, err := p.changeHalt(ctx, ref.Bucket, halt, []byte(why[:min(len(why), maxWhy)]), ref.Bucket,
 		ref.Epoch)
 	return n == 1, err
 }
 
-// Unfence lifts the fences of a bucket's epochs, so that nodes send requests there again. Errors:
+// Resume lifts the halts of a bucket's epochs, so that nodes send requests there again. Errors:
 // Unavailable, OutcomeUnknown. It is idempotent.
-func (p *Part) Unfence(ctx context.Context, bucketID int64) error {
-	_, err := p.changeFence(ctx, bucketID, unfence, bucketID)
+func (p *Part) Resume(ctx context.Context, bucketID int64) error {
+	_, err := p.changeHalt(ctx, bucketID, resume, bucketID)
 	return err
 }
 
-// changeFence changes epochs of a bucket, under the lock of its budget.
-func (p *Part) changeFence(ctx context.Context, bucketID int64, update string, args ...any) (
+// changeHalt changes epochs of a bucket, under the lock of its budget.
+func (p *Part) changeHalt(ctx context.Context, bucketID int64, update string, args ...any) (
 	n int64, err error) {
-	err = p.db.Write(ctx, "fence", func(t *engine.Tx) error {
+	err = p.db.Write(ctx, "halt", func(t *engine.Tx) error {
 		var owner int64
 		n = 0
 		if found, err := t.Get(&owner, selectOwner, bucketID); err != nil || !found {
 			return err
 		}
-		if _, err := rows.LockBudget(t, "fence", owner); err != nil {
+		if _, err := rows.LockBudget(t, "halt", owner); err != nil {
 			return err
 		}
 		changed, err := t.Exec(update, args...)

@@ -135,7 +135,7 @@ func benchBudget(b *testing.B, db *engine.DB, each int64, buckets int) *bucket.B
 			buckets, []byte("{}"))
 		for i := 0; i < buckets && err == nil; i++ {
 			if _, err = t.Exec(`INSERT INTO sharding_budget_management_bucket (id, budget_id, ordinal,
-				sharding_bucket_key, instance, lane, out_quantity, sharding_quantity, out_cnt, status,
+				sharding_bucket_key, instance, partition_number, out_quantity, sharding_quantity, out_cnt, status,
 				offline_by, epoch, created_at, updated_at)
 				VALUES (?, 1, ?, ?, ?, 0, ?, 0, 0, 'online', '', 1, 0, 0)`, i+2, i,
 				[]byte(strconv.Itoa(i)), []byte("i"), each); err != nil {
@@ -143,7 +143,7 @@ func benchBudget(b *testing.B, db *engine.DB, each int64, buckets int) *bucket.B
 			}
 			_, err = t.Exec(`INSERT INTO bucket_epoch (bucket_id, epoch, budget_id, status, period,
 				period_end_ms, definition_version, fill, outstanding_quantity, held_quantity, used_quantity,
-				returning_quantity, closed_quantity, swept_quantity, next_grant, next_entry, fenced,
+				returning_quantity, closed_quantity, swept_quantity, next_grant, next_entry, halted,
 				created_at) VALUES (?, 1, 1, 'open', 1, 0, 1, 1, ?, 0, 0, 0, 0, 0, 2, 1, ?, 0)`, i+2, each,
 				[]byte{})
 		}

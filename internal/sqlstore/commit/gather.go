@@ -18,7 +18,7 @@ import (
 // and U, then those of other buckets, the fullest first. Under its locks it sees everything that
 // the open period may get, so an operation that does not fit is Exhausted (I3). An operation is
 // Short if more epochs hold units than one transaction locks, if a rule forbids the bucket to
-// apply, or if units are fenced. All operations are Over if a rollover is due. Gather returns the
+// apply, or if units are halted. All operations are Over if a rollover is due. Gather returns the
 // levels of the buckets whose filters should be told.
 //
 // A repetition is harmless, as with Commit. Errors: BudgetNotFound, Unavailable, OutcomeUnknown,
@@ -218,7 +218,7 @@ func (g *gathering) place(locked map[rows.Position]*rows.Epoch) error {
 			a.Epoch.Position().Compare(b.Epoch.Position()))
 	})
 	for _, p := range slices.SortedFunc(maps.Keys(locked), rows.Position.Compare) {
-		if e := locked[p]; e.Returning > 0 && e.Fenced == "" {
+		if e := locked[p]; e.Returning > 0 && e.Halted == "" {
 			g.back = append(g.back, e)
 		}
 	}

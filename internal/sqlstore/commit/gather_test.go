@@ -210,7 +210,7 @@ func TestLookups(t *testing.T) {
 		got, err := w.part.Standings(w.Ctx, []int64{first, 4711})
 		w.OK(err)
 		if l := got[first]; len(got) != 1 || l.Fill != 1 || l.Outstanding != 50 || !l.Open || l.Added != 0 ||
-			l.Lane.Instance != "store-0" {
+			l.Partition.Instance != "store-0" {
 			t.Errorf("standings %+v", got)
 		}
 		for _, step := range []struct{ wrong, want int64 }{{0, 1}, {1, 3}, {1, 3}, {9, 11}, {10, 11}} {

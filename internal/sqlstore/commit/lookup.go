@@ -63,7 +63,7 @@ func exceeded(r *engine.Reader, ops []bucket.Operation, nowMS int64) (
 }
 
 const selectStandings = `SELECT e.bucket_id, e.epoch, e.status, e.fill, e.outstanding_quantity,
-	LENGTH(e.fenced) AS fence, b.instance, b.lane FROM sharding_budget_management_bucket b
+	LENGTH(e.halted) AS halt, b.instance, b.partition_number FROM sharding_budget_management_bucket b
 	JOIN bucket_epoch e ON e.bucket_id = b.id AND e.epoch = b.epoch WHERE `
 
 type standingRow struct {
@@ -72,15 +72,15 @@ type standingRow struct {
 	Status      string `db:"status"`
 	Fill        int64  `db:"fill"`
 	Outstanding int64  `db:"outstanding_quantity"`
-	Fence       int64  `db:"fence"`
+	Halt        int64  `db:"halt"`
 	Instance    string `db:"instance"`
-	Lane        int    `db:"lane"`
+	Partition   int    `db:"partition_number"`
 }
 
 func (r *standingRow) level() bucket.Level {
 	return bucket.Level{Bucket: r.Bucket, Epoch: r.Epoch,
-		Lane: bucket.Lane{Instance: r.Instance, Index: r.Lane}, Fill: r.Fill,
-		Outstanding: r.Outstanding, Open: r.Status == string(ledger.Open) && r.Fence == 0}
+		Partition: bucket.Partition{Instance: r.Instance, Index: r.Partition}, Fill: r.Fill,
+		Outstanding: r.Outstanding, Open: r.Status == string(ledger.Open) && r.Halt == 0}
 }
 
 // Standings reads fill and O of the newest epochs of buckets, 512 buckets per statement. Added is

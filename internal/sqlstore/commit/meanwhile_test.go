@@ -39,7 +39,7 @@ func TestEpochBeginsMeanwhile(t *testing.T) {
 			WHERE bucket_id = 2`,
 			`INSERT INTO bucket_epoch (bucket_id, epoch, budget_id, status, period, period_end_ms,
 			definition_version, fill, outstanding_quantity, held_quantity, used_quantity,
-			returning_quantity, closed_quantity, swept_quantity, next_grant, next_entry, fenced,
+			returning_quantity, closed_quantity, swept_quantity, next_grant, next_entry, halted,
 			created_at) VALUES (2, 2, 1, 'open', 1, 0, 1, 3, 50, 0, 0, 0, 0, 0, 2, 1, '', 1)`,
 			`INSERT INTO grant_log (bucket_id, epoch, number, budget_id, kind, amount, status,
 			created_at) VALUES (2, 2, 1, 1, 'apply', 50, 'done', 1)`,
@@ -95,10 +95,10 @@ func TestGatherLocks(t *testing.T) {
 	}
 }
 
-// TestGatherLeavesFencedDonors checks that Gather takes nothing from a fenced bucket.
-func TestGatherLeavesFencedDonors(t *testing.T) {
+// TestGatherLeavesHaltedDonors checks that Gather takes nothing from a halted bucket.
+func TestGatherLeavesHaltedDonors(t *testing.T) {
 	each(t, 300, 3, nil, func(w *world) {
-		w.Exec([]any{`UPDATE bucket_epoch SET fenced = 'x' WHERE bucket_id = ?`, w.b.Buckets[2].ID})
+		w.Exec([]any{`UPDATE bucket_epoch SET halted = 'x' WHERE bucket_id = ?`, w.b.Buckets[2].ID})
 		w.gather([]bucket.Verdict{bucket.Short, bucket.Accepted}, w.asks(0, "a", 201),
 			w.asks(0, "b", 200))
 		w.holds("[0 0 100]")

@@ -16,7 +16,7 @@ const (
 		VALUES(version), 0), counts = VALUES(counts), expires_ms = VALUES(expires_ms)`
 	// takes is the condition under which units may be taken from an epoch. SYSDATE is the clock
 	// once the row is locked; NOW would be the clock before the wait.
-	takes = `e.status = 'open' AND LENGTH(e.fenced) = 0 AND (e.period_end_ms = 0 OR
+	takes = `e.status = 'open' AND LENGTH(e.halted) = 0 AND (e.period_end_ms = 0 OR
 		e.period_end_ms > UNIX_TIMESTAMP(SYSDATE(6)) * 1000) AND e.definition_version <= `
 	// most closes LEAST: S and H of an unlimited budget stop at budget.MaxAmount.
 	most = `, 9007199254740991)`

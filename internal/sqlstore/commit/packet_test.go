@@ -84,7 +84,7 @@ func TestFailedPacketCommitsNothing(t *testing.T) {
 		{"4025 too little in a bucket", []string{`UPDATE bucket_epoch SET outstanding_quantity = 1,
 			closed_quantity = closed_quantity + 47 WHERE bucket_id = 3`}, nil},
 		{"4025 a closed epoch", []string{`UPDATE bucket_epoch SET status = 'closed' WHERE bucket_id = 3`}, nil},
-		{"4025 a fenced epoch", []string{`UPDATE bucket_epoch SET fenced = 'x' WHERE bucket_id = 3`}, nil},
+		{"4025 a halted epoch", []string{`UPDATE bucket_epoch SET halted = 'x' WHERE bucket_id = 3`}, nil},
 		{"4025 a newer definition", []string{`UPDATE bucket_epoch SET definition_version = 2
 			WHERE bucket_id = 3`}, nil},
 		{"4025 an ended period", []string{`UPDATE bucket_epoch SET period_end_ms = 1

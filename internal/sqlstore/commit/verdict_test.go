@@ -107,12 +107,12 @@ func TestGone(t *testing.T) {
 	each(t, 10, 2, nil, func(w *world) {
 		w.commit(w.asks(0, "a", 1), w.asks(1, "b", 1))
 		for _, change := range []string{`status = 'closed', closed_quantity = closed_quantity + 4,
-			outstanding_quantity = 0`, `fenced = 'x'`} {
+			outstanding_quantity = 0`, `halted = 'x'`} {
 			before := w.Newest(w.b.Buckets[0].ID)
 			w.Exec([]any{`UPDATE bucket_epoch SET ` + change + ` WHERE bucket_id = ?`, w.b.Buckets[0].ID})
 			w.want([]bucket.Verdict{bucket.Gone, bucket.Accepted}, w.asks(0, "c", 1),
 				w.asks(1, "d"+change[:1], 1))
-			w.Exec([]any{`UPDATE bucket_epoch SET status = 'open', fenced = ?, outstanding_quantity = ?,
+			w.Exec([]any{`UPDATE bucket_epoch SET status = 'open', halted = ?, outstanding_quantity = ?,
 				closed_quantity = ? WHERE bucket_id = ?`, []byte{}, before.Outstanding, before.Closed,
 				before.Bucket})
 		}

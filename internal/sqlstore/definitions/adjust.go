@@ -193,7 +193,7 @@ func tooMuch(b *rows.Budget, available, units int64) error {
 }
 
 // gather moves units to F and U until these cover a shrink or no units are left: first all of R,
-// then O, the fullest buckets first. Fenced units stay. Rollbacks may bring units meanwhile, so
+// then O, the fullest buckets first. Halted units stay. Rollbacks may bring units meanwhile, so
 // before it gives up it looks again under the locks of the first look.
 func (a *adjusting) gather(units int64) (levels []bucket.Level, err error) {
 	t, b := a.t, a.budget
@@ -212,7 +212,7 @@ func (a *adjusting) gather(units int64) (levels []bucket.Level, err error) {
 		}
 		var back []*rows.Epoch
 		for _, at := range held {
-			if e := locked[at]; e != nil && e.Fenced == "" {
+			if e := locked[at]; e != nil && e.Halted == "" {
 				back = append(back, e)
 			}
 		}

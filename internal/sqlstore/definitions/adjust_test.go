@@ -37,7 +37,7 @@ func TestAppendHandsOut(t *testing.T) {
 		for i, want := range []int64{26, 25} {
 			one := after.Buckets[i]
 			equal(w, "outstanding", one.Epoch.Outstanding, want)
-			equal(w, "level", out.Levels[i], bucket.Level{Bucket: one.ID, Epoch: 1, Lane: one.Lane,
+			equal(w, "level", out.Levels[i], bucket.Level{Bucket: one.ID, Epoch: 1, Partition: one.Partition,
 				Fill: one.Epoch.Fill, Outstanding: want, Added: want - 15, Open: true})
 		}
 		w.unchanged(b.ID, "a repeated append", func() {
@@ -164,15 +164,15 @@ func TestShrinkRefusedChangesNothing(t *testing.T) {
 	})
 }
 
-// TestShrinkLeavesAFencedBucket checks that a shrink takes nothing from a fenced bucket, which
+// TestShrinkLeavesAHaltedBucket checks that a shrink takes nothing from a halted bucket, which
 // waits for an operator.
-func TestShrinkLeavesAFencedBucket(t *testing.T) {
+func TestShrinkLeavesAHaltedBucket(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		b := w.create(promo("b", 40, 2))
-		w.exec(`UPDATE bucket_epoch SET fenced = ? WHERE bucket_id = ?`, []byte("odd"), b.Buckets[0].ID)
+		w.exec(`UPDATE bucket_epoch SET halted = ? WHERE bucket_id = ?`, []byte("odd"), b.Buckets[0].ID)
 		w.exceeds(b.ID, "less", -21, 20)
 		w.adjusts(b.ID, "all of the other", -20)
-		equal(w, "fenced", w.read(b.ID).Buckets[0].Epoch.Outstanding, 20)
+		equal(w, "halted", w.read(b.ID).Buckets[0].Epoch.Outstanding, 20)
 	})
 }
 
@@ -197,7 +197,7 @@ func TestShrinkOfReturnsThatExpire(t *testing.T) {
 
 func (w *world) stored(total int64) bucket.Budget {
 	w.Helper()
-	w.lane("store-0")
+	w.partition("store-0")
 	d := promo("stored", total, 1)
 	d.Durability = budget.Store
 	b := w.create(d)

@@ -40,13 +40,13 @@ const (
 // Change changes a definition and raises its version. Under the locks of all live epochs it also
 // raises their definition version and changes their end, so that every later commit obeys the new
 // definition (I8). It hands out what the open period gets beyond its units under a new rule.
-// BucketQuantity also changes the number of buckets in ledger mode; lanes has one lane per bucket
-// (see resize). All of this is one transaction.
+// BucketQuantity also changes the number of buckets in ledger mode; partitions has one partition
+// per bucket (see resize). All of this is one transaction.
 //
 // Errors: BudgetNotFound; VersionConflict; Invalid; BudgetNotOver; NameTaken; LedgerModeOnly for
 // another number of buckets in store mode; Unavailable; OutcomeUnknown. Keeps I1.
-func (p *Part) Change(ctx context.Context, id int64, change bucket.Change, lanes []bucket.Lane) (
-	out manage.Changed, err error) {
+func (p *Part) Change(ctx context.Context, id int64, change bucket.Change,
+	partitions []bucket.Partition) (out manage.Changed, err error) {
 	tried := budget.Definition{} // what an earlier attempt wrote, committed or not
 	err = p.db.Write(ctx, "change", func(t *engine.Tx) error {
 		out = manage.Changed{}
@@ -84,7 +84,7 @@ func (p *Part) Change(ctx context.Context, id int64, change bucket.Change, lanes
 		}
 		switch {
 		case after.BucketQuantity != before.BucketQuantity:
-			out.Levels, err = c.resize(lanes)
+			out.Levels, err = c.resize(partitions)
 		case row.Undistributed > undistributed:
 			out.Levels, err = c.handOut()
 		}

@@ -67,7 +67,7 @@ func TestChangeIsRefused(t *testing.T) {
 			w.refused(err, budget.VersionConflict)
 			_, err = w.part.Change(w.ctx, b.ID, bucket.Change{EndAt: &early}, nil)
 			w.refused(err, budget.Invalid)
-			_, err = w.part.Change(w.ctx, b.ID, bucket.Change{BucketQuantity: &many}, lanes(many))
+			_, err = w.part.Change(w.ctx, b.ID, bucket.Change{BucketQuantity: &many}, partitions(many))
 			w.refused(err, budget.Invalid)
 			_, err = w.part.Change(w.ctx, b.ID+1, bucket.Change{Paused: &paused}, nil)
 			w.refused(err, budget.BudgetNotFound)
@@ -165,7 +165,7 @@ func TestResizeToMore(t *testing.T) {
 		equal(w, "levels", len(changed.Levels), 0) // there is nothing to hand out
 		after := w.read(b.ID)
 		for i, one := range after.Buckets {
-			equal(w, "lane", one.Lane, lanes(4)[i])
+			equal(w, "partition", one.Partition, partitions(4)[i])
 			equal(w, "online", one.Online, true)
 			equal(w, "status", one.Epoch.Status, ledger.Open)
 		}
@@ -224,13 +224,13 @@ func TestResizeKeepsOneOnline(t *testing.T) {
 
 func TestResizeInStoreModeIsRefused(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
-		w.lane("store-0")
+		w.partition("store-0")
 		d := promo("b", 10, 1)
 		d.Durability = budget.Store
 		b := w.create(d)
 		w.unchanged(b.ID, "another number of buckets", func() {
 			n := 2
-			_, err := w.part.Change(w.ctx, b.ID, bucket.Change{BucketQuantity: &n}, lanes(n))
+			_, err := w.part.Change(w.ctx, b.ID, bucket.Change{BucketQuantity: &n}, partitions(n))
 			w.refused(err, budget.LedgerModeOnly)
 		})
 	})
@@ -240,7 +240,7 @@ func TestResizeInStoreModeIsRefused(t *testing.T) {
 // returns no levels for filters.
 func TestChangeInStoreMode(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
-		w.lane("store-0")
+		w.partition("store-0")
 		d := daily("days", 100, 10, budget.Spread)
 		d.Durability, d.BucketQuantity = budget.Store, 1
 		b := w.create(d)

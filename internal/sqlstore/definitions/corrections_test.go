@@ -18,8 +18,8 @@ func TestCorrections(t *testing.T) {
 			d := promo("wrong-"+string(mode), 100, 3)
 			d.Durability = mode
 			if mode == budget.Store {
-				for _, lane := range lanes(3) {
-					w.lane(lane.Instance)
+				for _, partition := range partitions(3) {
+					w.partition(partition.Instance)
 				}
 			}
 			b := w.create(d)

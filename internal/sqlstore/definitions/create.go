@@ -59,16 +59,16 @@ func createdAs(d budget.Definition) (string, error) {
 	return string(text), err
 }
 
-// Create stores a budget with one bucket per lane and hands out the units of its first period. A
-// promo budget gets all of its total, divided evenly, with the remainder in the first buckets.
-// BucketQuantity 0 means one bucket per lane; other lanes do not make it another budget. All of
-// this is one transaction. A repeated call with the same definition returns the existing budget in
-// its present state.
+// Create stores a budget with one bucket per partition and hands out the units of its first period.
+// A promo budget gets all of its total, divided evenly, with the remainder in the first buckets.
+// BucketQuantity 0 means one bucket per partition; other partitions do not make it another budget.
+// All of this is one transaction. A repeated call with the same definition returns the existing
+// budget in its present state.
 //
 // Errors: Invalid if the end has passed and AllowPast is not set; NameTaken if the name has another
-// definition; Unavailable if a lane is drained or, in store mode, was never reached;
+// definition; Unavailable if a partition is drained or, in store mode, was never reached;
 // OutcomeUnknown.
-func (p *Part) Create(ctx context.Context, d budget.Definition, lanes []bucket.Lane) (
+func (p *Part) Create(ctx context.Context, d budget.Definition, partitions []bucket.Partition) (
 	out manage.Created, err error) {
 	d.Limits = limit.Zoned(d)
 	as, err := createdAs(d)
@@ -76,11 +76,11 @@ func (p *Part) Create(ctx context.Context, d budget.Definition, lanes []bucket.L
 		return out, &budget.Error{Code: budget.Internal, Op: "create", Err: err}
 	}
 	if d.BucketQuantity == 0 {
-		d.BucketQuantity = len(lanes)
+		d.BucketQuantity = len(partitions)
 	}
-	if len(lanes) != d.BucketQuantity || len(lanes) == 0 {
-		return out, budget.Refuse(budget.Internal, "create", "%d lanes for %d buckets", len(lanes),
-			d.BucketQuantity)
+	if len(partitions) != d.BucketQuantity || len(partitions) == 0 {
+		return out, budget.Refuse(budget.Internal, "create", "%d partitions for %d buckets",
+			len(partitions), d.BucketQuantity)
 	}
 	made := int64(0) // the id that an earlier attempt used
 	err = p.db.Write(ctx, "create", func(t *engine.Tx) error {
@@ -98,7 +98,7 @@ func (p *Part) Create(ctx context.Context, d budget.Definition, lanes []bucket.L
 			made = old.ID
 		default:
 			out.New = true
-			if made, err = create(t, d, as, lanes); err != nil {
+			if made, err = create(t, d, as, partitions); err != nil {
 				return err
 			}
 			trail.FromContext(ctx).Change(d.Tenant, d.Name, nil, []byte(as))
@@ -113,7 +113,7 @@ func (p *Part) Create(ctx context.Context, d budget.Definition, lanes []bucket.L
 		for i := range out.Budget.Buckets {
 			b := &out.Budget.Buckets[i]
 			out.Levels = append(out.Levels, bucket.Level{Bucket: b.ID, Epoch: b.Epoch.Number,
-				Lane: b.Lane, Fill: b.Epoch.Fill, Outstanding: b.Epoch.Outstanding,
+				Partition: b.Partition, Fill: b.Epoch.Fill, Outstanding: b.Epoch.Outstanding,
 				Added: b.Epoch.Outstanding, Open: true})
 		}
 	}
@@ -137,7 +137,7 @@ const (
 	insertAdjustment = `INSERT INTO adjustment (budget_id, request_id, quantity, fingerprint, nonce,
 		status, deadline_ms, created_at, updated_at)`
 	insertBucket = `INSERT INTO sharding_budget_management_bucket (id, budget_id, ordinal,
-		sharding_bucket_key, instance, lane, out_quantity, sharding_quantity, out_cnt, status,
+		sharding_bucket_key, instance, partition_number, out_quantity, sharding_quantity, out_cnt, status,
 		offline_by, epoch, created_at, updated_at)`
 
 	// The numbers of columns in these lists.
@@ -159,12 +159,13 @@ func numbers(t *engine.Tx, kind string, n int) (int64, error) {
 }
 
 // create inserts the rows of a new budget and returns its id.
-func create(t *engine.Tx, d budget.Definition, as string, lanes []bucket.Lane) (int64, error) {
+func create(t *engine.Tx, d budget.Definition, as string, partitions []bucket.Partition) (int64,
+	error) {
 	if faults := budget.CheckEnd(d.EndAt, t.Now); len(faults) > 0 && !d.AllowPast {
 		return 0, &budget.Error{Code: budget.Invalid, Op: "create", Fields: faults,
 			Message: "the definition has faults"}
 	}
-	activations, err := moves.Activations(t, "create", d.Durability, lanes)
+	incarnations, err := moves.Incarnations(t, "create", d.Durability, partitions)
 	if err != nil {
 		return 0, err
 	}
@@ -196,7 +197,7 @@ func create(t *engine.Tx, d budget.Definition, as string, lanes []bucket.Lane) (
 	if err != nil {
 		return 0, err
 	}
-	list, err := addBuckets(t, b, 0, lanes, activations)
+	list, err := addBuckets(t, b, 0, partitions, incarnations)
 	if err != nil {
 		return 0, err
 	}
@@ -251,35 +252,36 @@ func orNull(text string) any {
 	return []byte(text)
 }
 
-// addBuckets creates buckets of a locked budget with ordinals from `from` to the last lane. They
-// are online and have first epochs without units.
-func addBuckets(t *engine.Tx, b *rows.Budget, from int, lanes []bucket.Lane,
-	activations map[bucket.Lane]int64) ([]*rows.Bucket, error) {
-	if from >= len(lanes) {
+// addBuckets creates buckets of a locked budget with ordinals from `from` to the last partition.
+// They are online and have first epochs without units.
+func addBuckets(t *engine.Tx, b *rows.Budget, from int, partitions []bucket.Partition,
+	incarnations map[bucket.Partition]int64) ([]*rows.Bucket, error) {
+	if from >= len(partitions) {
 		return nil, nil
 	}
-	first, err := numbers(t, sequenceBucket, len(lanes)-from)
+	first, err := numbers(t, sequenceBucket, len(partitions)-from)
 	if err != nil {
 		return nil, err
 	}
 	now := engine.ToMS(t.Now)
 	list, epochs, values := []*rows.Bucket(nil), []*rows.Epoch(nil), []any(nil)
-	for i, lane := range lanes[from:] {
+	for i, partition := range partitions[from:] {
 		id, ordinal := first+int64(i), from+i
 		row := &rows.Bucket{
-			Ordinal:    ordinal,
-			Key:        bucket.KeyOf(b.Name, ordinal),
-			Instance:   lane.Instance,
-			LaneIndex:  lane.Index,
-			ListStatus: rows.Online,
-			UpdatedAt:  now,
+			Ordinal:        ordinal,
+			Key:            bucket.KeyOf(b.Name, ordinal),
+			Instance:       partition.Instance,
+			PartitionIndex: partition.Index,
+			ListStatus:     rows.Online,
+			UpdatedAt:      now,
 		}
 		row.Epoch = rows.Epoch{Bucket: id, Number: 1, Budget: b.ID,
-			Status:     string(moves.FirstStatus(budget.Durability(b.Durability))),
-			Activation: activations[lane], Fill: 1, NextGrant: 1, NextEntry: 1, DefinitionVersion: b.Version,
-			Period: b.Period, PeriodEndMS: b.PeriodEndMS}
-		values = append(values, id, b.ID, ordinal, []byte(row.Key), []byte(lane.Instance), lane.Index,
-			0, 0, 0, rows.Online, "", 1, now, now)
+			Status:      string(moves.FirstStatus(budget.Durability(b.Durability))),
+			Incarnation: incarnations[partition], Fill: 1, NextGrant: 1, NextEntry: 1,
+			DefinitionVersion: b.Version,
+			Period:            b.Period, PeriodEndMS: b.PeriodEndMS}
+		values = append(values, id, b.ID, ordinal, []byte(row.Key), []byte(partition.Instance),
+			partition.Index, 0, 0, 0, rows.Online, "", 1, now, now)
 		list, epochs = append(list, row), append(epochs, &row.Epoch)
 	}
 	if err := t.Insert(insertBucket, bucketWidth, values); err != nil {

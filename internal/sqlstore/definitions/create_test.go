@@ -27,7 +27,7 @@ func TestCreateStoresTheDefinition(t *testing.T) {
 		for i, one := range b.Buckets {
 			equal(w, "ordinal", one.Ordinal, i)
 			equal(w, "key", one.Key, fmt.Sprint("spring-sale:bucket-", i))
-			equal(w, "lane", one.Lane, lanes(3)[i])
+			equal(w, "partition", one.Partition, partitions(3)[i])
 			equal(w, "online", one.Online, true)
 			equal(w, "end", one.Epoch.EndAt, d.EndAt)
 		}
@@ -36,7 +36,7 @@ func TestCreateStoresTheDefinition(t *testing.T) {
 
 func TestCreateHandsOutEvenly(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
-		made, err := w.part.Create(w.ctx, promo("b", 11, 4), lanes(4))
+		made, err := w.part.Create(w.ctx, promo("b", 11, 4), partitions(4))
 		w.ok(err)
 		b := made.Budget
 		for i, want := range []int64{3, 3, 3, 2} {
@@ -46,7 +46,7 @@ func TestCreateHandsOutEvenly(t *testing.T) {
 			equal(w, "epoch", one.Epoch, ledger.Epoch{Budget: b.ID, Bucket: one.ID, Number: 1,
 				Status: ledger.Open, Outstanding: want, Fill: 2, NextGrant: 2, NextEntry: 1, Period: 1,
 				DefinitionVersion: 1})
-			equal(w, "level", made.Levels[i], bucket.Level{Bucket: one.ID, Epoch: 1, Lane: one.Lane,
+			equal(w, "level", made.Levels[i], bucket.Level{Bucket: one.ID, Epoch: 1, Partition: one.Partition,
 				Fill: 2, Outstanding: want, Added: want, Open: true})
 		}
 		w.has(b.ID, ledger.Figures{Total: 11, Remaining: 11, Online: 4})
@@ -74,19 +74,19 @@ func TestCreateInStoreModeBeginsOpening(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		d := promo("stored", 10, 2)
 		d.Durability, d.OnLoss = budget.Store, budget.AssumeUnused
-		_, err := w.part.Create(w.ctx, d, lanes(2))
+		_, err := w.part.Create(w.ctx, d, partitions(2))
 		w.refused(err, budget.Unavailable) // no store was ever reached
 		for i := range 2 {
-			w.lane(fmt.Sprint("store-", i))
+			w.partition(fmt.Sprint("store-", i))
 		}
-		made, err := w.part.Create(w.ctx, d, lanes(2))
+		made, err := w.part.Create(w.ctx, d, partitions(2))
 		w.ok(err)
 		w.conserved(made.Budget.ID)
 		equal(w, "levels", len(made.Levels), 0)
 		equal(w, "on loss", made.Budget.OnLoss, budget.AssumeUnused)
 		for _, one := range made.Budget.Buckets {
 			equal(w, "status", one.Epoch.Status, ledger.Opening)
-			equal(w, "activation", one.Epoch.Activation, 7)
+			equal(w, "incarnation", one.Epoch.Incarnation, 7)
 		}
 		w.has(made.Budget.ID, ledger.Figures{Total: 10, Unsettled: 10, Online: 2})
 		w.exec(`UPDATE grant_log SET status = 'done' WHERE bucket_id = ? AND number = 1
@@ -94,11 +94,11 @@ func TestCreateInStoreModeBeginsOpening(t *testing.T) {
 	})
 }
 
-func TestCreateOnADrainedLane(t *testing.T) {
+func TestCreateOnADrainedPartition(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
-		w.exec(`INSERT INTO lane (instance, lane, identity, activation, since_activation, is_draining,
-			activated_at) VALUES (?, 0, ?, 1, 1, 1, 1)`, []byte("store-1"), []byte{})
-		_, err := w.part.Create(w.ctx, promo("b", 10, 2), lanes(2))
+		w.exec(`INSERT INTO store_partition (instance, partition_number, identity, incarnation, since_incarnation, is_draining,
+			began_at) VALUES (?, 0, ?, 1, 1, 1, 1)`, []byte("store-1"), []byte{})
+		_, err := w.part.Create(w.ctx, promo("b", 10, 2), partitions(2))
 		w.refused(err, budget.Unavailable)
 		_, err = w.part.Budget(w.ctx, bucket.BudgetRef{Tenant: "shop", Name: "b"})
 		w.refused(err, budget.BudgetNotFound)
@@ -113,7 +113,7 @@ func TestCreateAgain(t *testing.T) {
 		repeat := func(when string) {
 			w.Helper()
 			w.unchanged(b.ID, "a repeated create "+when, func() {
-				made, err := w.part.Create(w.ctx, d, lanes(3))
+				made, err := w.part.Create(w.ctx, d, partitions(3))
 				w.ok(err)
 				equal(w, "new "+when, made.New, false)
 				equal(w, "budget "+when, made.Budget, w.read(b.ID))
@@ -143,7 +143,7 @@ func TestCreateAgain(t *testing.T) {
 			other := d
 			edit(&other)
 			w.unchanged(b.ID, field, func() {
-				_, err := w.part.Create(w.ctx, other, lanes(other.BucketQuantity))
+				_, err := w.part.Create(w.ctx, other, partitions(other.BucketQuantity))
 				w.refused(err, budget.NameTaken)
 			})
 		}
@@ -153,19 +153,20 @@ func TestCreateAgain(t *testing.T) {
 	})
 }
 
-// TestCreateOfAnyNumber checks that a definition without a number of buckets gets one per lane, and
-// that the number of lanes does not make it another definition. An explicit number does.
+// TestCreateOfAnyNumber checks that a definition without a number of buckets gets one per
+// partition, and that the number of partitions does not make it another definition. An explicit
+// number does.
 func TestCreateOfAnyNumber(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		d := promo("any", 100, 0)
-		made, err := w.part.Create(w.ctx, d, lanes(2))
+		made, err := w.part.Create(w.ctx, d, partitions(2))
 		w.ok(err)
 		equal(w, "buckets", len(made.Budget.Buckets), 2)
-		again, err := w.part.Create(w.ctx, d, lanes(3))
+		again, err := w.part.Create(w.ctx, d, partitions(3))
 		w.ok(err)
 		equal(w, "again", again.Budget, made.Budget)
 		d.BucketQuantity = 2
-		_, err = w.part.Create(w.ctx, d, lanes(2))
+		_, err = w.part.Create(w.ctx, d, partitions(2))
 		w.refused(err, budget.NameTaken)
 	})
 }
@@ -194,10 +195,10 @@ func TestUnlimitedDrawsFromNothing(t *testing.T) {
 			w.ok(w.db.Write(w.ctx, "test", func(t *engine.Tx) error {
 				_, err := t.Exec(`INSERT INTO bucket_epoch (bucket_id, epoch, budget_id, status, period, period_end_ms,
 				definition_version, fill, outstanding_quantity, held_quantity, used_quantity,
-				returning_quantity, closed_quantity, swept_quantity, next_grant, next_entry, fenced,
+				returning_quantity, closed_quantity, swept_quantity, next_grant, next_entry, halted,
 				created_at) SELECT bucket_id, epoch + ?, budget_id, status, period, period_end_ms,
 				definition_version, fill, outstanding_quantity, held_quantity, used_quantity,
-				returning_quantity, closed_quantity, swept_quantity, next_grant, next_entry, fenced,
+				returning_quantity, closed_quantity, swept_quantity, next_grant, next_entry, halted,
 				created_at FROM bucket_epoch WHERE budget_id = ?`, n, b.ID)
 				return err
 			}))
@@ -219,7 +220,7 @@ func TestCreatesRace(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 8 {
 			all.Go(func() {
-				got, err := w.part.Create(w.ctx, promo(fmt.Sprint("b", i%2), 100, 3), lanes(3))
+				got, err := w.part.Create(w.ctx, promo(fmt.Sprint("b", i%2), 100, 3), partitions(3))
 				if err != nil {
 					w.Error(err)
 					return

@@ -11,44 +11,46 @@ import (
 
 const (
 	setBuckets = `UPDATE budget_management_bucket SET bucket_quantity = ? WHERE id = ?`
-	moveBucket = `UPDATE sharding_budget_management_bucket SET instance = ?, lane = ? WHERE id = ?`
+	moveBucket = `UPDATE sharding_budget_management_bucket SET instance = ?, partition_number = ?
+		WHERE id = ?`
 )
 
 // resize changes the number of buckets of a ledger-mode budget. Buckets beyond the number retire:
 // their epochs end, and the other buckets get their units. Buckets within it that had retired come
-// back on the given lanes, and missing ones are created there. An effective budget keeps one bucket
-// online.
-func (c *changing) resize(lanes []bucket.Lane) ([]bucket.Level, error) {
+// back on the given partitions, and missing ones are created there. An effective budget keeps one
+// bucket online.
+func (c *changing) resize(partitions []bucket.Partition) ([]bucket.Level, error) {
 	t, b, n := c.t, c.row, c.after.BucketQuantity
-	if len(lanes) != n {
-		return nil, budget.Refuse(budget.Internal, "resize", "%d lanes for %d buckets", len(lanes), n)
+	if len(partitions) != n {
+		return nil, budget.Refuse(budget.Internal, "resize", "%d partitions for %d buckets",
+			len(partitions), n)
 	}
 	list, err := rows.LockBuckets(t, b.ID)
 	if err != nil {
 		return nil, err
 	}
 	for i := range list {
-		if list[i].Fenced != "" && i >= n && list[i].Live() {
+		if list[i].Halted != "" && i >= n && list[i].Live() {
 			return nil, budget.Refuse(budget.Unavailable, "resize",
-				"bucket %s is fenced: %s", list[i].Key, list[i].Fenced)
+				"bucket %s is halted: %s", list[i].Key, list[i].Halted)
 		}
 	}
 	if err := retire(t, b, list[min(n, len(list)):]); err != nil {
 		return nil, err
 	}
 	stay := list[:min(n, len(list))]
-	begin, err := returning(t, b, stay, lanes)
+	begin, err := returning(t, b, stay, partitions)
 	if err != nil {
 		return nil, err
 	}
 	if err := moves.PutOnline(t, b, begin...); err != nil {
 		return nil, err
 	}
-	activations, err := moves.Activations(t, "resize", budget.Ledger, lanes[len(stay):])
+	incarnations, err := moves.Incarnations(t, "resize", budget.Ledger, partitions[len(stay):])
 	if err != nil {
 		return nil, err
 	}
-	made, err := addBuckets(t, b, len(stay), lanes, activations)
+	made, err := addBuckets(t, b, len(stay), partitions, incarnations)
 	if err != nil {
 		return nil, err
 	}
@@ -95,11 +97,11 @@ func retire(t *engine.Tx, b *rows.Budget, list []rows.Bucket) error {
 	return moves.ComeBack(t, b, back...)
 }
 
-// returning selects the buckets that come back: retired ones, which move to the given lanes, and
-// one of the others if an effective budget has no bucket online.
-func returning(t *engine.Tx, b *rows.Budget, stay []rows.Bucket, lanes []bucket.Lane) (
+// returning selects the buckets that come back: retired ones, which move to the given partitions,
+// and one of the others if an effective budget has no bucket online.
+func returning(t *engine.Tx, b *rows.Budget, stay []rows.Bucket, partitions []bucket.Partition) (
 	begin []*rows.Bucket, err error) {
-	anyOnline := len(lanes) > len(stay)
+	anyOnline := len(partitions) > len(stay)
 	for i := range stay {
 		row := &stay[i]
 		anyOnline = anyOnline || row.ListStatus == rows.Online
@@ -107,11 +109,11 @@ func returning(t *engine.Tx, b *rows.Budget, stay []rows.Bucket, lanes []bucket.
 			continue
 		}
 		begin, anyOnline = append(begin, row), true
-		if row.Lane() == lanes[i] {
+		if row.Partition() == partitions[i] {
 			continue
 		}
-		row.Instance, row.LaneIndex = lanes[i].Instance, lanes[i].Index
-		err := t.Hit(1, moveBucket, []byte(row.Instance), row.LaneIndex, row.Epoch.Bucket)
+		row.Instance, row.PartitionIndex = partitions[i].Instance, partitions[i].Index
+		err := t.Hit(1, moveBucket, []byte(row.Instance), row.PartitionIndex, row.Epoch.Bucket)
 		if err != nil {
 			return nil, err
 		}

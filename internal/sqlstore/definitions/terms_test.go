@@ -16,13 +16,13 @@ func TestAnEndThatHasPassedIsRefused(t *testing.T) {
 		past := w.db.Now().Add(-time.Hour)
 		d := promo("late", 10, 1)
 		d.EndAt = past
-		_, err := w.part.Create(w.ctx, d, lanes(1))
+		_, err := w.part.Create(w.ctx, d, partitions(1))
 		equal(w, "field", w.refused(err, budget.Invalid).Fields[0].Field, "end_at")
 		d.AllowPast = true
 		b := w.create(d)
 		equal(w, "period", b.Period.Over, true)
 		d.AllowPast = false
-		again, err := w.part.Create(w.ctx, d, lanes(1))
+		again, err := w.part.Create(w.ctx, d, partitions(1))
 		w.ok(err)
 		equal(w, "replayed", again.New, false)
 

@@ -86,9 +86,9 @@ func equal[T any](w *world, what string, got, want T) {
 	}
 }
 
-func lanes(n int) (out []bucket.Lane) {
+func partitions(n int) (out []bucket.Partition) {
 	for i := range n {
-		out = append(out, bucket.Lane{Instance: fmt.Sprint("store-", i%3), Index: i / 3})
+		out = append(out, bucket.Partition{Instance: fmt.Sprint("store-", i%3), Index: i / 3})
 	}
 	return out
 }
@@ -109,7 +109,7 @@ func daily(name string, total, quantity int64, unused budget.Where) budget.Defin
 
 func (w *world) create(d budget.Definition) bucket.Budget {
 	w.Helper()
-	made, err := w.part.Create(w.ctx, d, lanes(max(d.BucketQuantity, 1)))
+	made, err := w.part.Create(w.ctx, d, partitions(max(d.BucketQuantity, 1)))
 	w.ok(err)
 	if !made.New {
 		w.Fatalf("%q existed", d.Name)
@@ -160,7 +160,7 @@ func (w *world) change(id int64, c bucket.Change) manage.Changed {
 	if c.BucketQuantity != nil {
 		n = *c.BucketQuantity
 	}
-	out, err := w.part.Change(w.ctx, id, c, lanes(n))
+	out, err := w.part.Change(w.ctx, id, c, partitions(n))
 	w.ok(err)
 	w.conserved(id)
 	return out
@@ -172,10 +172,10 @@ func (w *world) exec(query string, args ...any) {
 	w.ok(w.db.Write(w.ctx, "test", func(t *engine.Tx) error { return t.Hit(1, query, args...) }))
 }
 
-// lane makes a lane known: a store that was reached under activation 7.
-func (w *world) lane(instance string) {
+// partition makes a partition known: a store that was reached under incarnation 7.
+func (w *world) partition(instance string) {
 	w.Helper()
-	w.exec(`INSERT INTO lane (instance, lane, identity, activation, since_activation, activated_at)
+	w.exec(`INSERT INTO store_partition (instance, partition_number, identity, incarnation, since_incarnation, began_at)
 		VALUES (?, 0, ?, 7, 7, 1)`, []byte(instance), []byte("run"))
 }
 

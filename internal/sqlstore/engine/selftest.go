@@ -42,7 +42,8 @@ const (
 	deleteProbe = `DELETE FROM sequence WHERE name = 'self-test'`
 	breakCheck  = `INSERT INTO installation (only_row, installation_id, ring_version, format,
 		created_ms) VALUES (2, 'self-test', 1, 1, 1)`
-	insertHeld = `INSERT INTO quarantine (bucket_id, epoch, budget_id, instance, lane, quantity,
+	insertHeld = `INSERT INTO quarantine (bucket_id, epoch, budget_id, instance, partition_number,
+		quantity,
 		released_quantity, cause, created_at) VALUES (-1, 1, -1, 'self-test', 0, 2, 1, '', 0)`
 	releaseHeld  = `UPDATE quarantine SET released_quantity = 2 WHERE bucket_id = -1 AND epoch = 1`
 	selectIsHeld = `SELECT is_held FROM quarantine WHERE bucket_id = -1 AND epoch = 1`

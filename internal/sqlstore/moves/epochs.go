@@ -15,8 +15,8 @@ import (
 const (
 	insertEpochs = `INSERT INTO bucket_epoch (bucket_id, epoch, budget_id, status, period,
 		period_end_ms, definition_version, fill, outstanding_quantity, held_quantity, used_quantity,
-		returning_quantity, closed_quantity, swept_quantity, next_grant, next_entry, activation,
-		fenced, created_at)`
+		returning_quantity, closed_quantity, swept_quantity, next_grant, next_entry, incarnation,
+		halted, created_at)`
 	epochWidth  = 19
 	bringOnline = `UPDATE sharding_budget_management_bucket /*by PRIMARY*/ SET status = 'online',
 		offline_by = '', epoch = epoch + 1, updated_at = ? WHERE `
@@ -42,7 +42,7 @@ func InsertEpochs(t *engine.Tx, epochs ...*rows.Epoch) error {
 	for _, e := range epochs {
 		values = append(values, e.Bucket, e.Number, e.Budget, e.Status, e.Period, e.PeriodEndMS,
 			e.DefinitionVersion, e.Fill, e.Outstanding, 0, 0, 0, e.Closed, 0, e.NextGrant, e.NextEntry,
-			e.Activation, []byte{}, engine.ToMS(t.Now))
+			e.Incarnation, []byte{}, engine.ToMS(t.Now))
 	}
 	return t.Insert(insertEpochs, epochWidth, values)
 }
@@ -58,19 +58,19 @@ func FirstStatus(durability budget.Durability) ledger.Status {
 
 // Begin begins the next epochs of buckets whose newest epochs are locked and have ended, without
 // units and in the open period. The budget is locked. It brings the buckets online and replaces the
-// epochs in the rows. In store mode there are no levels. It returns Unavailable if a lane is
+// epochs in the rows. In store mode there are no levels. It returns Unavailable if a partition is
 // drained or, in store mode, was never reached.
 func Begin(t *engine.Tx, op string, b *rows.Budget, buckets ...*rows.Bucket) (
 	[]bucket.Level, error) {
 	if len(buckets) == 0 {
 		return nil, nil
 	}
-	lanes := make([]bucket.Lane, len(buckets))
+	partitions := make([]bucket.Partition, len(buckets))
 	for i, row := range buckets {
-		lanes[i] = row.Lane()
+		partitions[i] = row.Partition()
 	}
 	durability := budget.Durability(b.Durability)
-	activations, err := Activations(t, op, durability, lanes)
+	incarnations, err := Incarnations(t, op, durability, partitions)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func Begin(t *engine.Tx, op string, b *rows.Budget, buckets ...*rows.Bucket) (
 		keys = append(keys, row.Epoch.Bucket, row.Number)
 		row.Epoch = rows.Epoch{
 			Bucket: row.Epoch.Bucket, Number: row.Number + 1, Budget: b.ID,
-			Status: string(FirstStatus(durability)), Activation: activations[lanes[i]],
+			Status: string(FirstStatus(durability)), Incarnation: incarnations[partitions[i]],
 			NextGrant: 1, NextEntry: row.NextEntry, Fill: row.Fill + overwrite,
 			DefinitionVersion: b.Version, Period: b.Period, PeriodEndMS: b.PeriodEndMS,
 		}
@@ -111,8 +111,9 @@ func Levels(buckets ...*rows.Bucket) []bucket.Level {
 
 // Level returns the content of a bucket after `added` units arrived under its fill.
 func Level(row *rows.Bucket, added int64) bucket.Level {
-	return bucket.Level{Bucket: row.Epoch.Bucket, Epoch: row.Number, Lane: row.Lane(), Fill: row.Fill,
-		Outstanding: row.Outstanding, Added: added, Open: row.Status == string(ledger.Open)}
+	return bucket.Level{Bucket: row.Epoch.Bucket, Epoch: row.Number, Partition: row.Partition(),
+		Fill: row.Fill, Outstanding: row.Outstanding, Added: added,
+		Open: row.Status == string(ledger.Open)}
 }
 
 // End moves live, locked epochs of a locked budget to a final status and takes their units out of
@@ -219,54 +220,55 @@ func IsLast(t *engine.Tx, b *rows.Budget, list []rows.Bucket, bucketID int64) bo
 }
 
 const (
-	selectLanes = `SELECT instance, lane, activation, is_draining FROM lane /*by PRIMARY*/ WHERE `
-	sharedLanes = ` ORDER BY instance, lane /*shared*/`
-	lanesAtOnce = 64
+	selectPartitions = `SELECT instance, partition_number, incarnation, is_draining FROM
+		store_partition /*by PRIMARY*/ WHERE `
+	sharedPartitions = ` ORDER BY instance, partition_number /*shared*/`
+	partitionsAtOnce = 64
 )
 
-func compareLanes(a, b bucket.Lane) int {
+func comparePartitions(a, b bucket.Partition) int {
 	return cmp.Or(cmp.Compare(a.Instance, b.Instance), cmp.Compare(a.Index, b.Index))
 }
 
-// Activations returns the present activations of lanes. In ledger mode, which needs none, it is 0
-// for a lane without a row. It returns Unavailable if a lane is drained or, in store mode, was
-// never reached.
-func Activations(t *engine.Tx, op string, durability budget.Durability, lanes []bucket.Lane) (
-	map[bucket.Lane]int64, error) {
-	lanes = slices.Clone(lanes)
-	slices.SortFunc(lanes, compareLanes)
-	lanes = slices.Compact(lanes)
-	out := map[bucket.Lane]int64{}
+// Incarnations returns the present incarnations of partitions. In ledger mode, which needs none, it
+// is 0 for a partition without a row. It returns Unavailable if a partition is drained or, in store
+// mode, was never reached.
+func Incarnations(t *engine.Tx, op string, durability budget.Durability,
+	partitions []bucket.Partition) (map[bucket.Partition]int64, error) {
+	partitions = slices.Clone(partitions)
+	slices.SortFunc(partitions, comparePartitions)
+	partitions = slices.Compact(partitions)
+	out := map[bucket.Partition]int64{}
 	var read []struct {
-		Instance   string `db:"instance"`
-		Lane       int    `db:"lane"`
-		Activation int64  `db:"activation"`
-		IsDraining int64  `db:"is_draining"`
+		Instance    string `db:"instance"`
+		Partition   int    `db:"partition_number"`
+		Incarnation int64  `db:"incarnation"`
+		IsDraining  int64  `db:"is_draining"`
 	}
-	for chunk := range slices.Chunk(lanes, lanesAtOnce) {
+	for chunk := range slices.Chunk(partitions, partitionsAtOnce) {
 		keys := make([][]any, len(chunk))
 		for i, l := range chunk {
 			keys[i] = []any{[]byte(l.Instance), l.Index}
 		}
 		some := read[:0:0]
 		s := t.Statement()
-		s.SQL(selectLanes)
-		s.Tuples([]string{"instance", "lane"}, keys)
-		s.SQL(sharedLanes)
+		s.SQL(selectPartitions)
+		s.Tuples([]string{"instance", "partition_number"}, keys)
+		s.SQL(sharedPartitions)
 		if err := t.RowsOf(&some, s); err != nil {
 			return nil, err
 		}
 		read = append(read, some...)
 	}
 	for _, row := range read {
-		lane := bucket.Lane{Instance: row.Instance, Index: row.Lane}
+		partition := bucket.Partition{Instance: row.Instance, Index: row.Partition}
 		if row.IsDraining == 1 {
 			return nil, budget.Refuse(budget.Unavailable, op, "instance %s is being drained",
 				strings.ToValidUTF8(row.Instance, ""))
 		}
-		out[lane] = row.Activation
+		out[partition] = row.Incarnation
 	}
-	for _, l := range lanes {
+	for _, l := range partitions {
 		if durability == budget.Store && out[l] == 0 {
 			return nil, budget.Refuse(budget.Unavailable, op,
 				"instance %s has never been reached", l.Instance)

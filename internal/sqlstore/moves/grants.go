@@ -38,7 +38,7 @@ const (
 		outstanding_quantity = outstanding_quantity + $value, fill = fill + 1,
 		next_grant = next_grant + 1 WHERE `
 	giveWhere = `bucket_id = ? AND epoch = ? AND next_grant = ? AND status IN ('opening', 'open')
-		AND LENGTH(fenced) = 0`
+		AND LENGTH(halted) = 0`
 	giveToBuckets = `UPDATE sharding_budget_management_bucket /*by PRIMARY*/ SET
 		out_quantity = out_quantity + $value, sharding_quantity = $value, out_cnt = out_cnt + $value,
 		collect_cnt = collect_cnt + $value, updated_at = $value WHERE `
@@ -131,7 +131,7 @@ func Draw(t *engine.Tx, portions ...Portion) ([]bucket.Level, error) {
 // HandOut spreads the releasable part of U evenly over the buckets that can take it
 // (rows.Bucket.MayTake), the remainder to the first; under the rule free each gets a first step. A
 // bucket that the service took offline gets a new epoch. The budget and the newest epochs of the
-// buckets are locked. Buckets on drained lanes are skipped. It does nothing if U is 0.
+// buckets are locked. Buckets on drained partitions are skipped. It does nothing if U is 0.
 func HandOut(t *engine.Tx, b *rows.Budget, kind Kind, list []rows.Bucket) ([]bucket.Level, error) {
 	units := b.Releasable(t.Now)
 	if units == 0 || b.IsOver == 1 {
@@ -143,7 +143,7 @@ func HandOut(t *engine.Tx, b *rows.Budget, kind Kind, list []rows.Bucket) ([]buc
 	}
 	var takers []*rows.Bucket
 	for i := range list {
-		if list[i].MayTake(b) && !drained[list[i].Lane()] {
+		if list[i].MayTake(b) && !drained[list[i].Partition()] {
 			takers = append(takers, &list[i])
 		}
 	}
@@ -170,19 +170,19 @@ func HandOut(t *engine.Tx, b *rows.Budget, kind Kind, list []rows.Bucket) ([]buc
 	return levels, Units(t, b, allocation.Movement{Undistributed: -sum})
 }
 
-const selectDrained = `SELECT instance, lane FROM lane WHERE is_draining = 1`
+const selectDrained = `SELECT instance, partition_number FROM store_partition WHERE is_draining = 1`
 
-// Drained returns the lanes on which no epoch may begin, as of the read: Begin checks again under
-// locks.
-func Drained(t *engine.Tx) (map[bucket.Lane]bool, error) {
+// Drained returns the partitions on which no epoch may begin, as of the read: Begin checks again
+// under locks.
+func Drained(t *engine.Tx) (map[bucket.Partition]bool, error) {
 	var read []struct {
-		Instance string `db:"instance"`
-		Lane     int    `db:"lane"`
+		Instance  string `db:"instance"`
+		Partition int    `db:"partition_number"`
 	}
 	err := t.List(&read, selectDrained)
-	out := make(map[bucket.Lane]bool, len(read))
+	out := make(map[bucket.Partition]bool, len(read))
 	for _, row := range read {
-		out[bucket.Lane{Instance: row.Instance, Index: row.Lane}] = true
+		out[bucket.Partition{Instance: row.Instance, Index: row.Partition}] = true
 	}
 	return out, err
 }

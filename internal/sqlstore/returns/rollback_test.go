@@ -21,7 +21,7 @@ func TestRollbackOfTheWhole(t *testing.T) {
 			RequestID: "order"}})
 		w.OK(err)
 		equal(w, "state", got[0].Deduction.State, ledger.StateRolledBack)
-		want := bucket.Level{Bucket: id, Epoch: 1, Lane: bucket.Lane{Instance: "store-0"}, Fill: 2,
+		want := bucket.Level{Bucket: id, Epoch: 1, Partition: bucket.Partition{Instance: "store-0"}, Fill: 2,
 			Outstanding: 95, Added: 30, Open: true}
 		if len(levels) != 1 || levels[0] != want {
 			w.Errorf("levels %+v, want %+v", levels, want)
@@ -142,17 +142,17 @@ func TestRollbackFindsAHome(t *testing.T) {
 			w.Use(id, fmt.Sprint("order-", i), 10)
 		}
 		past := w.DB.Now().UnixMilli()
-		fence := []any{`UPDATE bucket_epoch SET fenced = ? WHERE bucket_id = ?`, []byte("broken"), b.Buckets[3]}
+		halt := []any{`UPDATE bucket_epoch SET halted = ? WHERE bucket_id = ?`, []byte("broken"), b.Buckets[3]}
 		over := []any{`UPDATE bucket_epoch SET period_end_ms = ? WHERE bucket_id = ?`, past, b.Buckets[4]}
 		w.Offline(b, b.Buckets[1])
 		w.Offline(b, b.Buckets[2])
 		w.Online(b, b.Buckets[2], 7)
-		w.Exec(fence, over)
+		w.Exec(halt, over)
 		for i, test := range []struct {
 			what                         string
 			outstanding, returning, late int64
 		}{
-			{"open", 100, 0, 0}, {"offline", 0, 10, 0}, {"online again", 0, 10, 0}, {"fenced", 90, 10, 0},
+			{"open", 100, 0, 0}, {"offline", 0, 10, 0}, {"online again", 0, 10, 0}, {"halted", 90, 10, 0},
 			{"over", 90, 10, 0}, {"open", 100, 0, 0},
 		} {
 			w.gives(b, fmt.Sprint("order-", i), "part", 4, 4, false)

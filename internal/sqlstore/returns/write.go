@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	selectPlaces = `SELECT b.id, b.budget_id, b.epoch, b.instance, b.lane, u.version, u.limits_version,
+	selectPlaces = `SELECT b.id, b.budget_id, b.epoch, b.instance, b.partition_number, u.version,
+		u.limits_version,
 		u.unlimited FROM sharding_budget_management_bucket b /*by PRIMARY*/
 		JOIN budget_management_bucket u ON u.id = b.budget_id WHERE `
 	insertBacks = `INSERT INTO give_back (budget_id, request_id, kind, rollback_id, amount, is_whole,
@@ -36,14 +37,14 @@ const (
 
 // place is a bucket's state, with the limits that apply to its deductions.
 type place struct {
-	Bucket        int64  `db:"id"`
-	Budget        int64  `db:"budget_id"`
-	Epoch         int64  `db:"epoch"`
-	Instance      string `db:"instance"`
-	LaneIndex     int    `db:"lane"`
-	Version       int64  `db:"version"`
-	LimitsVersion int64  `db:"limits_version"`
-	Unlimited     int64  `db:"unlimited"`
+	Bucket         int64  `db:"id"`
+	Budget         int64  `db:"budget_id"`
+	Epoch          int64  `db:"epoch"`
+	Instance       string `db:"instance"`
+	PartitionIndex int    `db:"partition_number"`
+	Version        int64  `db:"version"`
+	LimitsVersion  int64  `db:"limits_version"`
+	Unlimited      int64  `db:"unlimited"`
 }
 
 // newest returns the bucket's newest epoch.
@@ -377,8 +378,8 @@ func levels(places map[int64]*place, moves map[rows.Position]*move) (out []bucke
 		}
 		at := places[p.Bucket]
 		out = append(out, bucket.Level{Bucket: p.Bucket, Epoch: p.Epoch,
-			Lane: bucket.Lane{Instance: at.Instance, Index: at.LaneIndex},
-			Fill: m.row.Fill + 1, Outstanding: m.row.Outstanding + m.outstanding,
+			Partition: bucket.Partition{Instance: at.Instance, Index: at.PartitionIndex},
+			Fill:      m.row.Fill + 1, Outstanding: m.row.Outstanding + m.outstanding,
 			Added: m.outstanding, Open: true})
 	}
 	return out

@@ -159,10 +159,10 @@ func UnusedColumn(d budget.Definition) string {
 }
 
 // EpochColumns are the columns of an Epoch, of bucket_epoch e.
-const EpochColumns = `e.bucket_id, e.epoch, e.budget_id, e.status, e.activation,
+const EpochColumns = `e.bucket_id, e.epoch, e.budget_id, e.status, e.incarnation,
 	e.outstanding_quantity, e.held_quantity, e.used_quantity, e.returning_quantity, e.closed_quantity,
 	e.swept_quantity, e.next_grant, e.next_entry, e.fill, e.definition_version, e.period_end_ms,
-	e.fenced, e.period, e.late_quantity, e.taken_quantity, e.given_back_quantity, e.late_sum_quantity`
+	e.halted, e.period, e.late_quantity, e.taken_quantity, e.given_back_quantity, e.late_sum_quantity`
 
 // Epoch is a row of bucket_epoch.
 type Epoch struct {
@@ -170,7 +170,7 @@ type Epoch struct {
 	Number            int64  `db:"epoch"`
 	Budget            int64  `db:"budget_id"`
 	Status            string `db:"status"`
-	Activation        int64  `db:"activation"`
+	Incarnation       int64  `db:"incarnation"`
 	Outstanding       int64  `db:"outstanding_quantity"`
 	Held              int64  `db:"held_quantity"`
 	Used              int64  `db:"used_quantity"`
@@ -182,7 +182,7 @@ type Epoch struct {
 	Fill              int64  `db:"fill"`
 	DefinitionVersion int64  `db:"definition_version"`
 	PeriodEndMS       int64  `db:"period_end_ms"`
-	Fenced            string `db:"fenced"`
+	Halted            string `db:"halted"`
 	Period            int64  `db:"period"`
 	Late              int64  `db:"late_quantity"`
 	Taken             int64  `db:"taken_quantity"`
@@ -194,17 +194,17 @@ type Epoch struct {
 func (r *Epoch) Ledger() ledger.Epoch {
 	return ledger.Epoch{
 		Budget: r.Budget, Bucket: r.Bucket, Number: r.Number, Status: ledger.Status(r.Status),
-		Activation: r.Activation, Outstanding: r.Outstanding, Held: r.Held, Used: r.Used,
+		Incarnation: r.Incarnation, Outstanding: r.Outstanding, Held: r.Held, Used: r.Used,
 		Returning: r.Returning, Swept: r.Swept, NextGrant: r.NextGrant, NextEntry: r.NextEntry,
-		Fill: r.Fill, DefinitionVersion: r.DefinitionVersion, Closed: r.Closed, Fenced: r.Fenced,
+		Fill: r.Fill, DefinitionVersion: r.DefinitionVersion, Closed: r.Closed, Halted: r.Halted,
 		Taken: r.Taken, GivenBack: r.GivenBack, LateSum: r.LateSum,
 		EndAt: engine.FromMS(r.PeriodEndMS), Period: r.Period, Late: r.Late,
 	}
 }
 
-// Ref returns the epoch with its activation.
+// Ref returns the epoch with its incarnation.
 func (r *Epoch) Ref() bucket.Ref {
-	return bucket.Ref{Bucket: r.Bucket, Epoch: r.Number, Activation: r.Activation}
+	return bucket.Ref{Bucket: r.Bucket, Epoch: r.Number, Incarnation: r.Incarnation}
 }
 
 // Live reports whether the epoch has not ended.
@@ -212,10 +212,10 @@ func (r *Epoch) Live() bool { return ledger.Status(r.Status).Live() }
 
 // MayGrow reports whether the epoch may be granted units.
 func (r *Epoch) MayGrow() bool {
-	return r.Status == string(ledger.Open) && r.Fenced == ""
+	return r.Status == string(ledger.Open) && r.Halted == ""
 }
 
-// Position identifies an epoch without its activation.
+// Position identifies an epoch without its incarnation.
 type Position struct{ Bucket, Epoch int64 }
 
 // Compare orders positions as they are locked.
@@ -231,7 +231,7 @@ func At(ref bucket.Ref) Position { return Position{ref.Bucket, ref.Epoch} }
 
 // BucketColumns are the columns of a Bucket, of sharding_budget_management_bucket b and its newest
 // bucket_epoch e.
-const BucketColumns = EpochColumns + `, b.instance, b.lane, b.ordinal,
+const BucketColumns = EpochColumns + `, b.instance, b.partition_number, b.ordinal,
 	b.sharding_bucket_key AS bucket_key,
 	b.out_quantity, b.out_cnt, b.collect_cnt, b.status AS list_status, b.offline_by,
 		b.copied_epoch, b.updated_at`
@@ -239,25 +239,25 @@ const BucketColumns = EpochColumns + `, b.instance, b.lane, b.ordinal,
 // Bucket is a bucket with its newest epoch.
 type Bucket struct {
 	Epoch
-	Instance    string `db:"instance"`
-	LaneIndex   int    `db:"lane"`
-	Ordinal     int    `db:"ordinal"`
-	Key         string `db:"bucket_key"`
-	OutQuantity int64  `db:"out_quantity"`
-	OutCnt      int    `db:"out_cnt"`
-	CollectCnt  int    `db:"collect_cnt"`
-	ListStatus  string `db:"list_status"`
-	OfflineBy   string `db:"offline_by"`
-	CopiedEpoch int64  `db:"copied_epoch"`
-	UpdatedAt   int64  `db:"updated_at"`
+	Instance       string `db:"instance"`
+	PartitionIndex int    `db:"partition_number"`
+	Ordinal        int    `db:"ordinal"`
+	Key            string `db:"bucket_key"`
+	OutQuantity    int64  `db:"out_quantity"`
+	OutCnt         int    `db:"out_cnt"`
+	CollectCnt     int    `db:"collect_cnt"`
+	ListStatus     string `db:"list_status"`
+	OfflineBy      string `db:"offline_by"`
+	CopiedEpoch    int64  `db:"copied_epoch"`
+	UpdatedAt      int64  `db:"updated_at"`
 }
 
 // The values of sharding_budget_management_bucket.status.
 const Online, Offline = "online", "offline"
 
-// Lane returns the bucket's lane.
-func (r *Bucket) Lane() bucket.Lane {
-	return bucket.Lane{Instance: r.Instance, Index: r.LaneIndex}
+// Partition returns the bucket's partition.
+func (r *Bucket) Partition() bucket.Partition {
+	return bucket.Partition{Instance: r.Instance, Index: r.PartitionIndex}
 }
 
 // MayTake reports whether the bucket can be handed units: it is online with an open epoch of the
@@ -273,7 +273,8 @@ func (r *Bucket) Retired() bool { return r.OfflineBy == string(bucket.ByResize) 
 // View converts the row.
 func (r *Bucket) View() bucket.Bucket {
 	return bucket.Bucket{
-		ID: r.Bucket, Ordinal: r.Ordinal, Key: r.Key, Lane: r.Lane(), Online: r.ListStatus == Online,
+		ID: r.Bucket, Ordinal: r.Ordinal, Key: r.Key, Partition: r.Partition(),
+		Online:      r.ListStatus == Online,
 		OfflineBy:   bucket.OfflineBy(r.OfflineBy),
 		OutQuantity: min(r.OutQuantity, budget.MaxAmount), OutCnt: r.OutCnt,
 		CollectCnt: r.CollectCnt, Epoch: r.Ledger(), UpdatedAt: engine.FromMS(r.UpdatedAt),

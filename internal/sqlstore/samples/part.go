@@ -51,8 +51,9 @@ const (
 	selectOld = `SELECT s.budget_id, s.at_ms FROM budget_sample s /*by budget_sample_at*/
 		WHERE s.at_ms < ? ORDER BY s.at_ms LIMIT ?`
 	dropSample     = `DELETE FROM budget_sample WHERE budget_id = ? AND at_ms = ?`
-	selectHoldings = `SELECT e.budget_id, b.instance, b.lane, e.outstanding_quantity, e.status,
-		LENGTH(e.fenced) AS fence FROM bucket_epoch e /*by bucket_epoch_units*/
+	selectHoldings = `SELECT e.budget_id, b.instance, b.partition_number, e.outstanding_quantity,
+		e.status,
+		LENGTH(e.halted) AS halt FROM bucket_epoch e /*by bucket_epoch_units*/
 		JOIN sharding_budget_management_bucket b ON b.id = e.bucket_id
 		WHERE e.budget_id >= ? AND e.budget_id <= ? AND e.has_units = 1
 		AND e.outstanding_quantity > 0 ORDER BY e.bucket_id, e.epoch`
@@ -224,10 +225,10 @@ func (p *Part) Holdings(ctx context.Context, first, last int64) ([]bucket.Holdin
 	var found []struct {
 		Budget      int64  `db:"budget_id"`
 		Instance    string `db:"instance"`
-		Lane        int    `db:"lane"`
+		Partition   int    `db:"partition_number"`
 		Outstanding int64  `db:"outstanding_quantity"`
 		Status      string `db:"status"`
-		Fence       int64  `db:"fence"`
+		Halt        int64  `db:"halt"`
 	}
 	err := p.db.Read(ctx, "holdings", func(r *engine.Reader) error {
 		found = nil
@@ -239,8 +240,9 @@ func (p *Part) Holdings(ctx context.Context, first, last int64) ([]bucket.Holdin
 	out := make([]bucket.Holding, len(found))
 	for i, row := range found {
 		out[i] = bucket.Holding{Budget: row.Budget,
-			Lane: bucket.Lane{Instance: row.Instance, Index: row.Lane}, Outstanding: row.Outstanding,
-			Open: ledger.Status(row.Status) == ledger.Open, Fenced: row.Fence > 0}
+			Partition:   bucket.Partition{Instance: row.Instance, Index: row.Partition},
+			Outstanding: row.Outstanding, Open: ledger.Status(row.Status) == ledger.Open,
+			Halted: row.Halt > 0}
 	}
 	return out, nil
 }

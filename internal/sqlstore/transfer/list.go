@@ -72,12 +72,12 @@ type handout struct {
 }
 
 // choose chooses the next buckets of a hand-out, from an ordinal on: those that may take units, and
-// those without an epoch. Buckets on drained lanes get neither here: see Move.
-func choose(b *rows.Budget, list []rows.Bucket, from int, drained map[bucket.Lane]bool) (
+// those without an epoch. Buckets on drained partitions get neither here: see Move.
+func choose(b *rows.Budget, list []rows.Bucket, from int, drained map[bucket.Partition]bool) (
 	h handout) {
 	for i := range list {
 		row := &list[i]
-		if row.Ordinal < from || drained[row.Lane()] || !idle(row) && !row.MayTake(b) {
+		if row.Ordinal < from || drained[row.Partition()] || !idle(row) && !row.MayTake(b) {
 			continue
 		}
 		h.takers++

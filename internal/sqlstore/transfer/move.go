@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	changeLane = `UPDATE sharding_budget_management_bucket SET instance = ?, lane = ?,
-		updated_at = ? WHERE id = ? AND instance = ? AND lane = ?`
+	changePartition = `UPDATE sharding_budget_management_bucket SET instance = ?, partition_number = ?,
+		updated_at = ? WHERE id = ? AND instance = ? AND partition_number = ?`
 	// raiseFills makes every content of the buckets too old, including that in the store they
 	// leave.
 	raiseFills = `UPDATE bucket_epoch /*by PRIMARY*/ SET fill = fill + 1 WHERE `
 )
 
-// Move moves ledger-mode buckets of a budget to other lanes. See transfer.Lanes. It takes one
-// transaction per transfer.MaxEpochs buckets. It is idempotent.
+// Move moves ledger-mode buckets of a budget to other partitions. See transfer.Partitions. It takes
+// one transaction per transfer.MaxEpochs buckets. It is idempotent.
 func (p *Part) Move(ctx context.Context, budgetID int64, list []transfer.Placement) (
 	out transfer.Moved, moved int, err error) {
 	for chunk := range slices.Chunk(list, transfer.MaxEpochs) {
@@ -57,7 +57,7 @@ func (p *Part) moveStep(ctx context.Context, budgetID int64, list []transfer.Pla
 		}
 		movers := pointers(all, func(row *rows.Bucket) bool {
 			one, asked := to[row.Epoch.Bucket]
-			return asked && row.Lane() == one.From && one.From != one.To && !drained[one.To]
+			return asked && row.Partition() == one.From && one.From != one.To && !drained[one.To]
 		})
 		if len(movers) == 0 {
 			return nil
@@ -65,7 +65,7 @@ func (p *Part) moveStep(ctx context.Context, budgetID int64, list []transfer.Pla
 		if err := rows.LockNewest(t, movers); err != nil {
 			return err
 		}
-		if err := changeLanes(t, b, movers, to); err != nil {
+		if err := changePartitions(t, b, movers, to); err != nil {
 			return err
 		}
 		levels, err = beginIdle(t, b, movers)
@@ -77,19 +77,20 @@ func (p *Part) moveStep(ctx context.Context, budgetID int64, list []transfer.Pla
 	return levels, nil
 }
 
-// changeLanes writes the new lanes of buckets, and raises the fills of their newest epochs.
-func changeLanes(t *engine.Tx, b *rows.Budget, movers []*rows.Bucket,
+// changePartitions writes the new partitions of buckets, and raises the fills of their newest
+// epochs.
+func changePartitions(t *engine.Tx, b *rows.Budget, movers []*rows.Bucket,
 	to map[int64]transfer.Placement) error {
 	now := engine.ToMS(t.Now)
 	var epochs []any
 	for _, row := range movers {
 		one := to[row.Epoch.Bucket]
-		err := t.Hit(1, changeLane, []byte(one.To.Instance), one.To.Index, now, row.Epoch.Bucket,
+		err := t.Hit(1, changePartition, []byte(one.To.Instance), one.To.Index, now, row.Epoch.Bucket,
 			[]byte(one.From.Instance), one.From.Index)
 		if err != nil {
 			return err
 		}
-		row.Instance, row.LaneIndex, row.UpdatedAt = one.To.Instance, one.To.Index, now
+		row.Instance, row.PartitionIndex, row.UpdatedAt = one.To.Instance, one.To.Index, now
 		row.Fill++
 		epochs = append(epochs, row.Epoch.Bucket, row.Number)
 	}
@@ -100,7 +101,7 @@ func changeLanes(t *engine.Tx, b *rows.Budget, movers []*rows.Bucket,
 }
 
 // beginIdle begins the next epochs of moved buckets that are in the list without a live epoch: on a
-// drained lane they could not begin. It returns the levels of all moved buckets.
+// drained partition they could not begin. It returns the levels of all moved buckets.
 func beginIdle(t *engine.Tx, b *rows.Budget, movers []*rows.Bucket) ([]bucket.Level, error) {
 	if b.IsOver == 0 && !b.PeriodNow().OverAt(t.Now) {
 		var ended []*rows.Bucket

@@ -113,9 +113,9 @@ type rollover struct {
 }
 
 // end closes the epochs of the period that is over. Once none is left it opens the period that
-// contains the present instant. Fenced epochs stay unchanged.
+// contains the present instant. Halted epochs stay unchanged.
 func (r *rollover) end() error {
-	live := pointers(r.list, func(row *rows.Bucket) bool { return row.Live() && row.Fenced == "" })
+	live := pointers(r.list, func(row *rows.Bucket) bool { return row.Live() && row.Halted == "" })
 	r.locked = len(r.list) <= transfer.MaxEpochs
 	switch {
 	case r.locked:
@@ -123,7 +123,7 @@ func (r *rollover) end() error {
 		if err := rows.LockNewest(r.t, all); err != nil {
 			return err
 		}
-		live = pointers(r.list, func(row *rows.Bucket) bool { return row.Live() && row.Fenced == "" })
+		live = pointers(r.list, func(row *rows.Bucket) bool { return row.Live() && row.Halted == "" })
 	case len(live) > 0:
 		r.more = true
 		live = live[:min(len(live), transfer.MaxEpochs)]
@@ -221,10 +221,10 @@ func (r *rollover) begin() error {
 }
 
 // firstIdle returns the ordinal of the first bucket in the list without an epoch; 0 if that is the
-// first bucket, or if every bucket has one. Buckets on drained lanes do not count.
-func firstIdle(list []rows.Bucket, drained map[bucket.Lane]bool) int {
+// first bucket, or if every bucket has one. Buckets on drained partitions do not count.
+func firstIdle(list []rows.Bucket, drained map[bucket.Partition]bool) int {
 	for i := range list {
-		if idle(&list[i]) && !drained[list[i].Lane()] {
+		if idle(&list[i]) && !drained[list[i].Partition()] {
 			return list[i].Ordinal
 		}
 	}

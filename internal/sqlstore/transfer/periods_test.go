@@ -97,7 +97,7 @@ func TestRollOverAtTheEnd(t *testing.T) {
 			equal(w, "its end", e.EndAt, period.End)
 			equal(w, "out_cnt", read.Buckets[i].OutCnt, 1)
 			equal(w, "level", level, bucket.Level{Bucket: e.Bucket, Epoch: 2, Fill: e.Fill,
-				Lane: read.Buckets[i].Lane, Outstanding: 20, Added: 20, Open: true})
+				Partition: read.Buckets[i].Partition, Outstanding: 20, Added: 20, Open: true})
 			equal(w, "fill", e.Fill, b.Buckets[i].Epoch.Fill+3) // a content before it is replaced
 		}
 		w.holds("after the first day", b.ID, [5]int64{945, 40, 0, 15, 0})
@@ -233,11 +233,11 @@ func (w *world) idle(id int64) (n int) {
 	return n
 }
 
-func TestRollOverLeavesAFencedEpoch(t *testing.T) {
+func TestRollOverLeavesAHaltedEpoch(t *testing.T) {
 	everywhere(t, func(w *world) {
 		b := w.daily("b", 1000, day(budget.Spread))
 		w.change(func(t *engine.Tx) error {
-			return t.Hit(1, `UPDATE bucket_epoch SET fenced = 'broken' WHERE bucket_id = ?`,
+			return t.Hit(1, `UPDATE bucket_epoch SET halted = 'broken' WHERE bucket_id = ?`,
 				b.Buckets[0].ID)
 		})
 		w.until(dayLong)

@@ -104,7 +104,7 @@ func TestMovementsAtOnce(t *testing.T) {
 		})
 		run("move", func(r *rand.Rand, i int) error {
 			_, _, err := w.part.Move(w.ctx, b.ID, []want.Placement{{Bucket: ids[i%n],
-				From: w.read(b.ID).Buckets[i%n].Lane, To: lane(r.IntN(9))}})
+				From: w.read(b.ID).Buckets[i%n].Partition, To: partition(r.IntN(9))}})
 			return err
 		})
 		run("roll over", func(_ *rand.Rand, i int) error {

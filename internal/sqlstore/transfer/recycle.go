@@ -83,7 +83,7 @@ func (l *layout) choose(b *rows.Budget) {
 	for i := range l.list {
 		row := &l.list[i]
 		switch {
-		case row.Live() && row.Fenced != "":
+		case row.Live() && row.Halted != "":
 			l.skipped++
 		case row.MayTake(b), idle(row):
 			l.fit = append(l.fit, row)
@@ -177,7 +177,7 @@ func (s *recycling) step() (err error) {
 }
 
 // pass takes or gives for the next transfer.MaxEpochs of more buckets.
-func (s *recycling) pass(n int, drained map[bucket.Lane]bool) error {
+func (s *recycling) pass(n int, drained map[bucket.Partition]bool) error {
 	giving := s.run.Next >= n
 	from := s.run.Next % n
 	to := min(from+transfer.MaxEpochs, n)
@@ -200,7 +200,8 @@ func (s *recycling) pass(n int, drained map[bucket.Lane]bool) error {
 
 // exchange brings buckets from..to to their shares: take lowers those above, give raises those
 // below. A bucket without a share goes offline unless it is the last one.
-func (s *recycling) exchange(from, to int, take, give bool, drained map[bucket.Lane]bool) error {
+func (s *recycling) exchange(from, to int, take, give bool,
+	drained map[bucket.Partition]bool) error {
 	shares := s.l.shares(s.b, s.t.Now)
 	var surplus, short []moves.Portion
 	var ended []*rows.Bucket
@@ -213,7 +214,7 @@ func (s *recycling) exchange(from, to int, take, give bool, drained map[bucket.L
 			}
 		case over > 0 && take:
 			surplus = append(surplus, moves.Portion{Row: row, Units: over})
-		case over < 0 && give && (row.Live() || !drained[row.Lane()]):
+		case over < 0 && give && (row.Live() || !drained[row.Partition()]):
 			short = append(short, moves.Portion{Row: row, Units: -over})
 			if !row.Live() {
 				ended = append(ended, row)

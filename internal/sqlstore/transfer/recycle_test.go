@@ -174,7 +174,7 @@ func TestRecycleLeavesOut(t *testing.T) {
 		b := w.create(promo("b", 400, 4))
 		w.ok(w.part.Offline(w.ctx, b.ID, b.Buckets[0].ID, bucket.ByOperator))
 		w.change(func(t *engine.Tx) error {
-			return t.Hit(1, `UPDATE bucket_epoch SET fenced = 'broken' WHERE bucket_id = ?`,
+			return t.Hit(1, `UPDATE bucket_epoch SET halted = 'broken' WHERE bucket_id = ?`,
 				b.Buckets[1].ID)
 		})
 		run, _ := w.recycle(b.ID)

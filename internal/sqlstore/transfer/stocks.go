@@ -15,7 +15,7 @@ const (
 		JOIN sharding_budget_management_bucket b ON b.budget_id = u.id
 		JOIN bucket_epoch e ON e.bucket_id = b.id AND e.epoch = b.epoch
 		WHERE u.has_undistributed = 1 AND u.durability = 'ledger' AND b.status = 'online'
-		AND e.status = 'open' AND LENGTH(e.fenced) = 0 AND e.period = u.period AND u.id IN (`
+		AND e.status = 'open' AND LENGTH(e.halted) = 0 AND e.period = u.period AND u.id IN (`
 	stockOrder = `) ORDER BY u.id, b.ordinal`
 )
 

@@ -211,10 +211,10 @@ func lastBucket(b *rows.Budget, row *rows.Bucket) error {
 			"bring another bucket online first, or pause the budget", row.Key, b.Name)
 }
 
-// takeOffline ends the epoch of an online bucket and returns O to the total. A fenced epoch keeps
+// takeOffline ends the epoch of an online bucket and returns O to the total. A halted epoch keeps
 // its units until an operator decides.
 func takeOffline(t *engine.Tx, b *rows.Budget, row *rows.Bucket, by bucket.OfflineBy) error {
-	if row.Live() && row.Fenced == "" {
+	if row.Live() && row.Halted == "" {
 		units, err := moves.End(t, b, ledger.Closed, &row.Epoch)
 		if err != nil {
 			return err
@@ -239,9 +239,9 @@ func (p *Part) Online(ctx context.Context, budgetID, bucketID int64) (transfer.M
 		switch {
 		case row.ListStatus == rows.Online && row.Live():
 			return nil
-		case row.Fenced != "":
+		case row.Halted != "":
 			return budget.Refuse(budget.Unavailable, "online",
-				"bucket %s is stopped: %s", row.Key, row.Fenced)
+				"bucket %s is stopped: %s", row.Key, row.Halted)
 		case row.Live():
 			return moves.PutOnline(t, b, row)
 		case b.IsOver == 1 || b.PeriodNow().OverAt(t.Now):

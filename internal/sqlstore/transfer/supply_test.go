@@ -49,7 +49,7 @@ func TestApplyGrants(t *testing.T) {
 		b := w.stock("b", 100, 2)
 		first := b.Buckets[0]
 		level := must(w.part.Apply(w.ctx, b.ID, want.Want{Bucket: first.ID, Need: 10, Units: 30}))(w)
-		equal(w, "level", level, bucket.Level{Bucket: first.ID, Epoch: 1, Lane: first.Lane,
+		equal(w, "level", level, bucket.Level{Bucket: first.ID, Epoch: 1, Partition: first.Partition,
 			Fill: first.Epoch.Fill + 1, Outstanding: 31, Added: 30, Open: true})
 		read := w.read(b.ID)
 		equal(w, "out_quantity", read.Buckets[0].OutQuantity, 31)
@@ -116,10 +116,10 @@ func TestApplyOnlyToAnOpenEpoch(t *testing.T) {
 		b, other := w.stock("b", 1000, 4), w.stock("other", 10, 1)
 		w.ok(w.part.Offline(w.ctx, b.ID, b.Buckets[1].ID, bucket.ByOperator))
 		w.change(func(t *engine.Tx) error {
-			return t.Hit(1, `UPDATE bucket_epoch SET fenced = 'broken' WHERE bucket_id = ?`,
+			return t.Hit(1, `UPDATE bucket_epoch SET halted = 'broken' WHERE bucket_id = ?`,
 				b.Buckets[2].ID)
 		})
-		for name, id := range map[string]int64{"offline": b.Buckets[1].ID, "fenced": b.Buckets[2].ID,
+		for name, id := range map[string]int64{"offline": b.Buckets[1].ID, "halted": b.Buckets[2].ID,
 			"another budget's": other.Buckets[0].ID, "no such bucket": 1 << 40} {
 			equal(w, name, w.apply(b.ID, want.Want{Bucket: id, Need: 1, Units: 1}), 0)
 		}
@@ -214,10 +214,10 @@ func TestOfflineAndOnline(t *testing.T) {
 		}
 		w.refused(w.part.Offline(w.ctx, b.ID, 1<<40, bucket.ByOperator), budget.BucketNotFound)
 
-		w.ok(w.part.SetDraining(w.ctx, []bucket.Lane{lane(0)}, true))
+		w.ok(w.part.SetDraining(w.ctx, []bucket.Partition{partition(0)}, true))
 		_, err = w.part.Online(w.ctx, b.ID, first)
 		w.refused(err, budget.Unavailable)
-		w.ok(w.part.SetDraining(w.ctx, []bucket.Lane{lane(0)}, false))
+		w.ok(w.part.SetDraining(w.ctx, []bucket.Partition{partition(0)}, false))
 		fill := w.read(b.ID).Buckets[0].Epoch.Fill
 		moved := must(w.part.Online(w.ctx, b.ID, first))(w)
 		equal(w, "units", moved.Units, 15)

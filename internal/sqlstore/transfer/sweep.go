@@ -124,7 +124,7 @@ func sweep(t *engine.Tx, found []returning) (moved int64, err error) {
 	back := map[int64][]*rows.Epoch{}
 	for _, at := range positions {
 		row := epochs[at]
-		if row != nil && row.Fenced == "" && !waits(t, budgets[row.Budget], row) {
+		if row != nil && row.Halted == "" && !waits(t, budgets[row.Budget], row) {
 			back[row.Budget] = append(back[row.Budget], row)
 		}
 	}

@@ -11,12 +11,12 @@ import (
 )
 
 var (
-	_ transfer.Supply   = (*Part)(nil)
-	_ transfer.Periods  = (*Part)(nil)
-	_ transfer.Recycles = (*Part)(nil)
-	_ transfer.Lanes    = (*Part)(nil)
-	_ transfer.Counters = (*Part)(nil)
-	_ transfer.Stocks   = (*Part)(nil)
+	_ transfer.Supply     = (*Part)(nil)
+	_ transfer.Periods    = (*Part)(nil)
+	_ transfer.Recycles   = (*Part)(nil)
+	_ transfer.Partitions = (*Part)(nil)
+	_ transfer.Counters   = (*Part)(nil)
+	_ transfer.Stocks     = (*Part)(nil)
 )
 
 // Part moves units and buckets. It is safe for concurrent use.

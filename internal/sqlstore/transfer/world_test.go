@@ -89,9 +89,9 @@ func (w *world) until(d time.Duration) { w.at(start.Add(d)) }
 
 func (w *world) at(to time.Time) { w.clock.set(w.clock.Now().Add(to.Sub(w.db.Now()))) }
 
-// lane returns the lane of a test's i-th bucket.
-func lane(i int) bucket.Lane {
-	return bucket.Lane{Instance: fmt.Sprintf("store-%d", i%3), Index: i / 3}
+// partition returns the partition of a test's i-th bucket.
+func partition(i int) bucket.Partition {
+	return bucket.Partition{Instance: fmt.Sprintf("store-%d", i%3), Index: i / 3}
 }
 
 func promo(name string, total int64, buckets int) budget.Definition {
@@ -119,11 +119,11 @@ func (w *world) daily(name string, total int64, rule budget.Rule,
 
 func (w *world) create(d budget.Definition) bucket.Budget {
 	w.Helper()
-	lanes := make([]bucket.Lane, d.BucketQuantity)
-	for i := range lanes {
-		lanes[i] = lane(i)
+	partitions := make([]bucket.Partition, d.BucketQuantity)
+	for i := range partitions {
+		partitions[i] = partition(i)
 	}
-	made, err := w.defs.Create(w.ctx, d, lanes)
+	made, err := w.defs.Create(w.ctx, d, partitions)
 	if err != nil || !made.New {
 		w.Fatalf("create %s: new %v, %v", d.Name, made.New, err)
 	}
@@ -370,7 +370,7 @@ func (w *world) told(id int64, levels []bucket.Level) {
 		e := b.Buckets[i].Epoch
 		level, told := last[e.Bucket]
 		if told && (level.Fill != e.Fill || level.Outstanding != e.Outstanding ||
-			level.Epoch != e.Number || level.Lane != b.Buckets[i].Lane) {
+			level.Epoch != e.Number || level.Partition != b.Buckets[i].Partition) {
 			w.Errorf("filters are told %+v, the epoch is %+v", level, e)
 		}
 	}

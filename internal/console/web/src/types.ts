@@ -71,7 +71,7 @@ export interface Bucket {
   status: 'online' | 'offline'
   offline_by?: string
   instance: string
-  lane: number
+  partition: number
   epoch: number
   epoch_status?: string
   remaining: number
@@ -81,19 +81,19 @@ export interface Bucket {
   held: number
   used: number
   returning: number
-  fenced?: string
+  halted?: string
   updated_at?: string
 }
 
-export interface Lane {
-  lane: number
-  activation: number
+export interface Partition {
+  partition: number
+  incarnation: number
   reachable: boolean
   buckets?: number
   problem?: string
   role?: string
   at_risk?: number
-  activated_at?: string
+  began_at?: string
   cause?: string
 }
 
@@ -102,7 +102,7 @@ export interface Instance {
   driver?: string
   health: 'up' | 'down'
   draining: boolean
-  lanes: Lane[]
+  partitions: Partition[]
 }
 
 /** What is left of a budget, wherever it lies. */
@@ -127,7 +127,7 @@ export interface Overview {
   ready: boolean
   reasons: string[]
   books: { checked_at?: string; budgets: Record<string, number>; exhausted: number
-    discrepancies: number; gap: number; fenced: number; quarantined: number }
+    discrepancies: number; gap: number; halted: number; quarantined: number }
   instances: Instance[]
   outcomes: { at: string; accepted: number; refused: number; limited: number; failed: number
     faulty: number }[]
@@ -148,7 +148,7 @@ export interface Refusal {
   routing_key?: string
   bucket?: string
   instance?: string
-  lane: number
+  partition: number
   problem: {
     title: string; code: string; detail?: string; available?: number; never?: boolean
     retry_after?: number; start_at?: string; reason?: string

@@ -238,10 +238,10 @@ function Buckets({ b }: { b: Budget }) {
                   <div class="squares">
                     {own.map((k) => (
                       <button key={k.key} type="button"
-                        class={`square ${k.fenced ? 'fenced' : k.status === 'offline' ? 'offline'
+                        class={`square ${k.halted ? 'halted' : k.status === 'offline' ? 'offline'
                           : k.epoch_status === 'lost' ? 'quarantined' : ''}`}
                         style={{ '--full': Math.round((100 * k.remaining) / most) }}
-                        aria-label={`${k.key}, ${k.fenced ? 'fenced' : k.status}, ${units(k.remaining)} left`}
+                        aria-label={`${k.key}, ${k.halted ? 'halted' : k.status}, ${units(k.remaining)} left`}
                         aria-pressed={k.key === shown}
                         onMouseEnter={() => show(k.key)} onFocus={() => show(k.key)}
                         onClick={() => show(k.key)} />
@@ -252,7 +252,7 @@ function Buckets({ b }: { b: Budget }) {
               <div class="tip" role="status">
                 {one ? <BucketLine k={one} b={b} done={list.reload} />
                   : <p class="quiet small">A square is a bucket; the fuller its colour, the more it has
-                    left. Dashed: offline. Red: fenced. Amber: its store lost its memory.</p>}
+                    left. Dashed: offline. Red: halted. Amber: its store lost its memory.</p>}
               </div>
             </div>
           )
@@ -275,13 +275,13 @@ function BucketLine({ k, b, done }: { k: Bucket; b: Budget; done: () => void }) 
   return (
     <div class="stack">
       <p>
-        <b class="mono">{k.key}</b> <Mark tone={k.fenced ? 'bad' : k.status === 'online' ? 'good' : ''}>
-          {k.fenced ? 'fenced' : k.status}{k.offline_by ? ` by ${k.offline_by}` : ''}</Mark>
+        <b class="mono">{k.key}</b> <Mark tone={k.halted ? 'bad' : k.status === 'online' ? 'good' : ''}>
+          {k.halted ? 'halted' : k.status}{k.offline_by ? ` by ${k.offline_by}` : ''}</Mark>
         {' '}{units(k.remaining)} left, {units(k.held)} held, {units(k.used)} used;
-        on {k.instance}/{k.lane}, epoch {k.epoch}, applied {units(k.out_cnt)} times
+        on {k.instance}/{k.partition}, epoch {k.epoch}, applied {units(k.out_cnt)} times
         for {units(k.out_quantity)}, changed {ago(k.updated_at)}.
       </p>
-      {k.fenced && <p class="failure">{k.fenced}</p>}
+      {k.halted && <p class="failure">{k.halted}</p>}
       {may('operator') && (
         <div class="buttons">
           {k.status === 'online' ? (
@@ -293,7 +293,7 @@ function BucketLine({ k, b, done }: { k: Bucket; b: Budget; done: () => void }) 
             <ChangeButton slim label="Bring online" done={done} make={() => verb('online',
               () => [['Status', 'offline', 'online']], 'It takes requests again and applies for units.')} />
           )}
-          {k.fenced && <ChangeButton slim label="Unfence" done={done} make={() => unfence(k, b)} />}
+          {k.halted && <ChangeButton slim label="Resume" done={done} make={() => resume(k, b)} />}
           {k.status === 'online' && <ChangeButton slim label="Apply for units" done={done}
             make={() => verb('apply', () => [['In this bucket', same(k.remaining),
               `${units(k.remaining)} or more`]], 'It gets what the rule of the budget allows now.')} />}
@@ -303,17 +303,17 @@ function BucketLine({ k, b, done }: { k: Bucket; b: Budget; done: () => void }) 
   )
 }
 
-function unfence(k: Bucket, b: Budget): Change {
+function resume(k: Bucket, b: Budget): Change {
   return {
-    title: `${k.key}: unfence`,
-    intro: 'The whole budget is audited first, which may take minutes. The fence stays if anything is ' +
+    title: `${k.key}: resume`,
+    intro: 'The whole budget is audited first, which may take minutes. The halt stays if anything is ' +
       'wrong in this bucket.',
-    plan: () => [['Fence', k.fenced ?? 'none', 'none, if the audit finds nothing wrong']],
-    verb: 'Audit and unfence', danger: true,
+    plan: () => [['Halt', k.halted ?? 'none', 'none, if the audit finds nothing wrong']],
+    verb: 'Audit and resume', danger: true,
     run: async () => {
       const now = await call<Bucket>(budgetPath(b.name, b.tenant,
-        `/buckets/${encodeURIComponent(k.key)}/unfence`), { method: 'POST' })
-      return now.fenced ? `It stays fenced: ${now.fenced}` : `${now.key} takes requests again.`
+        `/buckets/${encodeURIComponent(k.key)}/resume`), { method: 'POST' })
+      return now.halted ? `It stays halted: ${now.halted}` : `${now.key} takes requests again.`
     },
   }
 }

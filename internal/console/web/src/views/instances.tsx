@@ -31,10 +31,10 @@ export function Instances() {
 }
 
 /** What a loss of its memory would cost; undefined if that is not known. */
-const atRisk = (i: Instance) => (i.lanes.some((l) => l.at_risk === undefined) ? undefined
-  : i.lanes.reduce((n, l) => n + (l.at_risk ?? 0), 0))
+const atRisk = (i: Instance) => (i.partitions.some((l) => l.at_risk === undefined) ? undefined
+  : i.partitions.reduce((n, l) => n + (l.at_risk ?? 0), 0))
 
-const total = (i: Instance) => i.lanes.reduce((n, l) => n + (l.buckets ?? 0), 0)
+const total = (i: Instance) => i.partitions.reduce((n, l) => n + (l.buckets ?? 0), 0)
 
 function One({ i }: { i: Instance }) {
   return (
@@ -53,20 +53,20 @@ function One({ i }: { i: Instance }) {
       </p>
       <div class="scroll">
         <table class="cards">
-          <caption class="unseen">Lanes of {i.name}</caption>
-          <thead><tr><th>Lane</th><th>Reached</th><th class="num">Buckets</th>
+          <caption class="unseen">Partitions of {i.name}</caption>
+          <thead><tr><th>Partition</th><th>Reached</th><th class="num">Buckets</th>
             <th>Role</th><th class="num">At risk</th><th>Contents since</th><th>Problem</th></tr></thead>
           <tbody>
-            {i.lanes.map((l) => (
-              <tr key={l.lane}>
-                <th scope="row">{i.name}/{l.lane}</th>
+            {i.partitions.map((l) => (
+              <tr key={l.partition}>
+                <th scope="row">{i.name}/{l.partition}</th>
                 <td data-label="Reached"><Mark tone={l.reachable ? 'good' : 'bad'} dot>
                   {l.reachable ? 'yes' : 'no'}</Mark></td>
                 <td class="num" data-label="Buckets">{units(l.buckets)}</td>
                 <td data-label="Role">{l.role ?? '–'}</td>
                 <td class="num" data-label="At risk">{units(l.at_risk)}</td>
-                <td data-label="Contents since">{l.activated_at ? <>{instant(l.activated_at)}
-                  <div class="small quiet">activation {units(l.activation)}: {l.cause}</div></>
+                <td data-label="Contents since">{l.began_at ? <>{instant(l.began_at)}
+                  <div class="small quiet">incarnation {units(l.incarnation)}: {l.cause}</div></>
                   : '–'}</td>
                 <td data-label="Problem">{l.problem ?? '–'}</td>
               </tr>

@@ -67,10 +67,10 @@ function Health({ o }: { o: Overview }) {
     ['Database', o.ready ? 'answers' : 'does not serve', o.ready ? 'good' : 'bad'],
     ['Instances', down ? `${down} of ${o.instances.length} down` : `${o.instances.length} up`,
       down ? 'bad' : 'good'],
-    ['Fenced buckets', units(b.fenced), b.fenced ? 'bad' : 'good'],
+    ['Halted buckets', units(b.halted), b.halted ? 'bad' : 'good'],
     ['Quarantined', `${units(b.quarantined)} units`, b.quarantined ? 'warn' : 'good'],
   ]
-  const state = !o.ready || !whole || b.fenced ? 'bad' : down || b.quarantined ? 'warn' : 'good'
+  const state = !o.ready || !whole || b.halted ? 'bad' : down || b.quarantined ? 'warn' : 'good'
   return (
     <Card title="Health" width="w6"
       end={<Mark tone={state} dot>{state === 'good' ? 'all is well' : 'look here'}</Mark>}>

@@ -79,7 +79,7 @@ function One({ r }: { r: Refusal }) {
     ['Refused', <>{ago(r.at)} <span class="quiet">({instant(r.at)})</span></>],
     ['Budget', <a href={budgetHref(r.tenant, r.budget)}>{r.tenant}/{r.budget}</a>],
     ['Path', r.bucket ? <>key <code>{r.routing_key}</code>
-      {' '}→ <code>{r.bucket}</code> → {r.instance}/{r.lane}</> : 'not known'],
+      {' '}→ <code>{r.bucket}</code> → {r.instance}/{r.partition}</> : 'not known'],
   ]
   if (r.dimensions) {
     lines.push(['Dimensions', Object.entries(r.dimensions).map(([k, v]) => `${k} = ${v}`).join(', ')])

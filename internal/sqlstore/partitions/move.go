@@ -1,4 +1,4 @@
-package lanes
+package partitions
 
 import (
 	"context"
@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	moveBucket = `UPDATE sharding_budget_management_bucket SET instance = ?, lane = ?,
-		copied_epoch = ?, updated_at = ? WHERE id = ? AND instance = ? AND lane = ? AND epoch = ?`
+	moveBucket = `UPDATE sharding_budget_management_bucket SET instance = ?, partition_number = ?,
+		copied_epoch = ?, updated_at = ? WHERE id = ? AND instance = ? AND partition_number = ? AND epoch
+		= ?`
 	selectShrinking = `SELECT u.id AS budget_id, u.pending_shrink_quantity AS units
 		FROM budget_management_bucket u
 		WHERE u.id IN (SELECT a.budget_id FROM adjustment a /*by adjustment_status*/
@@ -55,24 +56,24 @@ func lockBucket(t *engine.Tx, op string, budgetID, bucketID int64) (
 	return b, &list[i], nil
 }
 
-// Move moves a bucket to another lane. See counter.Moves. No units move: the epoch has ended.
-func (p *Part) Move(ctx context.Context, budgetID int64, ref bucket.Ref, from, to bucket.Lane) (
-	moved bool, err error) {
+// Move moves a bucket to another partition. See counter.Moves. No units move: the epoch has ended.
+func (p *Part) Move(ctx context.Context, budgetID int64, ref bucket.Ref, from,
+	to bucket.Partition) (moved bool, err error) {
 	err = p.db.Write(ctx, "move", func(t *engine.Tx) error {
 		moved = false
 		b, row, err := lockBucket(t, "move", budgetID, ref.Bucket)
 		if err != nil {
 			return err
 		}
-		if row.Lane() == to {
+		if row.Partition() == to {
 			moved = true
 			return nil
 		}
-		if row.Lane() != from || row.Number != ref.Epoch || row.Live() {
+		if row.Partition() != from || row.Number != ref.Epoch || row.Live() {
 			return nil
 		}
 		copied := row.Number
-		source, err := readLane(&t.Reader, from, shared)
+		source, err := readPartition(&t.Reader, from, shared)
 		if err != nil {
 			return err
 		}

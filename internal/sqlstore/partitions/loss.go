@@ -1,4 +1,4 @@
-package lanes
+package partitions
 
 import (
 	"context"
@@ -15,23 +15,24 @@ import (
 )
 
 const (
-	selectLost = `SELECT e.bucket_id, e.epoch, e.budget_id FROM lane l
+	selectLost = `SELECT e.bucket_id, e.epoch, e.budget_id FROM store_partition l
 		/*in order*/ JOIN sharding_budget_management_bucket b
-			/*by sharding_budget_management_bucket_lane*/
-			ON b.instance = l.instance AND b.lane = l.lane
+			/*by sharding_budget_management_bucket_partition*/
+			ON b.instance = l.instance AND b.partition_number = l.partition_number
 		JOIN budget_management_bucket u ON u.id = b.budget_id
 		JOIN bucket_epoch e ON e.bucket_id = b.id AND e.epoch = b.epoch
-		WHERE l.instance = ? AND l.lane = ? AND u.durability = 'store'
-		AND e.status IN ('opening', 'open', 'closing') AND e.activation < l.since_activation
+		WHERE l.instance = ? AND l.partition_number = ? AND u.durability = 'store'
+		AND e.status IN ('opening', 'open', 'closing') AND e.incarnation < l.since_incarnation
 		ORDER BY e.budget_id, e.bucket_id LIMIT ?`
-	insertQuarantine = `INSERT INTO quarantine (bucket_id, epoch, budget_id, instance, lane,
+	insertQuarantine = `INSERT INTO quarantine (bucket_id, epoch, budget_id, instance,
+		partition_number,
 		quantity, released_quantity, cause, created_at)`
 	quarantineWidth = 9
 	addQuarantined  = `UPDATE budget_management_bucket
 		SET quarantined_quantity = quarantined_quantity + ?
 		WHERE id = ? AND quarantined_quantity + ? >= 0`
-	fence = `UPDATE bucket_epoch SET fenced = ? WHERE bucket_id = ? AND epoch = ?
-		AND LENGTH(fenced) = 0`
+	halt = `UPDATE bucket_epoch SET halted = ? WHERE bucket_id = ? AND epoch = ?
+		AND LENGTH(halted) = 0`
 )
 
 type lostRow struct {
@@ -40,14 +41,14 @@ type lostRow struct {
 	Budget int64 `db:"budget_id"`
 }
 
-// EndLost ends epochs of memories that were given up. See counter.Lanes. It takes one
+// EndLost ends epochs of memories that were given up. See counter.Partitions. It takes one
 // transaction per budget. Keeps I1, I2.
-func (p *Part) EndLost(ctx context.Context, lane bucket.Lane) (
+func (p *Part) EndLost(ctx context.Context, partition bucket.Partition) (
 	out counter.LostEpochs, err error) {
 	var found []lostRow
 	err = p.db.Read(ctx, "end lost epochs", func(r *engine.Reader) error {
 		found = nil
-		return r.List(&found, selectLost, []byte(lane.Instance), lane.Index, counter.MaxEpochs)
+		return r.List(&found, selectLost, []byte(partition.Instance), partition.Index, counter.MaxEpochs)
 	})
 	if err != nil {
 		return out, err
@@ -61,13 +62,13 @@ func (p *Part) EndLost(ctx context.Context, lane bucket.Lane) (
 		var one counter.LostEpochs
 		err := p.db.Write(ctx, "end lost epochs", func(t *engine.Tx) error {
 			one = counter.LostEpochs{}
-			l := loss{t: t, node: p.Node, lane: lane, out: &one}
+			l := loss{t: t, node: p.Node, partition: partition, out: &one}
 			return l.endAll(found[0].Budget, found[:n], func(e *rows.Epoch) (string, error) {
-				row, err := readLane(&t.Reader, lane, shared)
-				if err != nil || e.Activation >= row.Since {
+				row, err := readPartition(&t.Reader, partition, shared)
+				if err != nil || e.Incarnation >= row.Since {
 					return "", err
 				}
-				return fmt.Sprintf("the memory of activation %d of %s was lost", e.Activation, lane), nil
+				return fmt.Sprintf("the memory of incarnation %d of %s was lost", e.Incarnation, partition), nil
 			})
 		})
 		if err != nil {
@@ -95,11 +96,11 @@ func (p *Part) Lost(ctx context.Context, m bucket.Memory, ref bucket.Ref, cause 
 		return err
 	}
 	return p.db.Write(ctx, "lose an epoch", func(t *engine.Tx) error {
-		l := loss{t: t, node: p.Node, lane: m.Lane, out: &counter.LostEpochs{}}
+		l := loss{t: t, node: p.Node, partition: m.Partition, out: &counter.LostEpochs{}}
 		return l.endAll(budgetID, []lostRow{{ref.Bucket, ref.Epoch, budgetID}},
 			func(e *rows.Epoch) (string, error) {
 				since, err := current(t, m)
-				if err != nil || e.Activation < since {
+				if err != nil || e.Incarnation < since {
 					return "", err
 				}
 				return cause, nil
@@ -109,14 +110,14 @@ func (p *Part) Lost(ctx context.Context, m bucket.Memory, ref bucket.Ref, cause 
 
 // loss is one transaction that ends epochs of one budget.
 type loss struct {
-	t    *engine.Tx
-	lane bucket.Lane
-	out  *counter.LostEpochs
+	t         *engine.Tx
+	partition bucket.Partition
+	out       *counter.LostEpochs
 	// node is the one that noticed it.
 	node string
 }
 
-// endAll ends the epochs that are live and on the lane and for which judge returns a cause.
+// endAll ends the epochs that are live and on the partition and for which judge returns a cause.
 func (l *loss) endAll(budgetID int64, found []lostRow,
 	judge func(*rows.Epoch) (cause string, err error)) error {
 	t := l.t
@@ -139,7 +140,7 @@ func (l *loss) endAll(budgetID int64, found []lostRow,
 	slices.SortFunc(positions, rows.Position.Compare)
 	for _, at := range positions {
 		e, h := locked[at], lived[at]
-		if e == nil || !e.Live() || h.lane() != l.lane || h.Epoch != at.Epoch {
+		if e == nil || !e.Live() || h.partition() != l.partition || h.Epoch != at.Epoch {
 			continue
 		}
 		cause, err := judge(e)
@@ -176,25 +177,25 @@ func (l *loss) end(b *rows.Budget, e *rows.Epoch, cause string) error {
 		return nil
 	}
 	l.out.Quarantined += units
-	if e.Fenced != "" {
-		cause += "; the bucket was stopped: " + e.Fenced
+	if e.Halted != "" {
+		cause += "; the bucket was stopped: " + e.Halted
 	}
 	if l.node != "" {
 		cause += "; noticed by node " + l.node
 	}
 	err = l.t.Insert(insertQuarantine, quarantineWidth, []any{e.Bucket, e.Number, b.ID,
-		[]byte(l.lane.Instance), l.lane.Index, units, 0, []byte(cause[:min(len(cause), mostCause)]),
-		engine.ToMS(l.t.Now)})
+		[]byte(l.partition.Instance), l.partition.Index, units, 0, []byte(cause[:min(len(cause),
+			mostCause)]), engine.ToMS(l.t.Now)})
 	if err != nil {
 		return err
 	}
 	return l.t.Hit(1, addQuarantined, units, b.ID, units)
 }
 
-// Fence stops an epoch. See counter.Epochs.
-func (p *Part) Fence(ctx context.Context, ref bucket.Ref, why string) error {
-	return p.db.Write(ctx, "fence", func(t *engine.Tx) error {
-		_, err := t.Exec(fence, []byte(why[:min(len(why), mostCause)]), ref.Bucket, ref.Epoch)
+// Halt stops an epoch. See counter.Epochs.
+func (p *Part) Halt(ctx context.Context, ref bucket.Ref, why string) error {
+	return p.db.Write(ctx, "halt", func(t *engine.Tx) error {
+		_, err := t.Exec(halt, []byte(why[:min(len(why), mostCause)]), ref.Bucket, ref.Epoch)
 		return err
 	})
 }

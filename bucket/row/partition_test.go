@@ -15,34 +15,34 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// hanging is a filter with a lane that does not answer while it hangs.
+// hanging is a filter with a partition that does not answer while it hangs.
 type hanging struct {
 	*filter
-	lane  bucket.Lane
-	hangs atomic.Bool
-	asked atomic.Int64
+	partition bucket.Partition
+	hangs     atomic.Bool
+	asked     atomic.Int64
 }
 
 func (h *hanging) use(c *row.Config) { c.Filters = map[string]bucket.Filter{"m": h} }
 
-func (h *hanging) Take(ctx context.Context, lane bucket.Lane, takes []bucket.Take) ([]bucket.Taken, error) {
-	if lane == h.lane {
+func (h *hanging) Take(ctx context.Context, partition bucket.Partition, takes []bucket.Take) ([]bucket.Taken, error) {
+	if partition == h.partition {
 		h.asked.Add(1)
 		if h.hangs.Load() {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
 	}
-	return h.filter.Take(ctx, lane, takes)
+	return h.filter.Take(ctx, partition, takes)
 }
 
-// TestHungLane checks that a store that hangs costs the requests that wait for it one timeout. Then
-// it is excluded, probed once a second, and used again when it answers.
-func TestHungLane(t *testing.T) {
+// TestHungPartition checks that a store that hangs costs the requests that wait for it one timeout.
+// Then it is excluded, probed once a second, and used again when it answers.
+func TestHungPartition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBooks()
 		a := b.add("b", 6000, 6, 1000, three)
-		h := &hanging{filter: newFilter(), lane: three(1)}
+		h := &hanging{filter: newFilter(), partition: three(1)}
 		s := node(t, b, h.use)
 		round := 0
 		deduct := func(wanted, most time.Duration) {
@@ -71,14 +71,14 @@ func TestHungLane(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		if n := h.asked.Load(); n != asked {
-			t.Errorf("a lane that hangs was asked %d times in 900 ms", n-asked)
+			t.Errorf("a partition that hangs was asked %d times in 900 ms", n-asked)
 		}
 		for range 50 {
 			deduct(0, 0)
 			time.Sleep(100 * time.Millisecond)
 		}
 		if n := h.asked.Load() - asked; n < 4 || n > 6 {
-			t.Errorf("a lane that hangs was tried %d times in 5 s", n)
+			t.Errorf("a partition that hangs was tried %d times in 5 s", n)
 		}
 		h.hangs.Store(false)
 		time.Sleep(time.Second)
@@ -87,7 +87,7 @@ func TestHungLane(t *testing.T) {
 		asked = h.asked.Load()
 		deduct(0, 0)
 		if h.asked.Load() == asked {
-			t.Error("a lane that answers again is not asked")
+			t.Error("a partition that answers again is not asked")
 		}
 		time.Sleep(time.Minute)
 	})

@@ -1,4 +1,4 @@
-package lanes
+package partitions
 
 import (
 	"context"
@@ -81,8 +81,8 @@ type closing struct {
 func (c *closing) end(e *rows.Epoch, from *counter.Closing) error {
 	at := rows.At(from.Ref)
 	h := c.lived[at]
-	if e == nil || e.Budget != c.b.ID || e.Status != string(ledger.Closing) || e.Fenced != "" ||
-		e.Activation < c.since || h.lane() != c.m.Lane || h.Epoch != e.Number {
+	if e == nil || e.Budget != c.b.ID || e.Status != string(ledger.Closing) || e.Halted != "" ||
+		e.Incarnation < c.since || h.partition() != c.m.Partition || h.Epoch != e.Number {
 		return nil
 	}
 	taken, given := from.Taken-e.Taken, from.GivenBack-e.GivenBack
@@ -95,7 +95,7 @@ func (c *closing) end(e *rows.Epoch, from *counter.Closing) error {
 	if taken < 0 || given < 0 || left != from.Balance+above || e.Used+used < 0 {
 		why := fmt.Sprintf("closed with a balance of %d and %d in grants on their way, SQL has %d",
 			from.Balance, above, left)
-		_, err := c.t.Exec(fence, []byte(why), e.Bucket, e.Number)
+		_, err := c.t.Exec(halt, []byte(why), e.Bucket, e.Number)
 		return err
 	}
 	if taken > 0 || given > 0 {
@@ -144,7 +144,8 @@ func (c *closing) keep(need int64) (begun []int64, err error) {
 		row := &list[i]
 		back, ended := c.back[row.Epoch.Bucket]
 		half := min(back/2, spare)
-		if !ended || half <= 0 || row.ListStatus != rows.Online || row.Live() || drained[row.Lane()] {
+		if !ended || half <= 0 || row.ListStatus != rows.Online || row.Live() ||
+			drained[row.Partition()] {
 			continue
 		}
 		spare, sum = spare-half, sum+half

@@ -13,10 +13,10 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// lane is this node's access to one lane of a store.
-type lane struct {
+// partition is this node's access to one partition of a store.
+type partition struct {
 	s     *Service
-	name  bucket.Lane
+	name  bucket.Partition
 	store *Store
 	// deducts and finds run at most one call each. Requests that arrive during a call go into the
 	// next one.
@@ -27,7 +27,7 @@ type lane struct {
 	verifying sync.Mutex
 	err       error     // of the last verification
 	again     time.Time // earliest time of the next verification
-	// suspect says why the memory of activation suspected was given up although its marker is right.
+	// suspect says why the memory of incarnation suspected was given up although its marker is right.
 	suspect   string
 	suspected int64
 
@@ -42,29 +42,29 @@ type lane struct {
 	sent []*op
 }
 
-// laneOf returns a lane, or nil if this node does not have the instance.
-func (s *Service) laneOf(name bucket.Lane) *lane {
-	if l, known := s.lanes.Load(name); known {
-		return l.(*lane)
+// partitionOf returns a partition, or nil if this node does not have the instance.
+func (s *Service) partitionOf(name bucket.Partition) *partition {
+	if l, known := s.partitions.Load(name); known {
+		return l.(*partition)
 	}
 	store := s.stores[name.Instance]
 	if store == nil {
 		return nil
 	}
-	l := &lane{s: s, name: name, store: store}
+	l := &partition{s: s, name: name, store: store}
 	l.deducts = batch.New(batch.Config[*op]{Run: l.deduct, Refuse: (*op).Overload, Owner: (*op).Owner,
-		Size: s.set.LaneOperations, Bound: s.set.Queue})
+		Size: s.set.PartitionOperations, Bound: s.set.Queue})
 	l.finds = batch.New(batch.Config[*op]{Run: l.find, Refuse: (*op).Overload, Owner: (*op).Owner,
-		Size: s.set.LaneOperations, Bound: s.set.Queue})
-	l.returns = batch.New(batch.Config[*returnOp]{Run: l.giveBack, Size: s.set.LaneOperations,
+		Size: s.set.PartitionOperations, Bound: s.set.Queue})
+	l.returns = batch.New(batch.Config[*returnOp]{Run: l.giveBack, Size: s.set.PartitionOperations,
 		Bound: s.set.Queue, Owner: func(g *returnOp) int64 { return g.budget.ID },
 		Refuse: func(g *returnOp) { g.done <- returnResult{err: deduct.Overloaded("rollback")} }})
-	kept, _ := s.lanes.LoadOrStore(name, l)
-	return kept.(*lane)
+	kept, _ := s.partitions.LoadOrStore(name, l)
+	return kept.(*partition)
 }
 
 // notConfigured is the error for a bucket on an instance that this node does not have.
-func notConfigured(name bucket.Lane) *budget.Error {
+func notConfigured(name bucket.Partition) *budget.Error {
 	e := budget.Refuse(budget.Unavailable, "reach a store", "instance %s is not configured here",
 		name.Instance)
 	e.Reason, e.RetryAfter = budget.ReasonStoreDown, time.Second
@@ -72,7 +72,7 @@ func notConfigured(name bucket.Lane) *budget.Error {
 }
 
 // deduct makes one call with deductions and returns them to their waves with their outcomes.
-func (l *lane) deduct(ops []*op) {
+func (l *partition) deduct(ops []*op) {
 	l.list, l.sent = l.list[:0], l.sent[:0]
 	defer func() { clear(l.list); clear(l.sent) }()
 	ctx, cancel := l.s.bounded()
@@ -88,7 +88,7 @@ func (l *lane) deduct(ops []*op) {
 	for _, o := range ops {
 		switch {
 		case !o.Claim():
-		case o.Route.Epoch.Activation < m.since:
+		case o.Route.Epoch.Incarnation < m.since:
 			// The epoch belongs to a memory that was given up, whatever the store has for it.
 			o.Step = stepGone
 			o.Back(true)
@@ -103,7 +103,7 @@ func (l *lane) deduct(ops []*op) {
 	ctx, end := span.Flight(ctx, l.s.tracer, "flight", l.sent)
 	answer, err := l.store.Deduct(ctx, m.Memory, l.list)
 	end(err)
-	l.s.observer.LaneCall(ctx, l.name, len(l.sent), l.s.clock.Now().Sub(began))
+	l.s.observer.PartitionCall(ctx, l.name, len(l.sent), l.s.clock.Now().Sub(began))
 	if err == nil && len(answer.Outcomes) != len(l.sent) {
 		err = budget.Refuse(budget.OutcomeUnknown, "deduct", "not every deduction got an outcome")
 	}
@@ -113,7 +113,7 @@ func (l *lane) deduct(ops []*op) {
 	for i, o := range l.sent {
 		o.Err, o.Step = err, stepDeducted
 		if err == nil {
-			o.outcome, o.laneMS = &answer.Outcomes[i], answer.NowMS
+			o.outcome, o.partitionMS = &answer.Outcomes[i], answer.NowMS
 			if o.outcome.Verdict == bucket.Accepted {
 				o.Spent = o.state.Spent.Add(o.Amount)
 			}
@@ -123,7 +123,7 @@ func (l *lane) deduct(ops []*op) {
 }
 
 // failed reports the error of a call, and forgets the memory if the store has another one.
-func (l *lane) failed(m *remembered, err error) {
+func (l *partition) failed(m *remembered, err error) {
 	l.s.failed("store", err)
 	if errors.Is(err, bucket.ErrOtherMemory) {
 		l.forget(m)
@@ -131,7 +131,7 @@ func (l *lane) failed(m *remembered, err error) {
 }
 
 // find reads the records of operations.
-func (l *lane) find(ops []*op) {
+func (l *partition) find(ops []*op) {
 	ctx, cancel := l.s.bounded()
 	defer cancel()
 	ids := make([]bucket.RecordID, len(ops))
@@ -165,11 +165,11 @@ type op struct {
 	state *state
 
 	// Results of the last step.
-	outcome *bucket.StoreOutcome // of the last call that answered
-	found   *bucket.StoreReturn
-	laneMS  int64
-	cover   bucket.Cover
-	turn    bool // the budget's period must be rolled over first
+	outcome     *bucket.StoreOutcome // of the last call that answered
+	found       *bucket.StoreReturn
+	partitionMS int64
+	cover       bucket.Cover
+	turn        bool // the budget's period must be rolled over first
 }
 
 // The steps after which an operation returns to its wave, and the fields that each one sets.

@@ -1,4 +1,4 @@
-package lanes
+package partitions
 
 import (
 	"context"
@@ -21,19 +21,19 @@ const (
 		late_quantity = late_quantity + $value WHERE `
 	ofEpoch    = `bucket_id = ? AND epoch = ?`
 	selectLive = `SELECT ` + rows.EpochColumns + ` FROM sharding_budget_management_bucket b
-		/*by sharding_budget_management_bucket_lane*/
+		/*by sharding_budget_management_bucket_partition*/
 		JOIN budget_management_bucket u ON u.id = b.budget_id
 		JOIN bucket_epoch e ON e.bucket_id = b.id AND e.epoch = b.epoch
-		WHERE b.instance = ? AND b.lane = ? AND b.id > ? AND u.durability = 'store'
+		WHERE b.instance = ? AND b.partition_number = ? AND b.id > ? AND u.durability = 'store'
 		AND e.status IN ('opening', 'open', 'closing') ORDER BY b.id LIMIT ?`
 )
 
-// Live lists live epochs of a lane. See counter.Lanes.
-func (p *Part) Live(ctx context.Context, lane bucket.Lane, after int64, limit int) (
+// Live lists live epochs of a partition. See counter.Partitions.
+func (p *Part) Live(ctx context.Context, partition bucket.Partition, after int64, limit int) (
 	out []ledger.Epoch, err error) {
 	err = p.db.Read(ctx, "read epochs", func(r *engine.Reader) error {
 		var found []rows.Epoch
-		if err := r.List(&found, selectLive, []byte(lane.Instance), lane.Index, after,
+		if err := r.List(&found, selectLive, []byte(partition.Instance), partition.Index, after,
 			limit); err != nil {
 			return err
 		}
@@ -46,8 +46,8 @@ func (p *Part) Live(ctx context.Context, lane bucket.Lane, after int64, limit in
 	return out, err
 }
 
-// Record records what the stores of a lane counted. See counter.Lanes. It locks only epochs: O, S
-// and R of an epoch are in its row. Keeps I1.
+// Record records what the stores of a partition counted. See counter.Partitions. It locks only
+// epochs: O, S and R of an epoch are in its row. Keeps I1.
 func (p *Part) Record(ctx context.Context, m bucket.Memory, sums []bucket.Sum) (
 	out counter.Recorded, err error) {
 	for chunk := range slices.Chunk(sums, engine.ListChunk) {
@@ -98,7 +98,7 @@ func (r *recording) run(t *engine.Tx, sums []bucket.Sum) error {
 	for i, s := range sums {
 		e, at := locked[positions[i]], lived[positions[i]]
 		switch {
-		case e == nil, at.lane() != r.m.Lane: // nothing of SQL's: it stays in the store
+		case e == nil, at.partition() != r.m.Partition: // nothing of SQL's: it stays in the store
 			r.out.Known = append(r.out.Known, s)
 		case s.Late:
 			r.lateSum(t, e, s)
@@ -113,7 +113,7 @@ func (r *recording) run(t *engine.Tx, sums []bucket.Sum) error {
 		return err
 	}
 	for at, why := range r.wrong {
-		if _, err := t.Exec(fence, []byte(why), at.Bucket, at.Epoch); err != nil {
+		if _, err := t.Exec(halt, []byte(why), at.Bucket, at.Epoch); err != nil {
 			return err
 		}
 	}
@@ -123,7 +123,7 @@ func (r *recording) run(t *engine.Tx, sums []bucket.Sum) error {
 // sum moves what an epoch of this memory took from O to S, and what was given back the other way.
 func (r *recording) sum(e *rows.Epoch, s bucket.Sum, since int64) {
 	switch {
-	case e.Activation < since || !e.Live(): // lost, or ended with its final figures
+	case e.Incarnation < since || !e.Live(): // lost, or ended with its final figures
 		r.out.Known = append(r.out.Known, s)
 		return
 	case s.Verdict == bucket.Lost:
@@ -160,7 +160,7 @@ func (r *recording) lateSum(t *engine.Tx, e *rows.Epoch, s bucket.Sum) {
 		return
 	}
 	if e.Live() { // the end of the epoch, which its store has seen, comes first
-		if e.Fenced == "" {
+		if e.Halted == "" {
 			r.out.Early = append(r.out.Early, e.Bucket)
 		}
 		return

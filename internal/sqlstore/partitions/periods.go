@@ -1,4 +1,4 @@
-package lanes
+package partitions
 
 import (
 	"context"
@@ -55,7 +55,7 @@ func (p *Part) End(ctx context.Context, budgetID int64) (out counter.Rollover, e
 			var open []*rows.Bucket
 			for i := range list {
 				row := &list[i]
-				if !row.Live() || row.Fenced != "" {
+				if !row.Live() || row.Halted != "" {
 					continue
 				}
 				out.Closing = append(out.Closing, row.Epoch.Bucket)
@@ -95,7 +95,7 @@ func (p *Part) Turn(ctx context.Context, budgetID int64) (out counter.Rollover, 
 			return err
 		}
 		for i := range list {
-			if row := &list[i]; row.Live() && row.Fenced == "" &&
+			if row := &list[i]; row.Live() && row.Halted == "" &&
 				row.Status != string(ledger.Closing) {
 				out.Closing = append(out.Closing, row.Epoch.Bucket)
 			}
@@ -169,8 +169,8 @@ func spread(t *engine.Tx, b *rows.Budget, list []rows.Bucket) (begun []int64, er
 	for i := range list {
 		row := &list[i]
 		open := row.MayGrow() && row.Period == b.Period && row.ListStatus == rows.Online
-		if row.Live() && !open || drained[row.Lane()] || len(takers) == counter.MaxEpochs ||
-			row.Fenced != "" && row.Status != string(ledger.Lost) ||
+		if row.Live() && !open || drained[row.Partition()] || len(takers) == counter.MaxEpochs ||
+			row.Halted != "" && row.Status != string(ledger.Lost) ||
 			row.OfflineBy == string(bucket.ByOperator) || row.Retired() {
 			continue
 		}

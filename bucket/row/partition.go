@@ -12,17 +12,17 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Bounds of what a node caches about a lane.
+// Bounds of what a node caches about a partition.
 const (
 	maxContents = 200_000 // buckets; if there are more, the cache is cleared
 	maxSets     = 10_000  // levels that wait to be sent
 )
 
-// lane is what a node knows about one lane of an instance with a filter. It may be wrong in any way
-// without changing an outcome (I9).
-type lane struct {
+// partition is what a node knows about one partition of an instance with a filter. It may be wrong
+// in any way without changing an outcome (I9).
+type partition struct {
 	s      *Service
-	id     bucket.Lane
+	id     bucket.Partition
 	filter bucket.Filter
 	queue  *batch.Queue[*op]
 
@@ -37,13 +37,14 @@ type lane struct {
 	forwards [][]*op // by slot, the operations that go there next
 }
 
-// content is what a node knows about the filter's content for one bucket. The lane's mu guards it.
+// content is what a node knows about the filter's content for one bucket. The partition's mu guards
+// it.
 type content struct {
-	lane   *lane
-	bucket int64
-	fill   int64 // SQL's, as last read
-	shown  int64 // fill of the content that answered last
-	back   int64 // units taken from that content and not committed
+	partition *partition
+	bucket    int64
+	fill      int64 // SQL's, as last read
+	shown     int64 // fill of the content that answered last
+	back      int64 // units taken from that content and not committed
 	// When the fill may be raised or compared again, and the last back-off.
 	raiseAt   time.Time
 	raiseWait time.Duration
@@ -54,51 +55,51 @@ type content struct {
 // giveBack records units that were taken from a content and not committed. The next take returns
 // them.
 func (c *content) giveBack(fill, amount int64) {
-	c.lane.mu.Lock()
-	defer c.lane.mu.Unlock()
+	c.partition.mu.Lock()
+	defer c.partition.mu.Unlock()
 	if c.shown == fill && c.back <= budget.MaxAmount-amount {
 		c.back += amount
 	}
 }
 
-// laneOf returns a lane, or nil if its instance has no filter.
-func (s *Service) laneOf(id bucket.Lane) *lane {
-	lanes := s.lanes.Load()
-	if lanes != nil {
-		if l, known := (*lanes)[id]; known {
+// partitionOf returns a partition, or nil if its instance has no filter.
+func (s *Service) partitionOf(id bucket.Partition) *partition {
+	partitions := s.partitions.Load()
+	if partitions != nil {
+		if l, known := (*partitions)[id]; known {
 			return l
 		}
 	}
-	return s.addLane(id)
+	return s.addPartition(id)
 }
 
-func (s *Service) addLane(id bucket.Lane) *lane {
-	s.lanesMu.Lock()
-	defer s.lanesMu.Unlock()
-	all := map[bucket.Lane]*lane{}
-	if lanes := s.lanes.Load(); lanes != nil {
-		if l, known := (*lanes)[id]; known {
+func (s *Service) addPartition(id bucket.Partition) *partition {
+	s.partitionsMu.Lock()
+	defer s.partitionsMu.Unlock()
+	all := map[bucket.Partition]*partition{}
+	if partitions := s.partitions.Load(); partitions != nil {
+		if l, known := (*partitions)[id]; known {
 			return l
 		}
-		for k, v := range *lanes {
+		for k, v := range *partitions {
 			all[k] = v
 		}
 	}
-	var l *lane
+	var l *partition
 	if filter := s.filters[id.Instance]; filter != nil {
-		l = &lane{s: s, id: id, filter: filter, contents: map[int64]*content{}}
+		l = &partition{s: s, id: id, filter: filter, contents: map[int64]*content{}}
 		l.queue = batch.New(batch.Config[*op]{Run: l.run, Refuse: (*op).Overload, Owner: (*op).Owner,
-			Size: s.set.LaneOperations, Bound: s.set.Queue})
+			Size: s.set.PartitionOperations, Bound: s.set.Queue})
 		l.call.index, l.forwards = map[int64]int32{}, make([][]*op, len(s.slots))
 	}
 	all[id] = l
-	s.lanes.Store(&all)
+	s.partitions.Store(&all)
 	return l
 }
 
-// usable reports whether to ask the lane. A lane that is down is probed at intervals, without
-// making a request wait.
-func (l *lane) usable(at time.Time) bool {
+// usable reports whether to ask the partition. A partition that is down is probed at intervals,
+// without making a request wait.
+func (l *partition) usable(at time.Time) bool {
 	if l == nil {
 		return false
 	}
@@ -116,7 +117,7 @@ func (l *lane) usable(at time.Time) bool {
 // setFilters sends levels to the filters of their buckets. Losing one is harmless.
 func (s *Service) setFilters(levels []bucket.Level) {
 	for _, level := range levels {
-		l := s.laneOf(level.Lane)
+		l := s.partitionOf(level.Partition)
 		if l == nil || l.down.Load() || !level.Open {
 			continue
 		}
@@ -132,13 +133,13 @@ func (s *Service) setFilters(levels []bucket.Level) {
 
 // content returns what is known about a bucket. A new entry starts with a fill of SQL's. The caller
 // holds mu.
-func (l *lane) content(bucketID, fill int64) *content {
+func (l *partition) content(bucketID, fill int64) *content {
 	c := l.contents[bucketID]
 	if c == nil {
 		if len(l.contents) >= maxContents {
 			clear(l.contents)
 		}
-		c = &content{lane: l, bucket: bucketID, fill: fill, shown: fill}
+		c = &content{partition: l, bucket: bucketID, fill: fill, shown: fill}
 		l.contents[bucketID] = c
 	}
 	return c
@@ -157,7 +158,7 @@ type call struct {
 
 // run makes one filter call: first Set with the pending levels, then Take. Operations that get
 // units continue to their flights.
-func (l *lane) run(ops []*op) {
+func (l *partition) run(ops []*op) {
 	l.mu.Lock()
 	sets := l.sets
 	l.sets = nil
@@ -187,7 +188,7 @@ func (l *lane) run(ops []*op) {
 }
 
 // set sends levels to the filter.
-func (l *lane) set(levels []bucket.Level) {
+func (l *partition) set(levels []bucket.Level) {
 	ctx, cancel := context.WithTimeout(context.Background(), l.s.set.FilterTime)
 	defer cancel()
 	if err := l.filter.Set(ctx, l.id, levels); err != nil {
@@ -196,13 +197,13 @@ func (l *lane) set(levels []bucket.Level) {
 }
 
 // take calls the filter. It returns an error if the answer does not fit the question.
-func (l *lane) take(ctx context.Context, takes []bucket.Take, operations int) (
+func (l *partition) take(ctx context.Context, takes []bucket.Take, operations int) (
 	[]bucket.Taken, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.s.set.FilterTime)
 	defer cancel()
 	began := l.s.clock.Now()
 	taken, err := l.filter.Take(ctx, l.id, takes)
-	l.s.observer.LaneCall(ctx, l.id, operations, l.s.clock.Now().Sub(began))
+	l.s.observer.PartitionCall(ctx, l.id, operations, l.s.clock.Now().Sub(began))
 	if err == nil && !answered(takes, taken) {
 		err = budget.Refuse(budget.Internal, "take", "the filter's answer does not fit the call")
 	}
@@ -224,15 +225,15 @@ func answered(takes []bucket.Take, taken []bucket.Taken) bool {
 	return true
 }
 
-// markDown excludes the lane until it answers a probe.
-func (l *lane) markDown(err error) {
+// markDown excludes the partition until it answers a probe.
+func (l *partition) markDown(err error) {
 	l.s.failed("store", err)
 	l.probeAt.Store(l.s.clock.Now().UnixNano() + int64(l.s.set.ProbeEvery))
 	l.down.Store(true)
 }
 
-// probe calls a lane that is down with a take of nothing.
-func (l *lane) probe() {
+// probe calls a partition that is down with a take of nothing.
+func (l *partition) probe() {
 	l.mu.Lock()
 	takes := []bucket.Take{{Bucket: 1, Fill: 1}}
 	for _, c := range l.contents {
@@ -246,7 +247,7 @@ func (l *lane) probe() {
 }
 
 // bypass forwards operations to their flights without asking the filter.
-func (l *lane) bypass(ops []*op) {
+func (l *partition) bypass(ops []*op) {
 	for _, o := range ops {
 		o.skip = true
 		l.forward(o)
@@ -258,13 +259,13 @@ func (l *lane) bypass(ops []*op) {
 }
 
 // forward collects an operation for its flight.
-func (l *lane) forward(o *op) {
+func (l *partition) forward(o *op) {
 	i := l.s.slotIndex(o.row.Bucket)
 	l.forwards[i] = append(l.forwards[i], o)
 }
 
 // send hands the collected operations to their slots.
-func (l *lane) send() {
+func (l *partition) send() {
 	for i, ops := range l.forwards {
 		if len(ops) > 0 {
 			l.s.slots[i].queue.AddAll(ops)
@@ -275,7 +276,7 @@ func (l *lane) send() {
 }
 
 // prepare builds the takes of a call, one per bucket.
-func (l *lane) prepare(ops []*op) {
+func (l *partition) prepare(ops []*op) {
 	c := &l.call
 	c.ops, c.of, c.takes, c.contents = c.ops[:0], c.of[:0], c.takes[:0], c.contents[:0]
 	c.next, c.amounts = c.next[:0], c.amounts[:0]
@@ -287,7 +288,7 @@ func (l *lane) prepare(ops []*op) {
 		}
 		at, known := c.index[o.row.Bucket]
 		if !known {
-			at = int32(len(c.takes)) //nolint:gosec // at most LaneOperations
+			at = int32(len(c.takes)) //nolint:gosec // at most PartitionOperations
 			c.index[o.row.Bucket] = at
 			known := l.content(o.row.Bucket, o.Route.Epoch.Fill)
 			c.takes = append(c.takes,
@@ -323,7 +324,7 @@ func (c *call) arrange() {
 }
 
 // handleTaken forwards the operations that got units and returns the others to their waves.
-func (l *lane) handleTaken(taken []bucket.Taken) {
+func (l *partition) handleTaken(taken []bucket.Taken) {
 	c := &l.call
 	l.mu.Lock()
 	for i, known := range c.contents {

@@ -1,4 +1,4 @@
-package lanes
+package partitions
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 
 const (
 	selectUnfinished = `SELECT e.bucket_id FROM bucket_epoch e /*by bucket_epoch_unfinished*/
-		WHERE e.is_unfinished = 1 AND LENGTH(e.fenced) = 0 LIMIT ?`
+		WHERE e.is_unfinished = 1 AND LENGTH(e.halted) = 0 LIMIT ?`
 	selectUndelivered = `SELECT DISTINCT g.bucket_id FROM grant_log g /*by grant_log_status*/
 		WHERE g.status = 'pending' LIMIT ?`
 	selectTasks = `SELECT ` + rows.BucketColumns + ` FROM sharding_budget_management_bucket b
@@ -94,9 +94,9 @@ func tasks(r *engine.Reader, buckets []int64) ([]counter.Task, error) {
 	out := make([]counter.Task, len(found))
 	for i := range found {
 		row := &found[i]
-		task := counter.Task{Ref: row.Ref(), Budget: row.Budget, Lane: row.Lane(),
-			Status: ledger.Status(row.Status), Fenced: row.Fenced != ""}
-		if row.CopiedEpoch == row.Number-1 { // the first epoch on the lane that it moved to
+		task := counter.Task{Ref: row.Ref(), Budget: row.Budget, Partition: row.Partition(),
+			Status: ledger.Status(row.Status), Halted: row.Halted != ""}
+		if row.CopiedEpoch == row.Number-1 { // the first epoch on the partition that it moved to
 			task.CopyOf = row.CopiedEpoch
 		}
 		for _, g := range grants[row.Position()] {
@@ -140,7 +140,7 @@ func (p *Part) Confirm(ctx context.Context, m bucket.Memory, done []counter.Done
 		}
 		for _, d := range done {
 			e := locked[rows.At(d.Ref)]
-			if e == nil || e.Activation < since {
+			if e == nil || e.Incarnation < since {
 				continue
 			}
 			if d.Opened && e.Status == string(ledger.Opening) {

@@ -1,4 +1,4 @@
-package lanes
+package partitions
 
 import (
 	"cmp"
@@ -118,9 +118,9 @@ func (a *application) run() (out counter.Applied, err error) {
 	case row.OfflineBy == string(bucket.ByOperator) && !a.want.Operator,
 		row.OfflineBy == string(bucket.ByResize):
 		return out, offline(row)
-	case row.Fenced != "" && row.Status != string(ledger.Lost):
+	case row.Halted != "" && row.Status != string(ledger.Lost):
 		return out, budget.Refuse(budget.Unavailable, "apply", "bucket %s is stopped: %s", row.Key,
-			row.Fenced)
+			row.Halted)
 	case row.Status == string(ledger.Closing):
 		return counter.Applied{Closing: true}, nil
 	case b.IsOver == 1 || b.PeriodNow().OverAt(a.t.Now):
@@ -220,7 +220,7 @@ func (a *application) units() (units int64, kind moves.Kind, out counter.Applied
 		out.Outstanding = a.row.Outstanding
 		for i := range a.list {
 			row := &a.list[i]
-			if row.OutCnt < b.AdjustCnt && row.Fenced == "" && (row.OfflineBy == "" ||
+			if row.OutCnt < b.AdjustCnt && row.Halted == "" && (row.OfflineBy == "" ||
 				row.OfflineBy == string(bucket.ByService)) {
 				out.Other = row.Epoch.Bucket
 				break
@@ -268,7 +268,7 @@ func (p *Part) Collect(ctx context.Context, budgetID, target, need int64) (
 		})
 		for i := range list {
 			row := &list[i]
-			if row.Status == string(ledger.Closing) && row.Epoch.Bucket != target && row.Fenced == "" {
+			if row.Status == string(ledger.Closing) && row.Epoch.Bucket != target && row.Halted == "" {
 				missing -= row.Outstanding // somebody has begun with it
 				donors = append(donors, row.Epoch.Bucket)
 			}
@@ -297,7 +297,7 @@ func setClosing(t *engine.Tx, b *rows.Budget, list []*rows.Bucket) error {
 	var keys []any
 	for _, row := range list {
 		if row.Status != string(ledger.Opening) && row.Status != string(ledger.Open) ||
-			row.Fenced != "" {
+			row.Halted != "" {
 			continue
 		}
 		keys = append(keys, row.Epoch.Bucket, row.Number)
