@@ -29,7 +29,7 @@ CREATE TABLE installation (
   only_row BIGINT NOT NULL,                 -- always 1
   installation_id VARBINARY(32) NOT NULL,   -- created with the database; part of every key in a store
   ring_version BIGINT NOT NULL,             -- format of the ring's hash and labels
-  format BIGINT NOT NULL,                   -- 3; budgetd refuses any other
+  format BIGINT NOT NULL,                   -- 4; budgetd refuses any other
   created_ms BIGINT NOT NULL,               -- when the database was created
   PRIMARY KEY (only_row),
   CHECK (only_row = 1)
@@ -392,9 +392,10 @@ CREATE TABLE budget_sample (
   at_ms BIGINT NOT NULL,                    -- beginning of the minute that it shows
   total_quantity BIGINT NOT NULL,           -- T, units
   undistributed_quantity BIGINT NOT NULL,   -- F + U, units
+  not_funded_quantity BIGINT NOT NULL,      -- F, units
   quarantined_quantity BIGINT NOT NULL,     -- Q, units
   forfeited_quantity BIGINT NOT NULL,       -- X, units
-  remaining_quantity BIGINT NOT NULL,       -- O of the open epochs, units
+  in_buckets_quantity BIGINT NOT NULL,      -- O of the open epochs, units
   in_transit_quantity BIGINT NOT NULL,      -- R of all epochs, O of opening and closing ones, units
   held_quantity BIGINT NOT NULL,            -- H of all epochs, units
   used_quantity BIGINT NOT NULL,            -- S of all epochs, units

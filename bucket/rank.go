@@ -103,7 +103,8 @@ type Refusal struct {
 	Request DeductRequest
 	Err     *budget.Error
 	// RoutingKey is the key by which the request is routed now, or "" if the budget is unknown.
-	// Bucket is the bucket to which it is routed, or nil if unknown.
+	// Bucket is the bucket to which it is routed, or nil if unknown. Durability is its budget's.
 	RoutingKey string
 	Bucket     *Bucket
+	Durability budget.Durability
 }

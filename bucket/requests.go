@@ -40,10 +40,10 @@ type DeductAnswer struct {
 	State     ledger.State
 	// Bucket is the key of the bucket it was deducted from.
 	Bucket string
-	// Remaining is what that bucket held immediately afterwards, in minor units. On a replay it is
-	// what the bucket holds in the ledger. It is not set if RemainingUnknown is, because a replay
+	// BucketRemaining is what that bucket held immediately afterwards, in minor units. On a replay
+	// it is what the bucket holds in the ledger. It is not set if RemainingUnknown is, because a replay
 	// could not read it in time.
-	Remaining        int64
+	BucketRemaining  int64
 	RemainingUnknown bool
 	// BudgetRemaining is what the whole budget still covers after this deduction, at most 1 s old. It
 	// is not set if FiguresUnknown is.
@@ -139,6 +139,8 @@ type View struct {
 	Figures    ledger.Figures
 	// Period is the open or last period, without its units, which are in Figures.
 	Period budget.Period
+	// Remaining is what deductions can take now, in minor units. See At.
+	Remaining int64
 	// Replayed says that an earlier call made the creation or the adjustment.
 	Replayed bool
 	// Unreachable counts its buckets on stores that this node does not reach. It is set only in the
@@ -148,9 +150,21 @@ type View struct {
 	Plan []allocation.Planned
 }
 
+// At sets what depends on the time: the status, and what deductions can take. That is 0 unless the
+// budget is effective, and before the open period begins.
+func (v *View) At(now time.Time) {
+	v.Status = v.Definition.StatusAt(now)
+	v.Remaining = 0
+	if v.Status == budget.Effective && !now.Before(v.Period.Start) {
+		v.Remaining = v.Figures.Available()
+	}
+}
+
 // BucketView is a bucket as shown to operators.
 type BucketView struct {
 	Bucket
+	// Durability is the budget's. Only in store mode is the balance in the bucket's partition.
+	Durability budget.Durability
 	// Remaining is O, what the bucket holds in the ledger, in minor units.
 	Remaining int64
 	// Problem says why its store does not answer this node. It is empty if the store answers.
@@ -160,7 +174,7 @@ type BucketView struct {
 // View returns a bucket of the budget as shown to operators. Those of an unlimited budget hold no
 // part of a total.
 func (b *Budget) View(bk *Bucket) BucketView {
-	v := BucketView{Bucket: *bk, Remaining: bk.Epoch.Outstanding}
+	v := BucketView{Bucket: *bk, Durability: b.Durability, Remaining: bk.Epoch.Outstanding}
 	if b.Unlimited {
 		v.Remaining = 0
 	}

@@ -18,7 +18,7 @@ type AuditReport struct {
 	// NotFunded is the part of Undistributed that no period has received.
 	NotFunded   int64 `json:"not_funded"`
 	InTransit   int64 `json:"in_transit"`
-	Remaining   int64 `json:"remaining"`
+	InBuckets   int64 `json:"in_buckets"`
 	Held        int64 `json:"held"`
 	Used        int64 `json:"used"`
 	Quarantined int64 `json:"quarantined"`

@@ -14,10 +14,8 @@ type Bucket struct {
 	Status string `json:"status"`
 	// OfflineBy is "operator" or "service" while offline.
 	OfflineBy string `json:"offline_by,omitzero"`
-	Instance  string `json:"instance"`
-	// Partition is the number of the partition within the instance, from 0.
-	Partition int   `json:"partition"`
-	Epoch     int64 `json:"epoch"`
+	Home      Home   `json:"home"`
+	Epoch     int64  `json:"epoch"`
 	// EpochStatus is opening, open, closing, closed or lost.
 	EpochStatus string `json:"epoch_status,omitzero"`
 	// Incarnation is the partition's incarnation under which the epoch was opened.

@@ -178,8 +178,11 @@ type Budget struct {
 	NotFunded     int64 `json:"not_funded"`
 	// PendingShrink is what pending shrinks still wait for.
 	PendingShrink int64 `json:"pending_shrink,omitzero"`
-	// Remaining is what the open buckets hold for deductions.
+	// Remaining is what deductions can take now: InBuckets, InTransit and the funded part of
+	// Undistributed, less PendingShrink. It is 0 unless the budget is effective.
 	Remaining int64 `json:"remaining"`
+	// InBuckets is what the open buckets hold.
+	InBuckets int64 `json:"in_buckets"`
 	Held      int64 `json:"held"`
 	Used      int64 `json:"used"`
 	// InTransit is on the way back to the total.

@@ -49,7 +49,7 @@ func TestReadyzReturnsTheReasons(t *testing.T) {
 func TestTheViewIsDecoded(t *testing.T) {
 	server := newScripted(t, answer(200, `{"id":7,"tenant":"default","name":"b","unit":"count","durability":"ledger",
 		"type":"promo","bucket_quantity":2,"status":"effective","version":3,"created_at":"2026-01-02T03:04:05Z",
-		"total_quantity":9007199254740991,"out_quantity":90,"undistributed":10,"remaining":50,"held":1,"used":30,
+		"total_quantity":9007199254740991,"out_quantity":90,"undistributed":10,"remaining":60,"in_buckets":50,"held":1,"used":30,
 		"in_transit":9,"quarantined":2,"forfeited":3,"period":{"start":"2026-01-02T00:00:00Z","total":100,"used":30},
 		"buckets":{"online":2,"offline":1},"a_later_field":{}}`))
 	c, _ := impatient(t, server.URL)
@@ -59,7 +59,7 @@ func TestTheViewIsDecoded(t *testing.T) {
 	}
 	want := &client.Budget{ID: 7, Tenant: "default", Name: "b", Unit: "count", Durability: "ledger", Type: "promo",
 		BucketQuantity: 2, Status: "effective", Version: 3, CreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
-		TotalQuantity: budget.MaxAmount, OutQuantity: 90, Undistributed: 10, Remaining: 50, Held: 1, Used: 30,
+		TotalQuantity: budget.MaxAmount, OutQuantity: 90, Undistributed: 10, Remaining: 60, InBuckets: 50, Held: 1, Used: 30,
 		InTransit: 9, Quarantined: 2, Forfeited: 3,
 		Period:  &client.Period{Start: time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC), Total: 100, Used: 30},
 		Buckets: client.BucketCount{Online: 2, Offline: 1}}

@@ -39,9 +39,9 @@ type DeductAnswer struct {
 	// "expired".
 	State  string `json:"state"`
 	Bucket string `json:"bucket"`
-	// Remaining is what the serving bucket still holds, in minor units. It is nil if Unlimited, and
-	// if it could not be read in time.
-	Remaining *int64 `json:"remaining"`
+	// BucketRemaining is what the serving bucket still holds, in minor units. It is nil if Unlimited,
+	// and if it could not be read in time.
+	BucketRemaining *int64 `json:"bucket_remaining"`
 	// BudgetRemaining is what the whole budget still holds after the deduction, except for changes
 	// of other nodes within the last second. It is nil if Unlimited, and if it could not be read in
 	// time.

@@ -176,7 +176,7 @@ func attempts(n int, replayed bool) func(*testing.T, *client.DeductAnswer, error
 		t.Helper()
 		inBucket, inBudget := int64(95), int64(195)
 		want := &client.DeductAnswer{RequestID: "o1", Outcome: "accepted", Amount: 5, State: "used",
-			Bucket: "b:bucket-0", Remaining: &inBucket, BudgetRemaining: &inBudget, Replayed: replayed, Attempts: n}
+			Bucket: "b:bucket-0", BucketRemaining: &inBucket, BudgetRemaining: &inBudget, Replayed: replayed, Attempts: n}
 		if diff := cmp.Diff(want, a); diff != "" {
 			t.Errorf("answer (-want +got):\n%s", diff)
 		}

@@ -31,11 +31,10 @@ type Refusal struct {
 	Dimensions map[string]string `json:"dimensions,omitempty"`
 	Hold       bool              `json:"hold,omitzero"`
 	// RoutingKey is the key by which the request is routed now; KeyedDeduction takes it. Bucket is
-	// the bucket to which it is routed. Instance and Partition are the place of the bucket.
+	// the bucket to which it is routed, Home where that is. Home is nil if Bucket is empty.
 	RoutingKey string `json:"routing_key,omitzero"`
 	Bucket     string `json:"bucket,omitzero"`
-	Instance   string `json:"instance,omitzero"`
-	Partition  int    `json:"partition"`
+	Home       *Home  `json:"home,omitzero"`
 	Problem    Why    `json:"problem"`
 }
 

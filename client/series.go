@@ -30,11 +30,16 @@ type SeriesPoint struct {
 	At            time.Time `json:"at"`
 	Total         int64     `json:"total"`
 	Undistributed int64     `json:"undistributed"`
+	// NotFunded is the part of Undistributed that no period had received.
+	NotFunded int64 `json:"not_funded"`
 	// Released is what was handed out: the total less undistributed and forfeited units.
-	Released  int64 `json:"released"`
-	Used      int64 `json:"used"`
-	Held      int64 `json:"held"`
+	Released int64 `json:"released"`
+	Used     int64 `json:"used"`
+	Held     int64 `json:"held"`
+	// Remaining is what deductions could take: InBuckets, InTransit and the funded part of
+	// Undistributed. InBuckets is what the open buckets held.
 	Remaining int64 `json:"remaining"`
+	InBuckets int64 `json:"in_buckets"`
 	InTransit int64 `json:"in_transit"`
 	// Stranded units are in buckets that are halted or out of reach, or are fragments.
 	Stranded    int64 `json:"stranded"`

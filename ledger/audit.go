@@ -14,8 +14,8 @@ type Figures struct {
 	Unfunded int64
 	// PendingShrink is the sum of the pending shrinks.
 	PendingShrink int64
-	// Remaining is ΣO of the open epochs, Unsettled ΣO of the opening and closing ones.
-	Remaining, Unsettled  int64
+	// InBuckets is ΣO of the open epochs, Unsettled ΣO of the opening and closing ones.
+	InBuckets, Unsettled  int64
 	Held, Used, Returning int64
 	Online, Offline       int
 	// Period is the open or last period, without its units.
@@ -31,12 +31,18 @@ type Figures struct {
 // epochs.
 func (f Figures) InTransit() int64 { return f.Returning + f.Unsettled }
 
+// Available returns what deductions can take, in minor units: U, ΣO and ΣR, less pending shrinks. It
+// is not negative: a shrink waits for units that do not exist yet.
+func (f Figures) Available() int64 {
+	return max(0, f.Undistributed+f.InBuckets+f.InTransit()-f.PendingShrink)
+}
+
 // OutQuantity returns the units handed out: T − F − U − X.
 func (f Figures) OutQuantity() int64 { return f.Total - f.Unfunded - f.Undistributed - f.Forfeited }
 
 // Sum returns F + U + O + H + S + R + Q + X, which must equal T.
 func (f Figures) Sum() int64 {
-	return f.Unfunded + f.Undistributed + f.Remaining + f.Unsettled + f.Held + f.Used + f.Returning +
+	return f.Unfunded + f.Undistributed + f.InBuckets + f.Unsettled + f.Held + f.Used + f.Returning +
 		f.Quarantined + f.Forfeited
 }
 
@@ -48,7 +54,7 @@ func (f Figures) Plus(o Figures) Figures {
 	f.Quarantined += o.Quarantined
 	f.Forfeited += o.Forfeited
 	f.PendingShrink += o.PendingShrink
-	f.Remaining += o.Remaining
+	f.InBuckets += o.InBuckets
 	f.Unsettled += o.Unsettled
 	f.Held += o.Held
 	f.Used += o.Used

@@ -22,7 +22,7 @@ func books() (f ledger.Figures, adjusted int64, epochs []ledger.EpochFigures) {
 			Used: 60, Returning: 7},
 			Granted: 100, Deducted: 67, GivenBack: 7},
 	}
-	f = ledger.Figures{Total: 1000, Undistributed: 625, Remaining: 90, Unsettled: 33, Held: 4,
+	f = ledger.Figures{Total: 1000, Undistributed: 625, InBuckets: 90, Unsettled: 33, Held: 4,
 		Used:      236,
 		Returning: 12, Online: 2}
 	return f, 1000, epochs
@@ -57,7 +57,7 @@ func TestCheckFindsASingleUnit(t *testing.T) {
 		"U":         func(p *planted) *int64 { return &p.Undistributed },
 		"Q":         func(p *planted) *int64 { return &p.Quarantined },
 		"X":         func(p *planted) *int64 { return &p.Forfeited },
-		"remaining": func(p *planted) *int64 { return &p.Remaining },
+		"remaining": func(p *planted) *int64 { return &p.InBuckets },
 		"unsettled": func(p *planted) *int64 { return &p.Unsettled },
 		"held":      func(p *planted) *int64 { return &p.Held },
 		"used":      func(p *planted) *int64 { return &p.Used },
@@ -106,13 +106,13 @@ func TestCheckFindsMovedUnits(t *testing.T) {
 	}{
 		"a sweep that was counted twice": {func(f *ledger.Figures, e []ledger.EpochFigures) {
 			f.Undistributed++
-			f.Remaining--
+			f.InBuckets--
 			e[1].Row.Outstanding--
 		}, "bucket b:bucket-0, epoch 2: outstanding is recorded as 89, its rows give 90"},
 		"a deduction without a row": {func(f *ledger.Figures, e []ledger.EpochFigures) {
 			e[1].Row.Outstanding--
 			e[1].Row.Used++
-			f.Remaining--
+			f.InBuckets--
 			f.Used++
 		}, "bucket b:bucket-0, epoch 2: used is recorded as 7, its rows give 6"},
 		"a rollback without a row": {func(f *ledger.Figures, e []ledger.EpochFigures) {
@@ -126,7 +126,7 @@ func TestCheckFindsMovedUnits(t *testing.T) {
 		}, "bucket b:bucket-0, epoch 2: returning is recorded as 0, its rows give 2"},
 		"a unit in U that is still in its bucket": {func(f *ledger.Figures, _ []ledger.EpochFigures) {
 			f.Undistributed++
-			f.Remaining--
+			f.InBuckets--
 		}, "budget: undistributed is recorded as 626, its rows give 625"},
 		"units between two buckets": {func(_ *ledger.Figures, e []ledger.EpochFigures) {
 			e[1].Row.Outstanding--
@@ -138,11 +138,11 @@ func TestCheckFindsMovedUnits(t *testing.T) {
 		}, "budget: total is recorded as 1001, its rows give 1000"},
 		"a negative epoch": {func(f *ledger.Figures, e []ledger.EpochFigures) {
 			e[1].Row.Outstanding, e[1].Deducted, e[1].Row.Used = -1, 104, 97
-			f.Remaining, f.Used = -1, 327
+			f.InBuckets, f.Used = -1, 327
 		}, "bucket b:bucket-0, epoch 2: outstanding is recorded as -1, its rows give -1"},
 		"negative undistributed units": {func(f *ledger.Figures, e []ledger.EpochFigures) {
 			e[1].Granted, e[1].Row.Outstanding = 726, 716
-			f.Undistributed, f.Remaining = -1, 716
+			f.Undistributed, f.InBuckets = -1, 716
 		}, "budget: undistributed is recorded as -1, its rows give -1"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -22,8 +22,10 @@ const (
 type Figures struct {
 	// Total, Undistributed, Quarantined and Forfeited are T, F + U, Q and X.
 	Total, Undistributed, Quarantined, Forfeited int64
-	// Remaining is ΣO of the open epochs, InTransit the units on their way to or from the total.
-	Remaining, InTransit int64
+	// NotFunded is F, the part of Undistributed that no period has received.
+	NotFunded int64
+	// InBuckets is ΣO of the open epochs, InTransit the units on their way to or from the total.
+	InBuckets, InTransit int64
 	Held, Used           int64
 	// Stranded is the part of all this that cannot be used now: in buckets that are halted or out
 	// of reach, or as fragments.
@@ -34,7 +36,10 @@ type Figures struct {
 func (f Figures) Released() int64 { return f.Total - f.Undistributed - f.Forfeited }
 
 // Available returns what can still be deducted, now or later: F, U, ΣO and ΣR.
-func (f Figures) Available() int64 { return f.Undistributed + f.Remaining + f.InTransit }
+func (f Figures) Available() int64 { return f.Undistributed + f.InBuckets + f.InTransit }
+
+// Remaining returns what deductions can take without another period: U, ΣO and ΣR.
+func (f Figures) Remaining() int64 { return f.Available() - f.NotFunded }
 
 // Spent returns what has been deducted and not refunded: used and held.
 func (f Figures) Spent() int64 { return f.Used + f.Held }

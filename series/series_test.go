@@ -17,12 +17,16 @@ func minutes(n float64) time.Time { return noon.Add(time.Duration(n * float64(ti
 
 func spent(minute float64, used, available int64) series.Point {
 	return series.Point{At: minutes(minute), Figures: series.Figures{Total: used + available, Used: used,
-		Remaining: available}}
+		InBuckets: available}}
 }
 
 func TestFigures(t *testing.T) {
-	f := series.Figures{Total: 1000, Undistributed: 100, Quarantined: 7, Forfeited: 50, Remaining: 300, InTransit: 43,
+	f := series.Figures{Total: 1000, Undistributed: 100, Quarantined: 7, Forfeited: 50, InBuckets: 300, InTransit: 43,
 		Held: 200, Used: 300}
+	f.NotFunded = 60
+	if got := f.Remaining(); got != 383 { // 40 of the period, 300 in buckets, 43 in transit
+		t.Errorf("remaining %d, want 383", got)
+	}
 	if f.Released() != 850 || f.Available() != 443 || f.Spent() != 500 ||
 		f.Total != f.Available()+f.Spent()+f.Quarantined+f.Forfeited {
 		t.Errorf("released %d, available %d, spent %d", f.Released(), f.Available(), f.Spent())

@@ -155,7 +155,7 @@ func (b *Books) add(book *bucket.Book) {
 	b.halted += book.Halted
 	b.haltedUnits += book.HaltedUnits
 	if book.Durability == budget.Store {
-		b.atRisk += f.Remaining + f.Unsettled
+		b.atRisk += f.InBuckets + f.Unsettled
 	}
 	if b.Shown == 0 {
 		return

@@ -37,7 +37,7 @@ type Accounts struct {
 func (a *Accounts) Add(e *Epoch) {
 	f, row := &a.Figures, &e.Row
 	if row.Status == ledger.Open {
-		f.Remaining += row.Outstanding
+		f.InBuckets += row.Outstanding
 	} else {
 		f.Unsettled += row.Outstanding
 	}

@@ -107,9 +107,9 @@ func (s *Service) Audit(ctx context.Context, ref bucket.BudgetRef) (bucket.Audit
 	report.Figures = a.Figures
 	switch {
 	case b.Unlimited: // its buckets hold no part of a total
-		report.Figures.Remaining, report.Figures.Unsettled = 0, 0
+		report.Figures.InBuckets, report.Figures.Unsettled = 0, 0
 	case b.InStoreMode():
-		report.AtRisk = a.Figures.Remaining + a.Figures.Unsettled
+		report.AtRisk = a.Figures.InBuckets + a.Figures.Unsettled
 	}
 	report.Discrepancies = append(found, more...)
 	report.OK = len(report.Discrepancies) == 0

@@ -99,7 +99,7 @@ func (w *wave) Prepare(i int, nonce string) {
 func (w *wave) accept(o *op) {
 	w.s.used(o, w.Now)
 	a := w.answer(o, o.Epoch)
-	a.Amount, a.State, a.Remaining = o.Amount, ledger.StateUsed, o.outcome.Balance
+	a.Amount, a.State, a.BucketRemaining = o.Amount, ledger.StateUsed, o.outcome.Balance
 	if len(o.outcome.Limits) > 0 {
 		a.Limits = o.limitStates()
 	}

@@ -23,7 +23,7 @@ func TestDeduct(t *testing.T) {
 	everywhere(t, 1, func(w *world) {
 		b := w.create(promo("sale", 100, 1))
 		a := w.deduct(b, "one", 30)
-		if a.Remaining != 70 || a.BudgetRemaining != 70 || a.Replayed || a.State != ledger.StateUsed {
+		if a.BucketRemaining != 70 || a.BudgetRemaining != 70 || a.Replayed || a.State != ledger.StateUsed {
 			w.Errorf("answer: %+v", a)
 		}
 		if again := w.deduct(b, "one", 30); !again.Replayed || again.Amount != 30 ||
@@ -113,7 +113,7 @@ func TestFiguresOfManyBudgets(t *testing.T) {
 		other, _ := w.newNode(func(*counter.Config) {})
 		figures := 0
 		for i, r := range other.DeductAll(t.Context(), all) {
-			if r.Err != nil || r.Answer.Remaining != 69 {
+			if r.Err != nil || r.Answer.BucketRemaining != 69 {
 				w.Fatalf("%d: %+v", i, r)
 			}
 			if !r.Answer.FiguresUnknown {

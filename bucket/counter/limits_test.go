@@ -304,7 +304,7 @@ func TestReplayHasNoOlderFigures(t *testing.T) {
 		for range 2 {
 			a, err := w.node.Deduct(w.Context(), bucket.DeductRequest{Budget: ref(b), RequestID: "a", Amount: 5})
 			w.ok(err)
-			if !a.RemainingUnknown && a.Remaining > 95 || !a.FiguresUnknown && a.BudgetRemaining > 95 {
+			if !a.RemainingUnknown && a.BucketRemaining > 95 || !a.FiguresUnknown && a.BudgetRemaining > 95 {
 				w.Errorf("after 5 of 100: %+v", a)
 			}
 		}

@@ -117,7 +117,7 @@ func StateOf[S any](states *lru.Cache[int64, *S], budgetID int64) *S {
 func (o *Op) Figures(read *Sum) {
 	a := &o.Result.Answer
 	a.FiguresUnknown = false
-	units := max(read.Sum()-max(o.Spent-read.Spent, 0), a.Remaining, 0)
+	units := max(read.Sum()-max(o.Spent-read.Spent, 0), a.BucketRemaining, 0)
 	a.BudgetRemaining = min(units, budget.MaxAmount-read.Later) + read.Later
 	if o.Budget.Type == budget.Daily {
 		a.PeriodRemaining = &units

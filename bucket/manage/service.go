@@ -128,10 +128,10 @@ func (s *Service) preview(d budget.Definition) bucket.View {
 	now := s.Clock.Now()
 	d.Limits, d.CreatedAt = limit.Zoned(d), now
 	unfunded, first := allocation.Begin(d, now)
-	v := bucket.View{Definition: d, Period: first, Status: d.StatusAt(now),
-		Plan: allocation.Preview(d, now, shown)}
-	v.Figures = ledger.Figures{Total: d.TotalQuantity, Unfunded: unfunded, Remaining: first.Funded,
+	v := bucket.View{Definition: d, Period: first, Plan: allocation.Preview(d, now, shown)}
+	v.Figures = ledger.Figures{Total: d.TotalQuantity, Unfunded: unfunded, InBuckets: first.Funded,
 		PeriodUnits: first.Funded, Period: first, Online: d.BucketQuantity}
+	v.At(now)
 	return v
 }
 

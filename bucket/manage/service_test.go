@@ -224,7 +224,7 @@ func TestChangeOfTheNumberOfBuckets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "remaining", v.Figures.Remaining, 120)
+	equal(t, "remaining", v.Figures.InBuckets, 120)
 	fewer := w.read(b.ID)
 	equal(t, "outstanding", fewer.Buckets[0].Epoch.Outstanding, 60)
 	n = 6
@@ -259,7 +259,7 @@ func TestAdjustTellsFilters(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		equal(t, "remaining", v.Figures.Remaining, step.total)
+		equal(t, "remaining", v.Figures.InBuckets, step.total)
 		equal(t, "total", v.Definition.TotalQuantity, step.total)
 		w.read(b.ID)
 	}

@@ -12,7 +12,7 @@ import (
 // accept answers an operation whose row was just committed.
 func (w *wave) accept(o *op) {
 	a := w.answer(o, &o.outcome.Deduction)
-	a.Limits, a.Bucket, a.Remaining = o.outcome.Limits, o.Route.Key, o.outcome.Remaining
+	a.Limits, a.Bucket, a.BucketRemaining = o.outcome.Limits, o.Route.Key, o.outcome.Remaining
 	a.RemainingUnknown = false
 	w.complete(o)
 }
@@ -59,7 +59,7 @@ func (w *wave) answer(o *op, d *ledger.Deduction) *bucket.DeductAnswer {
 func (w *wave) complete(o *op) {
 	a := &o.Result.Answer
 	if o.Step == stepOldPlace && o.standing >= 0 {
-		a.Remaining, a.RemainingUnknown = o.standing, false
+		a.BucketRemaining, a.RemainingUnknown = o.standing, false
 	}
 	if o.Budget.Unlimited {
 		w.Finish(&o.Op)

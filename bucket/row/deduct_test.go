@@ -45,7 +45,7 @@ func TestAccepted(t *testing.T) {
 	a := b.add("sale", 100, 1, 100, none)
 	s := node(t, b, nil)
 	got, err := s.Deduct(context.Background(), request(a, "o1", 30))
-	want := bucket.DeductAnswer{RequestID: "o1", Amount: 30, State: "used", Bucket: "sale:bucket-0", Remaining: 70,
+	want := bucket.DeductAnswer{RequestID: "o1", Amount: 30, State: "used", Bucket: "sale:bucket-0", BucketRemaining: 70,
 		BudgetRemaining: 70, Receipt: "1000.1"}
 	got.Limits = nil
 	if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
@@ -268,7 +268,7 @@ func TestUnclear(t *testing.T) {
 		}
 		s := node(t, b, nil)
 		got, err := s.Deduct(context.Background(), request(a, "o1", 7))
-		if err != nil || got.Replayed || got.Remaining != 93 || got.BudgetRemaining != 93 {
+		if err != nil || got.Replayed || got.BucketRemaining != 93 || got.BudgetRemaining != 93 {
 			t.Errorf("happened %v: %+v, %v", happened, got, err)
 		}
 		lost = 1 << 30
@@ -307,7 +307,7 @@ func TestUnitsCameBack(t *testing.T) {
 	}
 	b.change(a.ID, func(a *account) { a.epochs[a.Buckets[0].ID].Outstanding += 90 })
 	got, err := s.Deduct(context.Background(), request(a, "o2", 1))
-	if err != nil || got.Remaining != 99 || got.BudgetRemaining < 99 {
+	if err != nil || got.BucketRemaining != 99 || got.BudgetRemaining < 99 {
 		t.Errorf("%+v, %v", got, err)
 	}
 }

@@ -61,7 +61,7 @@ func TestFigures(t *testing.T) {
 						continue
 					}
 					got, most := r.Answer, total-before-r.Answer.Amount+lately[on]
-					if got.FiguresUnknown || got.BudgetRemaining < got.Remaining || got.BudgetRemaining > most {
+					if got.FiguresUnknown || got.BudgetRemaining < got.BucketRemaining || got.BudgetRemaining > most {
 						rt.Fatalf("call %d: %+v, at most %d", n, got, most)
 					}
 					if p := got.PeriodRemaining; (a.Type == budget.Daily) != (p != nil) || p != nil && *p != got.BudgetRemaining {
@@ -88,7 +88,7 @@ func TestFiguresOfManyBudgets(t *testing.T) {
 	s := node(t, b, nil)
 	read := map[string]bool{}
 	for i, r := range s.DeductAll(t.Context(), requests) {
-		if r.Err != nil || r.Answer.RemainingUnknown || r.Answer.Remaining == 100 {
+		if r.Err != nil || r.Answer.RemainingUnknown || r.Answer.BucketRemaining == 100 {
 			t.Fatalf("%d: %+v", i, r)
 		}
 		name := requests[i].Budget.Name

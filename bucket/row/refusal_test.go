@@ -324,7 +324,7 @@ func TestSameIDInABatch(t *testing.T) {
 		r := bucket.DeductRequest{Budget: ref, RequestID: "a", Amount: 4}
 		for i, got := range w.s.DeductAll(w.Ctx, []bucket.DeductRequest{r, r}) {
 			a := got.Answer
-			if got.Err != nil || a.Replayed != (i == 1) || a.Remaining != 6 || a.BudgetRemaining != 6 ||
+			if got.Err != nil || a.Replayed != (i == 1) || a.BucketRemaining != 6 || a.BudgetRemaining != 6 ||
 				a.FiguresUnknown || a.RemainingUnknown {
 				w.Errorf("%d: %+v, %v", i, a, got.Err)
 			}

@@ -143,7 +143,7 @@ func TestSellOutSQL(t *testing.T) {
 		}
 		if left := *refusal.Available; left > 0 {
 			got, err := nodes[1].Deduct(context.Background(), bucket.DeductRequest{Budget: ref, RequestID: "last", Amount: left})
-			if err != nil || got.BudgetRemaining != 0 || got.Remaining != 0 {
+			if err != nil || got.BudgetRemaining != 0 || got.BucketRemaining != 0 {
 				t.Errorf("the last %d: %+v, %v", left, got, err)
 			}
 		}

@@ -21,7 +21,7 @@ func TestLooksTwice(t *testing.T) {
 		return nil
 	}
 	b.mu.Unlock()
-	if got, err := s.Deduct(context.Background(), request(a, "o2", 1)); err != nil || got.Remaining != 4 {
+	if got, err := s.Deduct(context.Background(), request(a, "o2", 1)); err != nil || got.BucketRemaining != 4 {
 		t.Errorf("%+v, %v", got, err)
 	}
 }

@@ -144,7 +144,7 @@ func TestWildFilter(t *testing.T) {
 					mu.Lock()
 					accepted[bucket.ID{Budget: a.ID, RequestID: r.RequestID}] = r.Amount
 					mu.Unlock()
-					if answer.BudgetRemaining < answer.Remaining || answer.BudgetRemaining > 400-r.Amount {
+					if answer.BudgetRemaining < answer.BucketRemaining || answer.BudgetRemaining > 400-r.Amount {
 						t.Errorf("%s: %+v", r.RequestID, answer)
 					}
 				case !errors.As(err, &refusal) || refusal.Code != budget.BudgetExhausted:

@@ -115,7 +115,7 @@ func (s *Service) away(d budget.Durability) []bucket.Partition {
 // sampled returns the sample of a budget's figures.
 func sampled(f ledger.Figures, holdings []bucket.Holding, away []bucket.Partition) series.Figures {
 	return series.Figures{Total: f.Total, Undistributed: f.Unfunded + f.Undistributed,
-		Quarantined: f.Quarantined, Forfeited: f.Forfeited, Remaining: f.Remaining,
+		NotFunded: f.Unfunded, Quarantined: f.Quarantined, Forfeited: f.Forfeited, InBuckets: f.InBuckets,
 		InTransit: f.InTransit(), Held: f.Held, Used: f.Used, Stranded: stranded(f, holdings, away)}
 }
 

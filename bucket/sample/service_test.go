@@ -92,7 +92,7 @@ func TestSamples(t *testing.T) {
 			}
 		}
 		got := w.kept(budgets[0])[2]
-		if !got.At.Equal(begin.Add(3*time.Minute)) || got.Used != 20 || got.Remaining != 80 || got.Total != 100 {
+		if !got.At.Equal(begin.Add(3*time.Minute)) || got.Used != 20 || got.InBuckets != 80 || got.Total != 100 {
 			t.Errorf("%+v", got)
 		}
 		answer := w.series(budgets[0], series.Span{From: begin, To: begin.Add(4 * time.Minute),

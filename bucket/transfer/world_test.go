@@ -168,7 +168,7 @@ func (w *world) figures(ref bucket.BudgetRef) (f struct{ Undistributed, Remainin
 	w.Helper()
 	got, err := w.defs.Figures(w.ctx, ref.ID)
 	w.ok(err)
-	f.Undistributed, f.Remaining = got.Undistributed, got.Remaining
+	f.Undistributed, f.Remaining = got.Undistributed, got.InBuckets
 	return f
 }
 

@@ -139,7 +139,7 @@ func (s *Service) repeated(ctx context.Context, b *bucket.Budget, r *bucket.Dedu
 	if err != nil {
 		return bucket.CheckAnswer{}, s.failed(err)
 	}
-	a.Remaining = levels[d.Bucket].Outstanding
+	a.BucketRemaining = levels[d.Bucket].Outstanding
 	covers, err := s.Lookup.Covers(ctx, []int64{b.ID}, false)
 	if err != nil {
 		return bucket.CheckAnswer{}, s.failed(err)

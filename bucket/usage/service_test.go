@@ -197,7 +197,7 @@ func TestDryRun(t *testing.T) {
 		a, err := w.s.DryRun(w.Ctx, bucket.DeductRequest{Budget: ref, RequestID: "known", Amount: 7,
 			Dimensions: user("u")})
 		if r := a.Recorded; err != nil || a.Err != nil || r == nil || !r.Replayed || r.Amount != 7 ||
-			r.Bucket != b.Route("known").Key || r.Remaining != 43 || r.BudgetRemaining != 93 ||
+			r.Bucket != b.Route("known").Key || r.BucketRemaining != 43 || r.BudgetRemaining != 93 ||
 			r.State != ledger.StateUsed || r.Receipt == "" {
 			t.Errorf("%+v, %+v, %v", a, a.Recorded, err)
 		}

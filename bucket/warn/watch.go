@@ -152,7 +152,7 @@ func (w *Watch) figures(b *bucket.Book) alert.Figures {
 	if b.Unlimited {
 		return out
 	}
-	left := f.Undistributed + f.Remaining + f.InTransit()
+	left := f.Undistributed + f.InBuckets + f.InTransit()
 	total := alert.Units{Total: f.Total, Spent: f.Used + f.Held, Left: f.Unfunded + left,
 		End: b.EndAt}
 	out.Of[string(alert.Total)] = total
@@ -197,7 +197,7 @@ func (w *Watch) complete(ctx context.Context, books []bucket.Book, list []alert.
 			continue // there is no rate without a past, and none is needed once nothing is left
 		}
 		p := series.Project([]series.Point{earlier.Point}, series.Point{At: w.at,
-			Figures: series.Figures{Used: total.Spent, Remaining: total.Left}}, time.Time{})
+			Figures: series.Figures{Used: total.Spent, InBuckets: total.Left}}, time.Time{})
 		f.Rate, f.HasRate = p.Rate, p.Outlook != series.NotKnown
 	}
 	return nil

@@ -116,7 +116,7 @@ func proof(r *client.AuditReport) string {
 	text := details(field{"ok", r.OK}, field{"total", r.Total},
 		field{"undistributed", r.Undistributed}, field{"not funded", r.NotFunded},
 		field{"in transit", r.InTransit},
-		field{"remaining", r.Remaining}, field{"held", r.Held}, field{"used", r.Used},
+		field{"in buckets", r.InBuckets}, field{"held", r.Held}, field{"used", r.Used},
 		field{"quarantined", r.Quarantined}, field{"forfeited", r.Forfeited},
 		field{"at risk", r.AtRisk})
 	if len(r.Unchecked) > 0 {

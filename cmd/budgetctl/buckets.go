@@ -59,14 +59,27 @@ request id: when the outcome is unknown, look with 'budgetctl buckets' before re
 	})
 }
 
+// resumeCommand makes a paused budget effective, or with a second argument resumes a bucket.
 func (a *app) resumeCommand() *cobra.Command {
-	return a.bucketCommand((*client.Client).Resume, &cobra.Command{
-		Use:   "resume BUDGET BUCKET_KEY",
-		Short: "Resume a halted bucket if an audit finds no discrepancy in it",
-		Long: `Audits the whole budget and lifts the halt if the bucket's figures agree. Otherwise the
-halt stays, and the refusal (bucket_halted) says what disagrees.`,
-		Example: `  budgetctl resume spring-sale bucket-3`,
-	})
+	whole := a.statusCommand("resume", budget.Effective, "")
+	one := a.bucketCommand((*client.Client).Resume, &cobra.Command{Use: "resume BUDGET BUCKET_KEY"})
+	which := func(args []string) *cobra.Command {
+		if len(args) < 2 {
+			return whole
+		}
+		return one
+	}
+	return &cobra.Command{
+		Use:   "resume BUDGET [BUCKET_KEY]",
+		Short: "Make a paused budget effective again, or resume a halted bucket",
+		Long: `Makes a paused budget effective again. With the key of a halted bucket it audits the whole
+budget, and resumes the bucket if its figures agree. Otherwise the bucket stays halted, and the
+refusal (bucket_halted) says what disagrees.`,
+		Example: `  budgetctl resume spring-sale
+  budgetctl resume spring-sale bucket-3`,
+		Args: func(_ *cobra.Command, args []string) error { return arguments(which(args), args) },
+		RunE: func(cmd *cobra.Command, args []string) error { return which(args).RunE(cmd, args) },
+	}
 }
 
 func (a *app) bucketCommand(verb bucketVerb, cmd *cobra.Command) *cobra.Command {
@@ -119,10 +132,10 @@ func shards(buckets ...client.Bucket) string {
 		if b.Problem != "" {
 			status += ", out of reach"
 		}
-		rows[i] = []any{b.Key, status, b.Instance, b.Partition, b.Epoch, b.EpochStatus, b.Remaining,
+		rows[i] = []any{b.Key, status, b.Home, b.Epoch, b.EpochStatus, b.Remaining,
 			b.Held, b.Used, b.Returning, b.OutQuantity, b.OutCnt, b.CollectCnt,
 			b.Halted}
 	}
-	return listing([]string{"key", "status", "instance", "partition", "epoch", "epoch status",
+	return listing([]string{"key", "status", "home", "epoch", "epoch status",
 		"remaining", "held", "used", "returning", "out", "applies", "collects", "halted"}, rows)
 }

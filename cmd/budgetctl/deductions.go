@@ -111,7 +111,7 @@ what would happen.`,
 func accepted(answer *client.DeductAnswer) string {
 	fields := []field{{"request id", answer.RequestID}, {"outcome", answer.Outcome},
 		{"amount", answer.Amount}, {"state", answer.State}, {"bucket", answer.Bucket},
-		{"bucket remaining", known(answer.Unlimited, answer.Remaining)},
+		{"bucket remaining", known(answer.Unlimited, answer.BucketRemaining)},
 		{"budget remaining", known(answer.Unlimited, answer.BudgetRemaining)}}
 	if answer.PeriodRemaining != nil {
 		fields = append(fields, field{"period remaining", *answer.PeriodRemaining})

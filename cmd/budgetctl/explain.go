@@ -121,7 +121,7 @@ func refusalText(r *client.Refusal) string {
 	}
 	path := "not known"
 	if r.Bucket != "" {
-		path = fmt.Sprintf("%s on %s/%d, by key %s", r.Bucket, r.Instance, r.Partition, r.RoutingKey)
+		path = fmt.Sprintf("%s in %s, by key %s", r.Bucket, r.Home, r.RoutingKey)
 	}
 	fields := []field{{"refused", r.At}, {"code", r.Problem.Code},
 		{"request", r.RequestID}, {"budget", r.Tenant + "/" + r.Budget}, {"asked for", what},

@@ -77,7 +77,7 @@ func newFake(t *testing.T) *fake {
 	}
 	handle("POST /v1/budgets", f.create)
 	handle("GET /v1/budgets", f.list)
-	handle("GET /v1/budgets/{budget}", f.on(func(b *fakeBudget, _ *http.Request) (int, any) { return 200, b.Budget }))
+	handle("GET /v1/budgets/{budget}", f.on(func(b *fakeBudget, _ *http.Request) (int, any) { return 200, b.shown() }))
 	handle("PATCH /v1/budgets/{budget}", f.on(f.patch))
 	handle("POST /v1/budgets/{budget}/append", f.on(f.adjust))
 	handle("POST /v1/budgets/{budget}/deduct", f.on(f.deduct))
@@ -88,7 +88,7 @@ func newFake(t *testing.T) *fake {
 	handle("GET /v1/budgets/{budget}/buckets", f.on(func(b *fakeBudget, _ *http.Request) (int, any) {
 		return 200, client.BucketList{Buckets: []client.Bucket{b.bucket()}}
 	}))
-	for _, verb := range []string{"offline", "online", "apply"} {
+	for _, verb := range []string{"offline", "online", "apply", "resume"} {
 		handle("POST /v1/budgets/{budget}/buckets/{key}/"+verb, f.on(func(b *fakeBudget, r *http.Request) (int, any) {
 			return b.bucketVerb(verb, r)
 		}))
@@ -195,7 +195,7 @@ func (b *fakeBudget) series(r *http.Request) client.Series {
 	query := r.URL.Query()
 	point := func(ago time.Duration, used int64) client.SeriesPoint {
 		return client.SeriesPoint{At: fakeNow.Add(-ago), Total: b.TotalQuantity, Released: b.OutQuantity, Used: used,
-			Remaining: b.TotalQuantity - used, Stranded: 40}
+			Remaining: b.TotalQuantity - used, InBuckets: b.TotalQuantity - used, Stranded: 40}
 	}
 	s := client.Series{From: fakeNow.Add(-time.Hour), To: fakeNow, StepS: 60, RatePerS: 1234.5, Projection: "not_before_end",
 		Points: []client.SeriesPoint{point(2*time.Minute, 0), point(time.Minute, 1000)}, Now: point(0, b.Used)}
@@ -243,7 +243,7 @@ func (f *fake) create(r *http.Request) (int, any) {
 		if !reflect.DeepEqual(b.definition, request) {
 			return refuse(409, budget.NameTaken, "the name %q is taken", request.Name)
 		}
-		return 200, b.Budget
+		return 200, b.shown()
 	}
 	f.ids++
 	b := &fakeBudget{definition: request, recycled: -1, adjustments: map[string]client.Adjustment{},
@@ -254,13 +254,22 @@ func (f *fake) create(r *http.Request) (int, any) {
 			AdjustCnt: request.AdjustCnt, StartAt: request.StartAt, EndAt: request.EndAt,
 			CreatedAt: fakeNow, UpdatedAt: fakeNow, Status: budget.Effective, Version: 1,
 			TotalQuantity: request.TotalQuantity, OutQuantity: request.TotalQuantity,
-			Remaining: request.TotalQuantity, Buckets: client.BucketCount{Online: 1}}}
+			InBuckets: request.TotalQuantity, Buckets: client.BucketCount{Online: 1}}}
 	if request.TypeRule != nil {
 		b.daily(request)
 	}
 	f.budgets[request.Tenant+"/"+request.Name] = b
 	f.budgets[fmt.Sprint(b.ID)] = b
-	return 201, b.Budget
+	return 201, b.shown()
+}
+
+// shown returns the budget as the service answers it.
+func (b *fakeBudget) shown() client.Budget {
+	out := b.Budget
+	if out.Status == budget.Effective {
+		out.Remaining = out.Undistributed - out.NotFunded + out.InBuckets + out.InTransit
+	}
+	return out
 }
 
 // daily gives a budget its rule, and its first period what the rule fixes for it: the rest is not funded.
@@ -271,17 +280,17 @@ func (b *fakeBudget) daily(request client.CreateRequest) {
 	}
 	b.TypeRule, b.Timezone = &rule, cmp.Or(request.Timezone, "UTC")
 	b.LateRefund = cmp.Or(request.LateRefund, budget.ToTotal)
-	b.Period = &client.Period{Number: 1, Start: fakeNow, End: fakeNow.Add(90 * time.Minute), Total: b.Remaining}
+	b.Period = &client.Period{Number: 1, Start: fakeNow, End: fakeNow.Add(90 * time.Minute), Total: b.InBuckets}
 	switch {
 	case rule.Quantity > 0:
 		b.Period.Total = rule.Quantity
 	case rule.Kind == budget.Calendar:
-		b.Period.Total = b.Remaining / 365 // as if there were so many
+		b.Period.Total = b.InBuckets / 365 // as if there were so many
 	case len(rule.Windows) > 0:
 		b.Period.Total = rule.Windows[0].Quantity
 	}
-	b.NotFunded = b.Remaining - b.Period.Total
-	b.Undistributed, b.OutQuantity, b.Remaining = b.NotFunded, b.Period.Total, b.Period.Total
+	b.NotFunded = b.InBuckets - b.Period.Total
+	b.Undistributed, b.OutQuantity, b.InBuckets = b.NotFunded, b.Period.Total, b.Period.Total
 }
 
 func (f *fake) patch(b *fakeBudget, r *http.Request) (int, any) {
@@ -325,7 +334,7 @@ func (f *fake) patch(b *fakeBudget, r *http.Request) (int, any) {
 		b.LateRefund = request.LateRefund
 	}
 	b.Version++
-	return 200, b.Budget
+	return 200, b.shown()
 }
 
 func (f *fake) adjust(b *fakeBudget, r *http.Request) (int, any) {
@@ -337,17 +346,17 @@ func (f *fake) adjust(b *fakeBudget, r *http.Request) (int, any) {
 		if known.Quantity != request.Quantity {
 			return refuse(409, budget.RequestConflict, "the id has another quantity")
 		}
-		known.Replayed, known.Budget = true, b.Budget
+		known.Replayed, known.Budget = true, b.shown()
 		return 200, known
 	}
-	if -request.Quantity > b.Remaining {
-		return 409, problem{409, budget.AmountExceedsRemaining, "less is unused", nil, &b.Remaining}
+	if -request.Quantity > b.InBuckets {
+		return 409, problem{409, budget.AmountExceedsRemaining, "less is unused", nil, &b.InBuckets}
 	}
 	b.TotalQuantity += request.Quantity
 	b.OutQuantity += request.Quantity
-	b.Remaining += request.Quantity
+	b.InBuckets += request.Quantity
 	done := client.Adjustment{RequestID: request.RequestID, Quantity: request.Quantity, State: "done"}
 	b.adjustments[request.RequestID] = done
-	done.Budget = b.Budget
+	done.Budget = b.shown()
 	return 200, done
 }

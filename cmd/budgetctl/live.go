@@ -89,7 +89,7 @@ func (m *live) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 }
 
 // leftOf returns what a budget still has, in buckets or not.
-func leftOf(p client.SeriesPoint) int64 { return p.Remaining + p.Undistributed + p.InTransit }
+func leftOf(p client.SeriesPoint) int64 { return p.InBuckets + p.Undistributed + p.InTransit }
 
 // Styles of the screen, in the terminal's own colours.
 var (
@@ -196,7 +196,7 @@ func bucketLines(buckets []client.Bucket, width int) []string {
 		}
 		out[i] = fmt.Sprintf("%-*s  %s  %*s  %s  %s", name, printable(b.Key),
 			bar(float64(b.Remaining)/float64(most), width), number, grouped(b.Remaining),
-			style.Render(printable(status)), quiet.Render(printable(b.Instance)))
+			style.Render(printable(status)), quiet.Render(printable(b.Home.String())))
 	}
 	return out
 }

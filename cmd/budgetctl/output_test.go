@@ -64,6 +64,7 @@ func TestOutput(t *testing.T) {
 			"set spring-sale --end never --sharding 0"},
 		{"pause", []string{sale}, "pause spring-sale"},
 		{"resume", []string{sale, "pause spring-sale"}, "resume spring-sale"},
+		{"resume-bucket", []string{sale}, "resume spring-sale 0"},
 		{"append", []string{sale}, "append spring-sale 500 --request-id a1"},
 		{"append-again", []string{sale, "append spring-sale 500 --request-id a1"}, "append spring-sale 500 --request-id a1"},
 		{"shrink", []string{sale}, "shrink spring-sale 500 --request-id a2"},

@@ -28,6 +28,7 @@ var unlimited = json.JoinMarshalers(
 			Undistributed *int64 `json:"undistributed"`
 			NotFunded     *int64 `json:"not_funded"`
 			Remaining     *int64 `json:"remaining"`
+			InBuckets     *int64 `json:"in_buckets"`
 		}{plainBudget: plainBudget(b)})
 	}),
 	json.MarshalToFunc(func(out *jsontext.Encoder, d client.DeductAnswer) error {
@@ -36,7 +37,7 @@ var unlimited = json.JoinMarshalers(
 		}
 		return json.MarshalEncode(out, struct {
 			plainAnswer     `json:",inline"`
-			Remaining       *int64 `json:"remaining"`
+			BucketRemaining *int64 `json:"bucket_remaining"`
 			BudgetRemaining *int64 `json:"budget_remaining"`
 		}{plainAnswer: plainAnswer(d)})
 	}),

@@ -62,6 +62,7 @@ func view(b *client.Budget) string {
 		{"undistributed", unless(b.Unlimited, b.Undistributed)},
 		{"not funded", unless(b.Unlimited, b.NotFunded)},
 		{"pending shrink", b.PendingShrink}, {"remaining", unless(b.Unlimited, b.Remaining)},
+		{"in buckets", unless(b.Unlimited, b.InBuckets)},
 		{"held", b.Held},
 		{"used", b.Used},
 		{"in transit", b.InTransit}, {"quarantined", b.Quarantined}, {"forfeited", b.Forfeited},

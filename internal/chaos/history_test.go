@@ -135,7 +135,7 @@ func (r *recorder) call(c *client.Client, in input) output {
 			return output{code: codeOf(err)}
 		}
 		return output{total: int(b.TotalQuantity),
-			remaining: int(b.Undistributed + b.Remaining + b.InTransit),
+			remaining: int(b.Undistributed + b.InBuckets + b.InTransit),
 			used:      int(b.Used + b.Held + b.Quarantined + b.Forfeited)}
 	default: // lookUp
 		d, err := c.Deduction(ctx, r.name, id)

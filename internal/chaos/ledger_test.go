@@ -56,7 +56,7 @@ func (w *World) verify(b *book, found *auditor.Budget) (wrong []string, lost int
 			wrong = append(wrong, fmt.Sprintf("%s: audit through node %d: %+v", b.name, i, *report))
 		case report.Total != found.Total || report.Used != found.Used ||
 			report.Total != report.Undistributed+
-				report.InTransit+report.Remaining+report.Held+report.Used+report.Quarantined+report.Forfeited:
+				report.InTransit+report.InBuckets+report.Held+report.Used+report.Quarantined+report.Forfeited:
 			wrong = append(wrong, fmt.Sprintf("%s: audit through node %d: %+v, the rows have %d, %d used", b.name, i,
 				*report, found.Total, found.Used))
 		}

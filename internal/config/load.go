@@ -192,6 +192,9 @@ func variableOf(key string) string {
 	return prefix + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(key))
 }
 
+// renamed has the keys of an instance that have another name now.
+var renamed = map[string]string{"lanes": "partitions"}
+
 func instanceKey(n int) string { return fmt.Sprintf("instances[%d]", n) }
 
 // instances reads the list of instances.
@@ -212,7 +215,10 @@ func (l *loader) instances() []Instance {
 		settings, given := out[n].settings(), flatten(section)
 		for name, value := range given {
 			known := slices.ContainsFunc(settings, func(s setting) bool { return s.key == name })
-			if !known && !(name == "tls" && value == nil) {
+			switch now, was := renamed[name]; {
+			case was:
+				l.fault(key+"."+name, nil, "was renamed to "+now)
+			case !known && !(name == "tls" && value == nil):
 				l.fault(key+"."+name, nil, "is not a key of an instance")
 			}
 		}
@@ -234,7 +240,14 @@ func (l *loader) instances() []Instance {
 // strangers adds a fault for every environment variable that sets nothing.
 func (l *loader) strangers() {
 	for variable := range l.environment {
-		l.fault(variable, nil, "is not a key of budgetd; see config.yaml for how keys are written here")
+		want := "is not a key of budgetd; see config.yaml for how keys are written here"
+		for was, now := range renamed {
+			of, ends := strings.CutSuffix(variable, strings.TrimPrefix(variableOf("."+was), prefix))
+			if ends && strings.HasPrefix(of, variableOf("instances.")) {
+				want = "was renamed to " + of + strings.TrimPrefix(variableOf("."+now), prefix)
+			}
+		}
+		l.fault(variable, nil, want)
 	}
 	slices.SortStableFunc(l.faults, func(a, b Fault) int { return strings.Compare(a.Key, b.Key) })
 }

@@ -48,10 +48,10 @@ func overseerOf(n int, now *time.Time) *Overseer {
 		books := make([]bucket.Book, n)
 		for i := range books {
 			books[i] = bucket.Book{Budget: int64(i + 1), Tenant: "default",
-				Name: fmt.Sprintf("campaign-%06d", i), Figures: ledger.Figures{Total: 1000, Remaining: 1000}}
+				Name: fmt.Sprintf("campaign-%06d", i), Figures: ledger.Figures{Total: 1000, InBuckets: 1000}}
 			if i%10 == 3 {
 				books[i].Figures.Used = used * int64(i) / int64(n)
-				books[i].Figures.Remaining -= books[i].Figures.Used
+				books[i].Figures.InBuckets -= books[i].Figures.Used
 			}
 		}
 		_ = o.Page(context.Background(), books)

@@ -72,7 +72,7 @@ func (o *Overseer) Page(_ context.Context, books []bucket.Book) error {
 			terms: budget.Definition{StartAt: b.StartAt, EndAt: b.EndAt, Paused: b.Paused,
 				Archived: b.Archived},
 			unlimited: b.Unlimited, total: f.Total, held: f.Held, used: f.Used,
-			left:        f.Unfunded + f.Undistributed + f.Remaining + f.InTransit(),
+			left:        f.Unfunded + f.Undistributed + f.InBuckets + f.InTransit(),
 			quarantined: f.Quarantined, halted: b.Halted}
 		s.past = o.pastOf(s.id, spending{now, s.used + s.held})
 		o.next = append(o.next, s)
@@ -113,7 +113,7 @@ func (o *Overseer) pass() ([]standing, time.Time) {
 func (s *standing) projection(now time.Time) series.Projection {
 	past := series.Point{At: s.past[0].at, Figures: series.Figures{Used: s.past[0].units}}
 	present := series.Point{At: now, Figures: series.Figures{Used: s.used + s.held,
-		Remaining: s.left}}
+		InBuckets: s.left}}
 	if s.unlimited || s.terms.StatusAt(now) != budget.Effective {
 		return series.Projection{}
 	}

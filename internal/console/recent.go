@@ -221,6 +221,7 @@ func (o *Overseer) Refused(ctx context.Context, fits func(*bucket.Refusal) bool,
 		if b, err := o.Find(ctx, r.Budget); err == nil {
 			r.Budget = bucket.BudgetRef{Tenant: b.Tenant, Name: b.Name, ID: b.ID}
 			out[i].RoutingKey, out[i].Bucket = b.Routed(r)
+			out[i].Durability = b.Durability
 		}
 	}
 	return out

@@ -333,7 +333,7 @@ func TestEndOfABudget(t *testing.T) {
 				case b.Status != budget.Expired:
 					return fmt.Errorf("status %s", b.Status)
 				case b.Undistributed != 900 || b.NotFunded != 900 || b.Used != 100,
-					b.Remaining != 0 || b.InTransit != 0:
+					b.InBuckets != 0 || b.InTransit != 0:
 					return fmt.Errorf("view %+v", b)
 				case b.Buckets.Online != 0 || b.Period != nil:
 					return fmt.Errorf("%d buckets online, period %+v", b.Buckets.Online, b.Period)

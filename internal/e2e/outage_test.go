@@ -34,7 +34,7 @@ func TestOutageIsShown(t *testing.T) {
 	world := newCluster(t)
 	n := world.start(t)
 	c, ctx := n.client(), context.Background()
-	create(t, c, "sale", 6000, 6)
+	createStore(t, c, "sale", 6000, 6)
 	shown := func(out bool) func() error {
 		return func() error {
 			var faults []error
@@ -48,8 +48,8 @@ func TestOutageIsShown(t *testing.T) {
 				if one.Problem != "" {
 					down++
 				}
-				if (one.Problem != "") != (out && one.Instance == "redis-0") {
-					fault("bucket %s on %s: %q", one.Key, one.Instance, one.Problem)
+				if (one.Problem != "") != (out && one.Home.Instance == "redis-0") {
+					fault("bucket %s on %s: %q", one.Key, one.Home.Instance, one.Problem)
 				}
 			}
 			if b.Buckets.Unreachable != down || out && down == 0 {

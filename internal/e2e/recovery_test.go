@@ -102,7 +102,7 @@ func units(t *testing.T, c *client.Client, name, instance string) (units int64, 
 	list, err := c.Buckets(context.Background(), name)
 	must(t, err)
 	for _, b := range list.Buckets {
-		if b.Instance == instance && b.EpochStatus == "open" {
+		if b.Home.Instance == instance && b.EpochStatus == "open" {
 			units += b.Remaining
 			open++
 		}

@@ -152,11 +152,10 @@ type refusalView struct {
 	Hold       bool              `json:"hold,omitzero"`
 	Reference  string            `json:"reference,omitzero"`
 	// RoutingKey is the key by which the request is routed now, Bucket the bucket to which it is,
-	// and Instance the instance of that bucket.
+	// and Home where that bucket's balance is.
 	RoutingKey string        `json:"routing_key,omitzero"`
 	Bucket     string        `json:"bucket,omitzero"`
-	Instance   string        `json:"instance,omitzero"`
-	Partition  int           `json:"partition"`
+	Home       *wire.Home    `json:"home,omitzero"`
 	Problem    *wire.Problem `json:"problem"`
 }
 
@@ -223,8 +222,8 @@ func refusalOf(r *bucket.Refusal) refusalView {
 		Hold: q.HoldTTL != 0, Reference: q.Reference, RoutingKey: r.RoutingKey,
 		Problem: wire.ProblemOf(r.Err)}
 	if r.Bucket != nil {
-		out.Bucket, out.Instance, out.Partition = r.Bucket.Key, r.Bucket.Partition.Instance,
-			r.Bucket.Partition.Index
+		home := wire.HomeOf(r.Durability, r.Bucket.Partition)
+		out.Bucket, out.Home = r.Bucket.Key, &home
 	}
 	return out
 }

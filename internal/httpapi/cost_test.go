@@ -26,7 +26,7 @@ type silent struct{ *fake }
 
 func (silent) Deduct(_ context.Context, r bucket.DeductRequest) (bucket.DeductAnswer, error) {
 	return bucket.DeductAnswer{RequestID: r.RequestID, Amount: r.Amount, State: ledger.StateUsed,
-		Bucket: "sale:bucket-0", Remaining: 495, BudgetRemaining: 595, Receipt: "1.2.3"}, nil
+		Bucket: "sale:bucket-0", BucketRemaining: 495, BudgetRemaining: 595, Receipt: "1.2.3"}, nil
 }
 
 func (s silent) DeductAll(ctx context.Context, requests []bucket.DeductRequest) []bucket.DeductResult {

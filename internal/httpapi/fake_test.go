@@ -33,8 +33,8 @@ var aView = bucket.View{
 	Definition: budget.Definition{ID: 7, Tenant: "default", Name: "sale", GLCode: "4711", Unit: budget.Count,
 		Durability: budget.Ledger, Type: budget.Promo, TotalQuantity: 1000, BucketQuantity: 2, StartAt: at,
 		Version: 3, CreatedAt: at, UpdatedAt: at.Add(time.Second)},
-	Status: budget.Effective,
-	Figures: ledger.Figures{Total: 1000, Undistributed: 100, Remaining: 500, Unsettled: 5, Used: 380,
+	Status: budget.Effective, Remaining: 620,
+	Figures: ledger.Figures{Total: 1000, Undistributed: 100, InBuckets: 500, Unsettled: 5, Used: 380,
 		Returning: 15, Online: 1, Offline: 1},
 }
 
@@ -45,8 +45,8 @@ var aDailyView = bucket.View{
 		Rule: &budget.Rule{Kind: budget.Windows, Windows: []budget.Window{
 			{From: "00:00", To: "12:00", Quantity: 300}, {From: "18:00", To: "24:00", Quantity: 50}}},
 		Version: 3, CreatedAt: at, UpdatedAt: at},
-	Status: budget.Effective,
-	Figures: ledger.Figures{Total: 1000, Unfunded: 660, Undistributed: 20, Remaining: 180, Used: 140, Online: 2,
+	Status: budget.Effective, Remaining: 200,
+	Figures: ledger.Figures{Total: 1000, Unfunded: 660, Undistributed: 20, InBuckets: 180, Used: 140, Online: 2,
 		PeriodUnits: 300, PeriodUsed: 100},
 	Period: budget.Period{Number: 3, Start: at, End: at.Add(3 * time.Hour)},
 }
@@ -57,7 +57,7 @@ var aDeduction = bucket.DeductionView{RequestID: "o1", State: ledger.StateUsed, 
 var aBucket = bucket.BucketView{Bucket: bucket.Bucket{ID: 70, Ordinal: 0, Key: "sale:bucket-0",
 	Partition: bucket.Partition{Instance: "redis-a"}, Online: true, OutQuantity: 600, OutCnt: 2, UpdatedAt: at,
 	Epoch: ledger.Epoch{Number: 4, Status: ledger.Open, Incarnation: 2, Outstanding: 500, Used: 380, Returning: 15},
-}, Remaining: 500}
+}, Durability: budget.Store, Remaining: 500}
 
 func (f *fake) Quarantines(_ context.Context, ref bucket.BudgetRef) ([]bucket.Quarantine, error) {
 	return []bucket.Quarantine{{Key: "sale:bucket-0", Epoch: 3, Quantity: 900, Released: 850,
@@ -185,7 +185,7 @@ func (f *fake) Deduct(ctx context.Context, r bucket.DeductRequest) (bucket.Deduc
 		f.before(ctx, r.RequestID)
 	}
 	answer := bucket.DeductAnswer{RequestID: r.RequestID, Amount: r.Amount, State: ledger.StateUsed, Bucket: "sale:bucket-0",
-		Remaining: 495, BudgetRemaining: 595, Receipt: "r.1"}
+		BucketRemaining: 495, BudgetRemaining: 595, Receipt: "r.1"}
 	if r.HoldTTL > 0 {
 		answer.State, answer.HoldUntil = ledger.StateHeld, at.Add(r.HoldTTL)
 	}
@@ -371,9 +371,9 @@ func (f *fake) Feed(ctx context.Context, r bucket.FeedRequest) (bucket.FeedPage,
 
 func (f *fake) Series(_ context.Context, r bucket.SeriesRequest) (bucket.SeriesAnswer, error) {
 	now := series.Point{At: at, Figures: series.Figures{Total: 1000, Undistributed: 100, Quarantined: 1, Forfeited: 2,
-		Remaining: 497, InTransit: 20, Held: 30, Used: 350, Stranded: 40}}
+		InBuckets: 497, InTransit: 20, Held: 30, Used: 350, Stranded: 40}}
 	before := now
-	before.At, before.Used, before.Remaining = at.Add(-time.Minute), 300, 547
+	before.At, before.Used, before.InBuckets = at.Add(-time.Minute), 300, 547
 	return bucket.SeriesAnswer{Span: series.Span{From: before.At, To: at, Step: time.Minute},
 		Points: []series.Point{before, now}, Now: now, Projection: f.projection}, f.note("series %+v", r)
 }

@@ -60,7 +60,7 @@ type auditReport struct {
 	Undistributed int64                `json:"undistributed"`
 	NotFunded     int64                `json:"not_funded"`
 	InTransit     int64                `json:"in_transit"`
-	Remaining     int64                `json:"remaining"`
+	InBuckets     int64                `json:"in_buckets"`
 	Held          int64                `json:"held"`
 	Used          int64                `json:"used"`
 	Quarantined   int64                `json:"quarantined"`
@@ -76,7 +76,7 @@ func auditOf(r *bucket.AuditReport) auditReport {
 	return auditReport{
 		OK: r.OK, Total: f.Total, Undistributed: f.Unfunded + f.Undistributed,
 		NotFunded: f.Unfunded, InTransit: f.InTransit(),
-		Remaining: f.Remaining, Held: f.Held, Used: f.Used, Quarantined: f.Quarantined,
+		InBuckets: f.InBuckets, Held: f.Held, Used: f.Used, Quarantined: f.Quarantined,
 		Forfeited: f.Forfeited, AtRisk: r.AtRisk, Discrepancies: r.Discrepancies, Unchecked: r.Unchecked,
 	}
 }
@@ -204,10 +204,12 @@ type seriesPoint struct {
 	At            time.Time `json:"at"`
 	Total         int64     `json:"total"`
 	Undistributed int64     `json:"undistributed"`
+	NotFunded     int64     `json:"not_funded"`
 	Released      int64     `json:"released"`
 	Used          int64     `json:"used"`
 	Held          int64     `json:"held"`
 	Remaining     int64     `json:"remaining"`
+	InBuckets     int64     `json:"in_buckets"`
 	InTransit     int64     `json:"in_transit"`
 	Stranded      int64     `json:"stranded"`
 	Quarantined   int64     `json:"quarantined"`
@@ -231,8 +233,8 @@ func seriesOf(s *bucket.SeriesAnswer) seriesView {
 
 func pointOf(p *series.Point) seriesPoint {
 	return seriesPoint{At: wire.InUTC(p.At), Total: p.Total, Undistributed: p.Undistributed,
-		Released: p.Released(), Used: p.Used, Held: p.Held, Remaining: p.Remaining,
-		InTransit: p.InTransit, Stranded: p.Stranded,
+		NotFunded: p.NotFunded, Released: p.Released(), Used: p.Used, Held: p.Held,
+		Remaining: p.Remaining(), InBuckets: p.InBuckets, InTransit: p.InTransit, Stranded: p.Stranded,
 		Quarantined: p.Quarantined, Forfeited: p.Forfeited}
 }
 

@@ -40,7 +40,7 @@ var budgetFigures = []struct {
 	{"budget_not_funded_units", "Minor units of a budget that no period has received.",
 		func(f *ledger.Figures) int64 { return f.Unfunded }},
 	{"budget_remaining_units", "Minor units in the open buckets of a budget.",
-		func(f *ledger.Figures) int64 { return f.Remaining }},
+		func(f *ledger.Figures) int64 { return f.InBuckets }},
 	{"budget_in_transit_units", "Minor units of a budget on their way to or from its total.",
 		func(f *ledger.Figures) int64 { return f.InTransit() }},
 	{"budget_held_units", "Minor units of a budget that are held and neither used nor free.",

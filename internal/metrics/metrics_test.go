@@ -35,8 +35,8 @@ func everything(m *metrics.Metrics) {
 	m.HoldsExpired(4)
 	m.HoldsExpired(3)
 	m.Budgets([]bucket.BudgetFigures{{Tenant: "default", Name: "spring",
-		Figures: ledger.Figures{Total: 100, Unfunded: 45, Undistributed: 15, Remaining: 10, Used: 30, Held: 6}}},
-		ledger.Figures{Total: 150, Unfunded: 50, Undistributed: 46, Remaining: 17, Used: 30, Held: 8, Returning: 1, Unsettled: 2,
+		Figures: ledger.Figures{Total: 100, Unfunded: 45, Undistributed: 15, InBuckets: 10, Used: 30, Held: 6}}},
+		ledger.Figures{Total: 150, Unfunded: 50, Undistributed: 46, InBuckets: 17, Used: 30, Held: 8, Returning: 1, Unsettled: 2,
 			Quarantined: 4})
 }
 

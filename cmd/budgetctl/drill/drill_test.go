@@ -123,7 +123,7 @@ func TestCompare(t *testing.T) {
 		"nobody told":   {true, func(b *books) { b.units = 7 }, "used that no answer accounts for"},
 		"taken twice":   {true, func(b *books) { b.units, b.twice = 7, 3 }, ""},
 		"one too few":   {false, func(b *books) { b.units = 9 }, "by the answers 9 units are used, by the service 10"},
-		"left":          {false, func(b *books) { b.audit.Remaining = 1 }, "1 units were left"},
+		"left":          {false, func(b *books) { b.audit.InBuckets = 1 }, "1 units were left"},
 		"parts":         {false, func(b *books) { b.audit.Held = 1 }, "parts make 11 of 10"},
 		"total":         {false, func(b *books) { b.audit.Total = 11 }, "total is 11"},
 		"discrepancies": {false, func(b *books) { b.audit.OK = false }, "not complete and clean"},

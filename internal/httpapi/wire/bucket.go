@@ -4,8 +4,11 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/httpapi/strictjson"
 	"github.com/budgetd/budgetd/ledger"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Empty is a body without members.
@@ -40,8 +43,7 @@ type BucketView struct {
 	Status  string `json:"status"`
 	// OfflineBy is "operator" or "service".
 	OfflineBy   bucket.OfflineBy `json:"offline_by,omitzero"`
-	Instance    string           `json:"instance"`
-	Partition   int              `json:"partition"`
+	Home        Home             `json:"home"`
 	Epoch       int64            `json:"epoch"`
 	EpochStatus ledger.Status    `json:"epoch_status,omitzero"`
 	Incarnation int64            `json:"incarnation,omitzero"`
@@ -60,6 +62,31 @@ type BucketView struct {
 	UpdatedAt time.Time `json:"updated_at,omitzero"`
 }
 
+// Home is where the balance of a bucket is. Its JSON form is "sql" if it is zero, and otherwise an
+// object that names a partition.
+type Home struct {
+	Instance  string `json:"instance"`
+	Partition int    `json:"partition"`
+}
+
+// HomeOf returns the home of a bucket of a budget with that durability. Only store mode keeps
+// balances in partitions.
+func HomeOf(d budget.Durability, p bucket.Partition) Home {
+	if d != budget.Store {
+		return Home{}
+	}
+	return Home{p.Instance, p.Index}
+}
+
+// MarshalJSONTo implements json.MarshalerTo.
+func (h Home) MarshalJSONTo(out *jsontext.Encoder) error {
+	if h.Instance == "" {
+		return out.WriteToken(jsontext.String("sql"))
+	}
+	type plain Home // without this method
+	return json.MarshalEncode(out, plain(h))
+}
+
 // BucketList is the answer of GET /v1/budgets/NAME/buckets.
 type BucketList struct {
 	Buckets []BucketView `json:"buckets"`
@@ -74,7 +101,7 @@ func BucketOf(b *bucket.BucketView) BucketView {
 	}
 	return BucketView{
 		Key: b.Key, Ordinal: b.Ordinal, Status: status, OfflineBy: b.OfflineBy,
-		Instance: b.Partition.Instance, Partition: b.Partition.Index,
+		Home:  HomeOf(b.Durability, b.Partition),
 		Epoch: e.Number, EpochStatus: e.Status, Incarnation: e.Incarnation,
 		Remaining: b.Remaining, OutQuantity: b.OutQuantity, OutCnt: b.OutCnt,
 		CollectCnt:  b.CollectCnt,

@@ -51,9 +51,11 @@ type BudgetView struct {
 	Undistributed *int64 `json:"undistributed"`
 	NotFunded     *int64 `json:"not_funded"`
 	PendingShrink int64  `json:"pending_shrink,omitzero"`
-	Remaining     *int64 `json:"remaining"`
-	Held          int64  `json:"held"`
-	Used          int64  `json:"used"`
+	// Remaining is what deductions can take now, InBuckets what lies in open buckets.
+	Remaining *int64 `json:"remaining"`
+	InBuckets *int64 `json:"in_buckets"`
+	Held      int64  `json:"held"`
+	Used      int64  `json:"used"`
 	// InTransit is what came back after its bucket or its period had ended. Within a second it
 	// reaches the total or the period that the rule names. In store mode it includes the units of
 	// buckets that open or close.
@@ -131,7 +133,8 @@ func BudgetOf(v *bucket.View) BudgetView {
 		TotalQuantity: unless(d.Unlimited, f.Total), OutQuantity: unless(d.Unlimited, f.OutQuantity()),
 		Undistributed: unless(d.Unlimited, f.Unfunded+f.Undistributed),
 		NotFunded:     unless(d.Unlimited, f.Unfunded),
-		PendingShrink: f.PendingShrink, Remaining: unless(d.Unlimited, f.Remaining), Held: f.Held,
+		PendingShrink: f.PendingShrink, Remaining: unless(d.Unlimited, v.Remaining),
+		InBuckets: unless(d.Unlimited, f.InBuckets), Held: f.Held,
 		Used:      f.Used,
 		InTransit: f.InTransit(), Quarantined: f.Quarantined, Forfeited: f.Forfeited,
 		Buckets: bucketCount{f.Online, f.Offline, v.Unreachable}, Limits: limitsOf(d.Limits),

@@ -88,9 +88,9 @@ type Accepted struct {
 	Amount    int64        `json:"amount"`
 	State     ledger.State `json:"state"`
 	Bucket    string       `json:"bucket"`
-	// Remaining and BudgetRemaining are null for an unlimited budget, and if they could not be read
-	// in time. They are never figures from before the deduction.
-	Remaining       *int64       `json:"remaining"`
+	// BucketRemaining and BudgetRemaining are null for an unlimited budget, and if they could not be
+	// read in time. They are never figures from before the deduction.
+	BucketRemaining *int64       `json:"bucket_remaining"`
 	BudgetRemaining *int64       `json:"budget_remaining"`
 	PeriodRemaining *int64       `json:"period_remaining,omitzero"`
 	Unlimited       bool         `json:"unlimited,omitzero"`
@@ -111,7 +111,7 @@ func AcceptedOf(d *bucket.DeductAnswer) Accepted {
 		return a
 	}
 	if !d.RemainingUnknown {
-		a.Remaining = &d.Remaining
+		a.BucketRemaining = &d.BucketRemaining
 	}
 	if d.FiguresUnknown {
 		a.PeriodRemaining = nil

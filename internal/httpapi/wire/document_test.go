@@ -70,7 +70,7 @@ func TestDocumentsAreAsTheLibraryWritesThem(t *testing.T) {
 			}
 			got := bucket.DeductAnswer{RequestID: text.Draw(t, "id"), Amount: number.Draw(t, "amount"),
 				State: ledger.State(text.Draw(t, "state")), Bucket: text.Draw(t, "bucket"),
-				Remaining: number.Draw(t, "remaining"), BudgetRemaining: number.Draw(t, "budget remaining"),
+				BucketRemaining: number.Draw(t, "remaining"), BudgetRemaining: number.Draw(t, "budget remaining"),
 				RemainingUnknown: rapid.Bool().Draw(t, "bucket unknown"), FiguresUnknown: rapid.Bool().Draw(t, "unknown"),
 				PeriodRemaining: rapid.Ptr(number, true).Draw(t, "period remaining"), Unlimited: rapid.Bool().Draw(t, "unlimited"),
 				HoldUntil: instant.Draw(t, "hold"), Limits: rapid.SliceOfN(limit, 0, 3).Draw(t, "limits"),

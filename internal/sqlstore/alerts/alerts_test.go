@@ -123,7 +123,7 @@ func TestSamples(t *testing.T) {
 			w.Helper()
 			point := bucket.Sample{Budget: b.ID}
 			point.At = w.DB.Now().Add(-age).Truncate(time.Minute)
-			point.Total, point.Used, point.Stranded, point.Remaining = 10_000, used, stranded, 10_000-used
+			point.Total, point.Used, point.Stranded, point.InBuckets = 10_000, used, stranded, 10_000-used
 			w.OK(samples.New(w.DB).AddSamples(w.Ctx, []bucket.Sample{point}))
 		}
 		add(40*time.Minute, 0, 0)

@@ -103,7 +103,7 @@ func (r *bookRow) book() bucket.Book {
 		Shrinks: r.Shrinks, Halted: r.Halted, HaltedUnits: r.HaltedUnits, Entries: r.Entries,
 		Figures: ledger.Figures{Total: r.Total, Undistributed: r.Undistributed,
 			Quarantined: r.Quarantined, Forfeited: r.Forfeited, Unfunded: r.Unfunded,
-			PendingShrink: r.PendingShrink, Remaining: r.Remaining, Unsettled: r.Unsettled,
+			PendingShrink: r.PendingShrink, InBuckets: r.Remaining, Unsettled: r.Unsettled,
 			Held: r.Held, Used: r.Used, Returning: r.Returning, Online: r.Online, Offline: r.Offline,
 			PeriodUnits: r.PeriodUnits, Period: budget.Period{Number: r.Period, Over: r.IsOver == 1,
 				Start: engine.FromMS(r.PeriodStartMS), End: engine.FromMS(r.PeriodEndMS)}}}

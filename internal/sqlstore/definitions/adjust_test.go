@@ -92,7 +92,7 @@ func TestAppendBringsBucketsOnline(t *testing.T) {
 		w.exec(`UPDATE sharding_budget_management_bucket SET status = 'offline', offline_by = 'service'
 			WHERE id = ?`, b.Buckets[1].ID)
 		w.adjusts(b.ID, "more", 10)
-		w.has(b.ID, ledger.Figures{Total: 30, Remaining: 10, Used: 20, Online: 2})
+		w.has(b.ID, ledger.Figures{Total: 30, InBuckets: 10, Used: 20, Online: 2})
 		back := w.read(b.ID).Buckets[1]
 		equal(w, "epoch", back.Epoch.Number, 2)
 		equal(w, "outstanding", back.Epoch.Outstanding, 5)
@@ -103,12 +103,12 @@ func TestAppendToADay(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		b := w.create(daily("days", 8, 10, budget.Spread))
 		w.adjusts(b.ID, "more", 7) // the day has 8 of 10
-		w.has(b.ID, ledger.Figures{Total: 15, Unfunded: 5, Remaining: 10, Online: 2})
+		w.has(b.ID, ledger.Figures{Total: 15, Unfunded: 5, InBuckets: 10, Online: 2})
 		w.adjusts(b.ID, "less", -7) // what is not funded first
-		w.has(b.ID, ledger.Figures{Total: 8, Remaining: 8, Online: 2})
+		w.has(b.ID, ledger.Figures{Total: 8, InBuckets: 8, Online: 2})
 		w.later(48 * time.Hour)
 		w.adjusts(b.ID, "while nobody rolled it over", 3)
-		w.has(b.ID, ledger.Figures{Total: 11, Unfunded: 3, Remaining: 8, Online: 2})
+		w.has(b.ID, ledger.Figures{Total: 11, Unfunded: 3, InBuckets: 8, Online: 2})
 	})
 }
 
@@ -121,7 +121,7 @@ func TestShrinkTakesFromFewBuckets(t *testing.T) {
 		w.back(b.Buckets[0], 5)
 		w.hold(b.Buckets[1], 1) // O 2, 9, 10, 10; R 5; S 3; H 1
 		out := w.adjusts(b.ID, "less", -17)
-		w.has(b.ID, ledger.Figures{Total: 23, Remaining: 19, Used: 3, Held: 1,
+		w.has(b.ID, ledger.Figures{Total: 23, InBuckets: 19, Used: 3, Held: 1,
 			Online: 4})
 		after := w.read(b.ID)
 		for i, want := range []int64{2, 9, 0, 8} {

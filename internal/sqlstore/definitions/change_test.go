@@ -89,7 +89,7 @@ func TestChangeOfARule(t *testing.T) {
 		changed := w.change(b.ID, bucket.Change{Rule: &rule})
 		equal(w, "due", changed.IsDue, false) // the day goes on and gets more
 		equal(w, "levels", len(changed.Levels), 2)
-		w.has(b.ID, ledger.Figures{Total: 100, Unfunded: 70, Remaining: 26,
+		w.has(b.ID, ledger.Figures{Total: 100, Unfunded: 70, InBuckets: 26,
 			Used: 4, Online: 2})
 		rule.Quantity = 5
 		changed = w.change(b.ID, bucket.Change{Rule: &rule})
@@ -169,7 +169,7 @@ func TestResizeToMore(t *testing.T) {
 			equal(w, "online", one.Online, true)
 			equal(w, "status", one.Epoch.Status, ledger.Open)
 		}
-		w.has(b.ID, ledger.Figures{Total: 90, Remaining: 90, Online: 4})
+		w.has(b.ID, ledger.Figures{Total: 90, InBuckets: 90, Online: 4})
 		w.adjusts(b.ID, "more", 8)
 		equal(w, "new bucket", w.read(b.ID).Buckets[3].Epoch.Outstanding, 2)
 	})
@@ -182,7 +182,7 @@ func TestResizeToFewerAndBack(t *testing.T) {
 		w.hold(b.Buckets[1], 3)
 		after := w.resize(b.ID, 1)
 		equal(w, "rows", len(after.Buckets), 3)
-		w.has(b.ID, ledger.Figures{Total: 90, Remaining: 83, Held: 3, Used: 4,
+		w.has(b.ID, ledger.Figures{Total: 90, InBuckets: 83, Held: 3, Used: 4,
 			Online: 1})
 		retired := after.Buckets[2]
 		equal(w, "by", retired.OfflineBy, bucket.ByResize)
@@ -216,7 +216,7 @@ func TestResizeKeepsOneOnline(t *testing.T) {
 		}
 		w.conserved(b.ID)
 		after := w.resize(b.ID, 2)
-		w.has(b.ID, ledger.Figures{Total: 90, Remaining: 90, Online: 1,
+		w.has(b.ID, ledger.Figures{Total: 90, InBuckets: 90, Online: 1,
 			Offline: 1})
 		equal(w, "outstanding", after.Buckets[0].Epoch.Outstanding, 90)
 	})
@@ -249,7 +249,7 @@ func TestChangeInStoreMode(t *testing.T) {
 		rule.Quantity = 30
 		equal(w, "levels", len(w.change(b.ID, bucket.Change{Rule: &rule}).Levels), 0)
 		equal(w, "levels", len(w.adjusts(b.ID, "more", 5).Levels), 0)
-		w.has(b.ID, ledger.Figures{Total: 105, Unfunded: 75, Remaining: 30,
+		w.has(b.ID, ledger.Figures{Total: 105, Unfunded: 75, InBuckets: 30,
 			Online: 1})
 		w.exec(`UPDATE grant_log SET status = 'done' WHERE bucket_id = ? AND number = 2 AND amount = 20
 			AND status = 'pending'`, b.Buckets[0].ID)

@@ -49,9 +49,9 @@ func TestCreateHandsOutEvenly(t *testing.T) {
 			equal(w, "level", made.Levels[i], bucket.Level{Bucket: one.ID, Epoch: 1, Partition: one.Partition,
 				Fill: 2, Outstanding: want, Added: want, Open: true})
 		}
-		w.has(b.ID, ledger.Figures{Total: 11, Remaining: 11, Online: 4})
+		w.has(b.ID, ledger.Figures{Total: 11, InBuckets: 11, Online: 4})
 		few := w.create(promo("few", 2, 5))
-		w.has(few.ID, ledger.Figures{Total: 2, Remaining: 2, Online: 5})
+		w.has(few.ID, ledger.Figures{Total: 2, InBuckets: 2, Online: 5})
 		equal(w, "no application", few.Buckets[4].OutCnt, 0)
 		large := w.create(promo("large", budget.MaxAmount, 1024))
 		equal(w, "last share", large.Buckets[1023].OutQuantity, budget.MaxAmount/1024)
@@ -61,7 +61,7 @@ func TestCreateHandsOutEvenly(t *testing.T) {
 func TestCreateFundsTheFirstDay(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		b := w.create(daily("days", 100, 15, budget.Forfeit))
-		w.has(b.ID, ledger.Figures{Total: 100, Unfunded: 85, Remaining: 15,
+		w.has(b.ID, ledger.Figures{Total: 100, Unfunded: 85, InBuckets: 15,
 			Online: 2})
 		equal(w, "first bucket", b.Buckets[0].Epoch.Outstanding, 8)
 		if end := b.Period.End; !b.Buckets[0].Epoch.EndAt.Equal(end) || end.IsZero() {

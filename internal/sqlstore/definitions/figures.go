@@ -75,7 +75,7 @@ func (r *figuresRow) figures() ledger.Figures {
 	return ledger.Figures{
 		Total: r.Total, Undistributed: r.Undistributed, Quarantined: r.Quarantined,
 		Forfeited: r.Forfeited, Unfunded: r.Unfunded, PendingShrink: r.PendingShrink,
-		Remaining: r.Remaining, Unsettled: r.Unsettled, Returning: r.Returning,
+		InBuckets: r.Remaining, Unsettled: r.Unsettled, Returning: r.Returning,
 		Held: min(r.Held, budget.MaxAmount), Used: min(r.Used, budget.MaxAmount),
 		PeriodUnits: r.PeriodUnits, PeriodUsed: min(r.PeriodUsed, budget.MaxAmount),
 		PeriodBefore: r.PeriodBefore,
@@ -144,7 +144,7 @@ func (p *Part) View(ctx context.Context, ref bucket.BudgetRef) (v bucket.View, e
 		v = viewOf(d, all[row.ID])
 		return err
 	})
-	v.Status = v.Definition.StatusAt(p.db.Now())
+	v.At(p.db.Now())
 	return v, err
 }
 

@@ -110,7 +110,7 @@ func (p *Part) Budgets(ctx context.Context, page bucket.Page) (out []bucket.View
 		return nil, err
 	}
 	for i := range out {
-		out[i].Status = out[i].Definition.StatusAt(now)
+		out[i].At(now)
 	}
 	return out, nil
 }

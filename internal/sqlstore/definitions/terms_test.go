@@ -91,6 +91,6 @@ func TestAMonthThatTheStartCutsIsProrated(t *testing.T) {
 		// The month lasts from the last of February to March 31. The budget starts one day later.
 		days := int64(d.StartAt.AddDate(0, 0, 30).Sub(d.StartAt.AddDate(0, 0, -1)) / (24 * time.Hour))
 		part := (3000*30 + days - 1) / days
-		w.has(b.ID, ledger.Figures{Total: 10_000, Unfunded: 10_000 - part, Remaining: part, Online: 2})
+		w.has(b.ID, ledger.Figures{Total: 10_000, Unfunded: 10_000 - part, InBuckets: part, Online: 2})
 	})
 }

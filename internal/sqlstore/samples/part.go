@@ -25,12 +25,12 @@ func New(db *engine.DB) *Part { return &Part{db: db} }
 
 const (
 	sampleColumns = `s.budget_id, s.at_ms, s.total_quantity, s.undistributed_quantity,
-		s.quarantined_quantity, s.forfeited_quantity, s.remaining_quantity, s.in_transit_quantity,
-		s.held_quantity, s.used_quantity, s.stranded_quantity`
+		s.not_funded_quantity, s.quarantined_quantity, s.forfeited_quantity, s.in_buckets_quantity,
+		s.in_transit_quantity, s.held_quantity, s.used_quantity, s.stranded_quantity`
 	insertSamples = `INSERT INTO budget_sample (budget_id, at_ms, total_quantity,
-		undistributed_quantity, quarantined_quantity, forfeited_quantity, remaining_quantity,
-		in_transit_quantity, held_quantity, used_quantity, stranded_quantity)`
-	sampleWidth = 11
+		undistributed_quantity, not_funded_quantity, quarantined_quantity, forfeited_quantity,
+		in_buckets_quantity, in_transit_quantity, held_quantity, used_quantity, stranded_quantity)`
+	sampleWidth = 12
 
 	selectKnown = `SELECT s.budget_id, s.at_ms FROM budget_sample s /*by PRIMARY*/ WHERE `
 	// selectLast looks up each budget's newest sample by its key.
@@ -64,9 +64,10 @@ type sampleRow struct {
 	AtMS          int64 `db:"at_ms"`
 	Total         int64 `db:"total_quantity"`
 	Undistributed int64 `db:"undistributed_quantity"`
+	NotFunded     int64 `db:"not_funded_quantity"`
 	Quarantined   int64 `db:"quarantined_quantity"`
 	Forfeited     int64 `db:"forfeited_quantity"`
-	Remaining     int64 `db:"remaining_quantity"`
+	InBuckets     int64 `db:"in_buckets_quantity"`
 	InTransit     int64 `db:"in_transit_quantity"`
 	Held          int64 `db:"held_quantity"`
 	Used          int64 `db:"used_quantity"`
@@ -76,8 +77,9 @@ type sampleRow struct {
 func (r *sampleRow) sample() bucket.Sample {
 	return bucket.Sample{Budget: r.Budget, Point: series.Point{At: engine.FromMS(r.AtMS),
 		Figures: series.Figures{Total: r.Total, Undistributed: r.Undistributed,
-			Quarantined: r.Quarantined, Forfeited: r.Forfeited, Remaining: r.Remaining,
-			InTransit: r.InTransit, Held: r.Held, Used: r.Used, Stranded: r.Stranded}}}
+			NotFunded: r.NotFunded, Quarantined: r.Quarantined, Forfeited: r.Forfeited,
+			InBuckets: r.InBuckets, InTransit: r.InTransit, Held: r.Held, Used: r.Used,
+			Stranded: r.Stranded}}}
 }
 
 // sampleKey identifies a sample.
@@ -109,8 +111,8 @@ func (p *Part) AddSamples(ctx context.Context, list []bucket.Sample) error {
 				continue
 			}
 			known[key] = true
-			values = append(values, key.Budget, key.AtMS, f.Total, f.Undistributed, f.Quarantined,
-				f.Forfeited, f.Remaining, f.InTransit, f.Held, f.Used, f.Stranded)
+			values = append(values, key.Budget, key.AtMS, f.Total, f.Undistributed, f.NotFunded,
+				f.Quarantined, f.Forfeited, f.InBuckets, f.InTransit, f.Held, f.Used, f.Stranded)
 		}
 		return t.Insert(insertSamples, sampleWidth, values)
 	})

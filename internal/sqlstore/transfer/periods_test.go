@@ -26,7 +26,7 @@ func (w *world) rollOver(id int64) want.RolledOver {
 func (w *world) holds(what string, id int64, figures [5]int64) {
 	w.Helper()
 	f := w.figures(id)
-	got := [5]int64{f.Unfunded, f.Undistributed + f.Remaining, f.Returning, f.Used, f.Forfeited}
+	got := [5]int64{f.Unfunded, f.Undistributed + f.InBuckets, f.Returning, f.Used, f.Forfeited}
 	if got != figures {
 		w.Errorf("%s: F, U + O, R, S, X are %v, want %v", what, got, figures)
 	}

@@ -122,7 +122,7 @@ func (y *year) live(events []naive.Event, periods []naive.Period) {
 	y.book.RollTo(y.d.EndAt)
 	y.compare("at the end")
 	f := y.figures(y.id)
-	if f.Undistributed != 0 || f.Remaining != 0 || f.Returning != 0 || f.Online != 0 {
+	if f.Undistributed != 0 || f.InBuckets != 0 || f.Returning != 0 || f.Online != 0 {
 		y.Errorf("expired: %+v", f)
 	}
 	if y.accepted < 15 {
@@ -142,7 +142,7 @@ func (y *year) happen(i int, e naive.Event) {
 	case e.Use > 0:
 		y.refused++
 		f := y.figures(y.id)
-		if left := f.Undistributed + f.Remaining; f.Period.Start.After(e.At) || f.Period.Over {
+		if left := f.Undistributed + f.InBuckets; f.Period.Start.After(e.At) || f.Period.Over {
 			return
 		} else if left != reply.Available || left >= e.Use {
 			y.Errorf("event %d asks for %d: %d are left, want %d", i, e.Use, left, reply.Available)

@@ -46,6 +46,7 @@ export interface Budget {
   not_funded: number | null
   pending_shrink?: number
   remaining: number | null
+  in_buckets: number | null
   held: number
   used: number
   in_transit: number
@@ -65,13 +66,19 @@ export interface BudgetPage {
   next_page_token?: string
 }
 
+/** Where a bucket's balance is: SQL, or a partition of a store. */
+export type Home = 'sql' | { instance: string; partition: number }
+
+/** The store of a home, and the whole home, as people name them. */
+export const storeOf = (h: Home): string => (h === 'sql' ? 'SQL' : h.instance)
+export const homeName = (h: Home): string => (h === 'sql' ? 'SQL' : `${h.instance}/${h.partition}`)
+
 export interface Bucket {
   key: string
   ordinal: number
   status: 'online' | 'offline'
   offline_by?: string
-  instance: string
-  partition: number
+  home: Home
   epoch: number
   epoch_status?: string
   remaining: number
@@ -107,8 +114,8 @@ export interface Instance {
 
 /** What is left of a budget, wherever it lies. */
 export const left = (b: Budget): number | null =>
-  b.remaining == null || b.undistributed == null ? null
-    : b.remaining + b.undistributed + b.in_transit
+  b.in_buckets == null || b.undistributed == null ? null
+    : b.in_buckets + b.undistributed + b.in_transit
 
 export interface Standing {
   tenant: string
@@ -147,8 +154,7 @@ export interface Refusal {
   reference?: string
   routing_key?: string
   bucket?: string
-  instance?: string
-  partition: number
+  home?: Home
   problem: {
     title: string; code: string; detail?: string; available?: number; never?: boolean
     retry_after?: number; start_at?: string; reason?: string
@@ -181,7 +187,7 @@ export interface Point {
   released: number
   used: number
   held: number
-  remaining: number
+  in_buckets: number
   in_transit: number
   stranded: number
 }
@@ -203,7 +209,7 @@ export interface Audit {
   undistributed: number
   not_funded: number
   in_transit: number
-  remaining: number
+  in_buckets: number
   held: number
   used: number
   quarantined: number

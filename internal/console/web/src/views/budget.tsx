@@ -11,8 +11,8 @@ import { Card, Failure, Mark, Shown, Status } from '../parts'
 import { href } from '../route'
 import { Quarantined } from './quarantine'
 import { Alerting } from './thresholds'
-import { left, type Audit, type Bucket, type Budget, type Entry, type Hold, type Limit,
-  type NearestValues, type Recycle, type Series } from '../types'
+import { homeName, left, storeOf, type Audit, type Bucket, type Budget, type Entry, type Hold,
+  type Limit, type NearestValues, type Recycle, type Series } from '../types'
 
 const mostEntries = 200
 
@@ -124,7 +124,7 @@ function Curve({ s }: { s: Series }) {
   const [x, values] = useMemo(() => {
     const points = [...s.points, s.now]
     const at = points.map((p) => Date.parse(p.at) / 1000)
-    const spare = points.map((p) => p.undistributed + p.remaining + p.in_transit)
+    const spare = points.map((p) => p.undistributed + p.in_buckets + p.in_transit)
     const projected: (number | null)[] = points.map(() => null)
     const rows: (number | null)[][] = [spare, points.map((p) => p.released),
       points.map((p) => p.used + p.held)]
@@ -164,7 +164,7 @@ function Outlook({ s, b }: { s: Series; b: Budget }) {
 const parts: [string, string, string, (a: Audit) => number][] = [
   ['F', 'not funded', 'unfunded', (a) => a.not_funded],
   ['U', 'undistributed', 'undistributed', (a) => a.undistributed - a.not_funded],
-  ['O', 'in buckets', 'left', (a) => a.remaining], ['H', 'held', 'held', (a) => a.held],
+  ['O', 'in buckets', 'left', (a) => a.in_buckets], ['H', 'held', 'held', (a) => a.held],
   ['S', 'used', 'used', (a) => a.used], ['R', 'in transit', 'transit', (a) => a.in_transit],
   ['Q', 'quarantined', 'quarantine', (a) => a.quarantined],
   ['X', 'forfeited', 'forfeited', (a) => a.forfeited],
@@ -226,13 +226,13 @@ function Buckets({ b }: { b: Budget }) {
         {({ buckets }) => {
           const most = Math.max(...buckets.map((k) => k.remaining), 1)
           const one = buckets.find((k) => k.key === shown)
-          const groups = Map.groupBy(buckets.toSorted((x, y) => x.instance < y.instance ? -1
-            : x.instance > y.instance ? 1 : x.ordinal - y.ordinal), (k) => k.instance)
+          const groups = Map.groupBy(buckets.toSorted((x, y) => storeOf(x.home) < storeOf(y.home) ? -1
+            : storeOf(x.home) > storeOf(y.home) ? 1 : x.ordinal - y.ordinal), (k) => storeOf(k.home))
           return (
             <div class="map">
-              {[...groups].map(([instance, own]) => (
-                <section key={instance} aria-label={`Buckets on ${instance}`}>
-                  <h3>{instance} · {own.length} of {buckets.length} buckets ({
+              {[...groups].map(([store, own]) => (
+                <section key={store} aria-label={`Buckets in ${store}`}>
+                  <h3>{store} · {own.length} of {buckets.length} buckets ({
                     share(own.length, buckets.length)} of the ring) · {
                     units(own.reduce((n, k) => n + k.remaining, 0))} left</h3>
                   <div class="squares">
@@ -278,7 +278,7 @@ function BucketLine({ k, b, done }: { k: Bucket; b: Budget; done: () => void }) 
         <b class="mono">{k.key}</b> <Mark tone={k.halted ? 'bad' : k.status === 'online' ? 'good' : ''}>
           {k.halted ? 'halted' : k.status}{k.offline_by ? ` by ${k.offline_by}` : ''}</Mark>
         {' '}{units(k.remaining)} left, {units(k.held)} held, {units(k.used)} used;
-        on {k.instance}/{k.partition}, epoch {k.epoch}, applied {units(k.out_cnt)} times
+        in {homeName(k.home)}, epoch {k.epoch}, applied {units(k.out_cnt)} times
         for {units(k.out_quantity)}, changed {ago(k.updated_at)}.
       </p>
       {k.halted && <p class="failure">{k.halted}</p>}
@@ -573,7 +573,7 @@ function Actions({ b, took }: { b: Budget; took: Took }) {
         title: `Recycle ${b.name}`,
         intro: 'What is left in its buckets goes back to the total and out again by recent demand. ' +
           'Nothing stops for it.',
-        plan: () => [['In buckets', units(b.remaining), 'spread again by recent demand'],
+        plan: () => [['In buckets', units(b.in_buckets), 'spread again by recent demand'],
           ['Total', units(b.total_quantity), units(b.total_quantity)]],
         verb: 'Recycle it',
         run: async () => {

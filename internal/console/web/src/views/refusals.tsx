@@ -6,7 +6,7 @@ import { ago, instant, share, span, units } from '../format'
 import { useCall } from '../load'
 import { Card, Mark, Shown } from '../parts'
 import { budgetHref, href, route } from '../route'
-import type { LimitState, Refusal } from '../types'
+import { homeName, type LimitState, type Refusal } from '../types'
 
 export function Refusals() {
   const query = route.value.query
@@ -79,7 +79,7 @@ function One({ r }: { r: Refusal }) {
     ['Refused', <>{ago(r.at)} <span class="quiet">({instant(r.at)})</span></>],
     ['Budget', <a href={budgetHref(r.tenant, r.budget)}>{r.tenant}/{r.budget}</a>],
     ['Path', r.bucket ? <>key <code>{r.routing_key}</code>
-      {' '}→ <code>{r.bucket}</code> → {r.instance}/{r.partition}</> : 'not known'],
+      {' '}→ <code>{r.bucket}</code> → {r.home && homeName(r.home)}</> : 'not known'],
   ]
   if (r.dimensions) {
     lines.push(['Dimensions', Object.entries(r.dimensions).map(([k, v]) => `${k} = ${v}`).join(', ')])
