@@ -1361,8 +1361,10 @@ export interface components {
             /** @description What of `undistributed` no period has got yet. */
             not_funded: components["schemas"]["UnitsOrNone"];
             pending_shrink?: components["schemas"]["Units"];
-            /** @description What lies in buckets and can be spent. */
+            /** @description What deductions can take now: `in_buckets`, `in_transit` and what of `undistributed` was funded, less pending shrinks. 0 unless the budget is effective. */
             remaining: components["schemas"]["UnitsOrNone"];
+            /** @description What lies in open buckets. */
+            in_buckets: components["schemas"]["UnitsOrNone"];
             held: components["schemas"]["Units"];
             used: components["schemas"]["Units"];
             in_transit: components["schemas"]["Units"];
@@ -1427,8 +1429,7 @@ export interface components {
             routing_key?: string;
             /** @description The bucket to which the request is routed now. */
             bucket?: string;
-            instance?: string;
-            partition: components["schemas"]["Number"];
+            home?: components["schemas"]["Home"];
             problem: components["schemas"]["Problem"];
         };
         BudgetPage: {
@@ -1494,7 +1495,7 @@ export interface components {
         DeductionState: "used" | "rolled_back" | "held" | "expired" | "void";
         /** @enum {string} */
         Outcome: "accepted" | "would_be_accepted";
-        /** @description What was deducted. A dry run has `would_be_accepted`, and neither state, bucket, receipt nor `remaining`. */
+        /** @description What was deducted. A dry run has `would_be_accepted`, and neither state, bucket, receipt nor `bucket_remaining`. */
         DeductAnswer: {
             request_id?: components["schemas"]["RequestID"];
             outcome: components["schemas"]["Outcome"];
@@ -1502,8 +1503,8 @@ export interface components {
             state?: components["schemas"]["DeductionState"];
             bucket?: components["schemas"]["Key256"];
             /** @description What the bucket has left; null for an unlimited budget, and where it could not be read in time. */
-            remaining?: components["schemas"]["UnitsOrNone"];
-            /** @description What the budget has left, at most a second old; null as `remaining` is. A batch reads it for at most 8 budgets and has null for further ones that were not read within a second. */
+            bucket_remaining?: components["schemas"]["UnitsOrNone"];
+            /** @description What the budget has left, at most a second old; null as `bucket_remaining` is. A batch reads it for at most 8 budgets and has null for further ones that were not read within a second. */
             budget_remaining: components["schemas"]["UnitsOrNone"];
             period_remaining?: components["schemas"]["Units"];
             unlimited?: boolean;
@@ -1541,8 +1542,8 @@ export interface components {
             state?: components["schemas"]["DeductionState"];
             bucket?: components["schemas"]["Key256"];
             /** @description What the bucket has left; null for an unlimited budget, and where it could not be read in time. */
-            remaining?: components["schemas"]["UnitsOrNone"];
-            /** @description What the budget has left, at most a second old; null as `remaining` is. A batch reads it for at most 8 budgets and has null for further ones that were not read within a second. */
+            bucket_remaining?: components["schemas"]["UnitsOrNone"];
+            /** @description What the budget has left, at most a second old; null as `bucket_remaining` is. A batch reads it for at most 8 budgets and has null for further ones that were not read within a second. */
             budget_remaining?: components["schemas"]["UnitsOrNone"];
             period_remaining?: components["schemas"]["Units"];
             unlimited?: boolean;
@@ -1732,23 +1733,28 @@ export interface components {
             at: components["schemas"]["Instant"];
             total: components["schemas"]["Units"];
             undistributed: components["schemas"]["Units"];
+            /** @description What of `undistributed` no period had got yet. */
+            not_funded: components["schemas"]["Units"];
             released: components["schemas"]["Units"];
             used: components["schemas"]["Units"];
             held: components["schemas"]["Units"];
+            /** @description What deductions could take: `in_buckets`, `in_transit` and what of `undistributed` was funded. */
             remaining: components["schemas"]["Units"];
+            /** @description What lay in open buckets. */
+            in_buckets: components["schemas"]["Units"];
             in_transit: components["schemas"]["Units"];
             stranded: components["schemas"]["Units"];
             quarantined: components["schemas"]["Units"];
             forfeited: components["schemas"]["Units"];
         };
-        /** @description `total` is the sum of `undistributed`, `in_transit`, `remaining`, `held`, `used`, `quarantined` and `forfeited`. */
+        /** @description `total` is the sum of `undistributed`, `in_transit`, `in_buckets`, `held`, `used`, `quarantined` and `forfeited`. */
         AuditReport: {
             ok: boolean;
             total: components["schemas"]["Units"];
             undistributed: components["schemas"]["Units"];
             not_funded: components["schemas"]["Units"];
             in_transit: components["schemas"]["Units"];
-            remaining: components["schemas"]["Units"];
+            in_buckets: components["schemas"]["Units"];
             held: components["schemas"]["Units"];
             used: components["schemas"]["Units"];
             quarantined: components["schemas"]["Units"];
@@ -1776,8 +1782,7 @@ export interface components {
             status: "online" | "offline";
             /** @enum {string} */
             offline_by?: "operator" | "resize" | "service";
-            instance: string;
-            partition: components["schemas"]["Number"];
+            home: components["schemas"]["Home"];
             /** @description Counts how often the bucket was filled from the beginning. */
             epoch: components["schemas"]["Number"];
             /** @enum {string} */
@@ -1804,6 +1809,11 @@ export interface components {
             /** @description Why its store does not answer this node. */
             problem?: string;
             updated_at?: components["schemas"]["Instant"];
+        };
+        /** @description Where the balance of a bucket is: `sql` in ledger mode, a partition of an instance in store mode. */
+        Home: "sql" | {
+            instance: string;
+            partition: components["schemas"]["Number"];
         };
         BucketList: {
             buckets: components["schemas"]["Bucket"][];
