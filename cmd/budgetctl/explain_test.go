@@ -55,7 +55,7 @@ func TestExplainInStoreMode(t *testing.T) {
 		var done client.Deduction
 		parse(t, must1(t, server, ask(2)+" -o json").stdout, &done)
 		checkContains(t, must1(t, server, explain).stdout, "Recorded: "+id+" is used: 2.",
-			done.Bucket+" on a/0, by key "+test.key, "budget_exhausted")
+			done.Bucket+" in a/0, by key "+test.key, "budget_exhausted")
 	}
 	must1(t, server, "deduct routed 3 --request-id r3 --dimension user=u-3")
 	checkFailure(t, command(t, server, "explain r3 --budget routed"), exitError, "must be the deduction's value of user")

@@ -1811,7 +1811,7 @@ export interface components {
             updated_at?: components["schemas"]["Instant"];
         };
         /** @description Where the balance of a bucket is: `sql` in ledger mode, a partition of an instance in store mode. */
-        Home: "sql" | {
+        Home: string | {
             instance: string;
             partition: components["schemas"]["Number"];
         };
