@@ -115,8 +115,8 @@ CREATE TABLE sharding_budget_management_bucket (
   budget_id BIGINT NOT NULL,                -- the budget
   ordinal BIGINT NOT NULL,                  -- 0 … bucket_quantity - 1: the ring's node; above: retired
   sharding_bucket_key VARBINARY(128) NOT NULL, -- `<budget name>:bucket-<ordinal>`
-  instance VARBINARY(63) NOT NULL,          -- the instance it lives in, as configured
-  partition_number BIGINT NOT NULL,         -- the partition of that instance, from 0
+  instance VARBINARY(63) NOT NULL,          -- store mode: the instance it lives in, as configured; empty: ledger mode, it lives here
+  partition_number BIGINT NOT NULL,         -- store mode: the partition of that instance, from 0
   out_quantity BIGINT NOT NULL,             -- units ever received by apply
   sharding_quantity BIGINT NOT NULL,        -- units of its latest grant
   out_cnt BIGINT NOT NULL,                  -- applies for units never handed out, since its last recycle
@@ -142,7 +142,6 @@ CREATE TABLE bucket_epoch (
   period BIGINT NOT NULL,                   -- number of the budget's period that its units are of
   period_end_ms BIGINT NOT NULL,            -- first instant without deductions; 0: no end
   definition_version BIGINT NOT NULL,       -- the budget's version; a decision by an older one is repeated
-  fill BIGINT NOT NULL,                     -- ledger mode: version of the filter's content; continues from epoch to epoch
   outstanding_quantity BIGINT NOT NULL,     -- O, units granted and neither used, held nor given back
   held_quantity BIGINT NOT NULL,            -- H, units of holds
   used_quantity BIGINT NOT NULL,            -- S, units of deductions

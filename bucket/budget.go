@@ -140,7 +140,8 @@ type Bucket struct {
 	ID      int64
 	Ordinal int
 	// Key is the public name: `<budget's name>:bucket-<ordinal>`.
-	Key       string
+	Key string
+	// Partition is where the bucket lives in store mode. It is zero in ledger mode.
 	Partition Partition
 	// Online says that the bucket is in the bucket list.
 	Online bool

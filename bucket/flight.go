@@ -60,15 +60,3 @@ type Outcome struct {
 	// Cover is what the budget has left, for Exhausted.
 	Cover Cover
 }
-
-// Level is what a bucket holds after it received units. It is passed to a filter's Set; losing that
-// call is harmless.
-type Level struct {
-	Bucket, Epoch int64
-	Partition     Partition
-	// Fill numbers the content. Outstanding is O. Added is how much O grew under this fill; 0 replaces
-	// a content of a smaller fill.
-	Fill, Outstanding, Added int64
-	// Open reports whether the epoch is open.
-	Open bool
-}

@@ -35,12 +35,10 @@ type GivenUp struct{ Quarantined, Returned int64 }
 type Condition struct {
 	// Findings are settings with which the store may lose data.
 	Findings []Finding
-	// Persistent says that every write is on disk before it is answered. Durability "store" requires
-	// it of a partition. Ledger mode does not, because it acknowledges nothing before the commit in
-	// SQL.
+	// Persistent says that every write is on disk before it is answered.
 	Persistent bool
-	// Unfit says why the store cannot decide for a budget in store mode, whatever its settings are. It
-	// is empty if it can.
+	// Unfit says why the store cannot decide for a budget, whatever its settings are. It is empty if it
+	// can.
 	Unfit string
 }
 
@@ -61,8 +59,6 @@ type Finding struct {
 	// Refused says that the store is not used under `strict`. Other findings cost a recovery but no
 	// units.
 	Refused bool
-	// StoreMode says that the finding concerns budgets in store mode only.
-	StoreMode bool
 }
 
 // Inspected is an instance whose settings determine what it may lose.

@@ -24,8 +24,6 @@ type Calls interface {
 	Commit(ctx context.Context, rows int, took time.Duration)
 	// Failed reports a failed call of a store ("store") or of SQL ("sql").
 	Failed(where string, code budget.Code)
-	// Skipped reports operations that went to SQL without asking the filter.
-	Skipped(operations int)
 }
 
 // Movements reports units and buckets that moved.

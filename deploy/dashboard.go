@@ -82,7 +82,7 @@ var rows = []row{
 			perSecond("budgetd_http_request_duration_seconds_count", "status", "{{status}}")),
 		lines("HTTP requests in flight", "By node.", "short",
 			query{"budgetd_http_requests_in_flight", "{{instance}}"}),
-		lines("Failed calls of stores and SQL", "In ledger mode a failing store costs only speed.",
+		lines("Failed calls of stores and SQL", "A failing store concerns store mode only.",
 			"ops", perSecond("budgetd_errors_total", "where, code", "{{where}} {{code}}")),
 	}},
 	{"Flights and stores", []panel{
@@ -94,8 +94,6 @@ var rows = []row{
 			quantiles("budgetd_partition_call_duration_seconds", ", store", "{{store}} ")...),
 		lines("Operations per store's call", "By store.", "short",
 			quantiles("budgetd_partition_call_operations", ", store", "{{store}} ")...),
-		lines("Filter skipped", "Operations that went to SQL without a filter (ledger mode).", "ops",
-			query{"sum(rate(budgetd_filter_skipped_total[$__rate_interval]))", "skipped"}),
 		lines("Sync lag", "Time since SQL last heard of a partition (store mode).", "s",
 			most("budgetd_sync_lag_seconds", "store, partition", "{{store}}/{{partition}}")),
 	}},

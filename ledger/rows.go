@@ -28,9 +28,6 @@ type Epoch struct {
 	Late int64
 	// Closed is what left O unused; Swept is all that left R.
 	Closed, Swept int64
-	// Fill identifies the contents that a filter may hold for the bucket (ledger mode); it
-	// continues from epoch to epoch.
-	Fill int64
 	// NextGrant is the number of the next grant, from 1; NextEntry that of the bucket's next feed
 	// entry.
 	NextGrant, NextEntry int64

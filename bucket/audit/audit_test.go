@@ -87,7 +87,7 @@ func TestAuditOfPeriods(t *testing.T) {
 					w.settle(hold.Order{Kind: hold.Confirm, Budget: b.ID, RequestID: id, Amount: 2})
 				}
 				if day > 3 {
-					_, _, err = w.returns.Execute(w.Ctx, []hold.Order{{Kind: hold.Rollback, Budget: b.ID,
+					_, err = w.returns.Execute(w.Ctx, []hold.Order{{Kind: hold.Rollback, Budget: b.ID,
 						RequestID: fmt.Sprint("d", day-3, "x"), RollbackID: "r", Amount: 1}})
 					w.OK(err)
 				}

@@ -100,7 +100,7 @@ func (w *world) traffic(ctx context.Context, b *bucket.Budget, n int, accepted *
 				orders = append(orders, o)
 			}
 		}
-		_, _, _ = w.returns.Execute(ctx, orders)
+		_, _ = w.returns.Execute(ctx, orders)
 	}
 }
 

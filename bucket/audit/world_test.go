@@ -94,7 +94,7 @@ func (w *world) deduct(ops ...bucket.Operation) {
 
 func (w *world) settle(orders ...hold.Order) {
 	w.Helper()
-	out, _, err := w.returns.Execute(w.Ctx, orders)
+	out, err := w.returns.Execute(w.Ctx, orders)
 	w.OK(err)
 	for i := range out {
 		w.OK(out[i].Err)
@@ -179,7 +179,6 @@ func (o *seen) Stranded(unreachable, recyclable, atRisk int64) {
 func (o *seen) PartitionCall(context.Context, bucket.Partition, int, time.Duration) {}
 func (o *seen) Commit(context.Context, int, time.Duration)                          {}
 func (o *seen) Failed(string, budget.Code)                                          {}
-func (o *seen) Skipped(int)                                                         {}
 func (o *seen) Moved(string, int64)                                                 {}
 func (o *seen) HoldsExpired(int)                                                    {}
 func (o *seen) HoldsOpen(int)                                                       {}

@@ -7,8 +7,7 @@ import (
 
 // Config configures a Queue.
 type Config[T any] struct {
-	// Run makes one call. It gets 1 … Size items, or none after Kick, and must not keep the slice.
-	// It bounds its own time.
+	// Run makes one call. It gets 1 … Size items and must not keep the slice. It bounds its own time.
 	Run func(items []T)
 	// Refuse is called for an item without room, or one that gives way to another owner's. It must
 	// not block.
@@ -31,7 +30,6 @@ type Queue[T any] struct {
 	mu      sync.Mutex
 	flows   flows[T]
 	running bool
-	kicked  bool
 
 	call []T                // the items of the call under way
 	keys map[int64]struct{} // what they work on
@@ -74,14 +72,6 @@ func (q *Queue[T]) AddAll(items []T) {
 	}
 }
 
-// Kick ensures that a call begins after it, without items if none wait.
-func (q *Queue[T]) Kick() {
-	q.mu.Lock()
-	q.kicked = true
-	q.start()
-	q.mu.Unlock()
-}
-
 // Len returns the number of waiting items.
 func (q *Queue[T]) Len() int {
 	q.mu.Lock()
@@ -103,7 +93,7 @@ func (q *Queue[T]) add(item T) (refused T, full bool) {
 
 // start begins calls unless one is running.
 func (q *Queue[T]) start() {
-	if q.running || q.flows.length == 0 && !q.kicked {
+	if q.running || q.flows.length == 0 {
 		return
 	}
 	q.running = true
@@ -117,12 +107,11 @@ func (q *Queue[T]) work() {
 		// an idle one it costs nothing.
 		runtime.Gosched()
 		q.mu.Lock()
-		if q.flows.length == 0 && !q.kicked {
+		if q.flows.length == 0 {
 			q.running = false
 			q.mu.Unlock()
 			return
 		}
-		q.kicked = false
 		q.call = q.flows.take(q.call[:0], q.config.Size, q.admit())
 		q.mu.Unlock()
 		q.config.Run(q.call)

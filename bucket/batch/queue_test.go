@@ -174,17 +174,6 @@ func TestMaxMinFair(t *testing.T) {
 	}
 }
 
-// TestKick checks that a call without items begins on request.
-func TestKick(t *testing.T) {
-	r := record(batch.Config[item]{Size: 1, Bound: 1})
-	r.Kick()
-	<-r.begun
-	close(r.goOn)
-	if len(r.calls) != 1 || len(r.calls[0]) != 0 {
-		t.Errorf("calls: %v", r.calls)
-	}
-}
-
 // TestGroup checks for one call at a time per key, and as many concurrent keys as there are
 // workers.
 func TestGroup(t *testing.T) {

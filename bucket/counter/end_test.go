@@ -23,7 +23,7 @@ func TestRevivedAfterItsEnd(t *testing.T) {
 		w.rollback(b, "a", "", 0)
 		w.run("store sync")
 		never := time.Time{}
-		_, err := w.defs.Change(w.Context(), b.ID, bucket.Change{EndAt: &never}, nil)
+		_, err := w.defs.Change(w.Context(), b.ID, bucket.Change{EndAt: &never})
 		w.ok(err)
 		ctx, cancel := context.WithTimeout(w.Context(), 10*time.Second)
 		defer cancel() // the service's deadline is the machine's clock, which is an hour behind

@@ -86,7 +86,7 @@ func TestLimits(t *testing.T) {
 		}
 		list := limited(1).Limits.List
 		list[1].Max = 28
-		_, err = w.defs.Change(w.Context(), b.ID, bucket.Change{Limits: &list}, nil)
+		_, err = w.defs.Change(w.Context(), b.ID, bucket.Change{Limits: &list})
 		w.ok(err)
 		w.clock.Advance(2 * time.Second) // at most a second old
 		_, err = try("12", "ann", 2, nil)

@@ -128,7 +128,7 @@ func TestPredictionsOfOthers(t *testing.T) {
 	_, err = w.node.Deduct(w.Context(), user("done", 7))
 	w.ok(err)
 	paused := true
-	_, err = w.defs.Change(w.Context(), b.ID, bucket.Change{Paused: &paused}, nil)
+	_, err = w.defs.Change(w.Context(), b.ID, bucket.Change{Paused: &paused})
 	w.ok(err)
 	w.clock.Advance(2 * time.Second) // definitions are at most a second old
 	dry(user("new", 1), budget.BudgetPaused)

@@ -166,6 +166,5 @@ type noObserver struct{}
 func (noObserver) PartitionCall(context.Context, bucket.Partition, int, time.Duration) {}
 func (noObserver) Commit(context.Context, int, time.Duration)                          {}
 func (noObserver) Failed(string, budget.Code)                                          {}
-func (noObserver) Skipped(int)                                                         {}
 func (noObserver) Moved(string, int64)                                                 {}
 func (noObserver) Lag(bucket.Partition, time.Duration)                                 {}

@@ -68,7 +68,7 @@ func texts(entries []bucket.FeedEntry) (out []string) {
 
 func (w *world) back(b fixture.Budget, id string, kind hold.Kind, amount int64) {
 	w.Helper()
-	got, _, err := w.returns.Execute(w.Ctx, []hold.Order{{Kind: kind, Budget: b.ID, RequestID: id, Amount: amount}})
+	got, err := w.returns.Execute(w.Ctx, []hold.Order{{Kind: kind, Budget: b.ID, RequestID: id, Amount: amount}})
 	w.OK(err)
 	w.OK(got[0].Err)
 }
@@ -92,7 +92,7 @@ func TestFeedHasEveryKind(t *testing.T) {
 		w.Clock.Advance(time.Second)
 		w.back(b, "order", hold.Rollback, 5)
 		w.back(b, "hold", hold.Confirm, 7)
-		_, _, err := w.returns.ExpireHolds(w.Ctx, 5, 0)
+		_, err := w.returns.ExpireHolds(w.Ctx, 5, 0)
 		w.OK(err)
 		w.back(b, "order", hold.Cancel, 0)
 		w.back(b, "void", hold.Cancel, 0) // a tombstone has no entry

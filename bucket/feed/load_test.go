@@ -57,7 +57,7 @@ func (w *world) drive(b fixture.Budget, writer, flights int) {
 			w.Errorf("flight: %v", err)
 			continue
 		}
-		got, _, err := w.returns.Execute(w.Ctx, []hold.Order{{Kind: hold.Rollback, Budget: b.ID,
+		got, err := w.returns.Execute(w.Ctx, []hold.Order{{Kind: hold.Rollback, Budget: b.ID,
 			RequestID: ids[0]}})
 		if err != nil || got[0].Err != nil {
 			w.Errorf("rollback: %v, %v", err, got)

@@ -24,9 +24,7 @@ const (
 // Expiry ends holds whose time is up. Every node runs one; each hold is ended by the first node
 // that tries. Only one goroutine may use it.
 type Expiry struct {
-	Ledger DueHolds
-	// Filter receives the levels of buckets. It may be nil.
-	Filter   bucket.Filter
+	Ledger   DueHolds
 	Observer bucket.Observer
 	Log      *slog.Logger
 
@@ -79,14 +77,13 @@ func (e *Expiry) RunOnce(ctx context.Context) error {
 func (e *Expiry) step(ctx context.Context) (Expired, error) {
 	ctx, cancel := context.WithTimeout(ctx, expiryStep)
 	defer cancel()
-	got, levels, err := e.Ledger.ExpireHolds(ctx, e.limit, e.skipped)
+	got, err := e.Ledger.ExpireHolds(ctx, e.limit, e.skipped)
 	if err != nil || got.Holds == 0 {
 		return got, err
 	}
 	e.Observer.HoldsExpired(got.Holds)
 	e.Observer.Moved("expire", got.Units)
 	e.Log.Info("holds expired", "holds", got.Holds, "units", got.Units)
-	setFilters(e.Filter, time.Second, levels)
 	return got, nil
 }
 

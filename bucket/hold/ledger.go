@@ -71,17 +71,16 @@ type Expired struct {
 
 // Ledger changes deductions in the database. Each method is one transaction, by SQL's clock.
 // Returned units go into O of the deduction's epoch while that is open, and into R otherwise (I5).
-// Limits are lowered in the windows in which the deduction was counted. The levels are those of the
-// buckets whose O has grown. Errors, besides those in Result: Unavailable (nothing was changed),
+// Limits are lowered in the windows in which the deduction was counted. Errors, besides those in Result: Unavailable (nothing was changed),
 // OutcomeUnknown, Internal. Implementations are safe for concurrent use.
 type Ledger interface {
 	// Execute carries out orders on single deductions, in the order given. A refused order changes
 	// nothing. Refusals are those of the decisions of package ledger, BudgetNotFound and
 	// DeductionNotFound.
-	Execute(ctx context.Context, orders []Order) ([]Result, []bucket.Level, error)
+	Execute(ctx context.Context, orders []Order) ([]Result, error)
 	// ExecuteGroup carries out an order on a whole group or not at all. It returns one element per
 	// member, by request id. Refusals are returned as errors.
-	ExecuteGroup(ctx context.Context, order GroupOrder) ([]Result, []bucket.Level, error)
+	ExecuteGroup(ctx context.Context, order GroupOrder) ([]Result, error)
 	// Recorded returns the deductions of request ids. Ids without a row are omitted.
 	Recorded(ctx context.Context, ids []bucket.ID) (map[bucket.ID]ledger.Deduction, error)
 	// HoldsOf returns the open holds of a budget, at most limit, by expiry.
@@ -92,7 +91,7 @@ type Ledger interface {
 type DueHolds interface {
 	// ExpireHolds ends at most limit holds of all budgets whose time is up: the oldest first, but
 	// without the skip oldest ones. Any number of nodes may call it at the same time.
-	ExpireHolds(ctx context.Context, limit, skip int) (Expired, []bucket.Level, error)
+	ExpireHolds(ctx context.Context, limit, skip int) (Expired, error)
 	// OpenHolds counts the open holds of all budgets, up to limit.
 	OpenHolds(ctx context.Context, limit int) (int, error)
 }

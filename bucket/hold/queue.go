@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 )
 
@@ -108,36 +107,12 @@ func (s *Service) commit(orders []Order) ([]Result, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.set.StepTime)
 	defer cancel()
 	began := time.Now()
-	got, levels, err := s.ledger.Execute(ctx, orders)
+	got, err := s.ledger.Execute(ctx, orders)
 	if err != nil {
 		return nil, err
 	}
 	if s.observer != nil {
 		s.observer.Commit(ctx, len(orders), time.Since(began))
 	}
-	s.setFilters(levels)
 	return got, nil
-}
-
-// setFilters sends levels to the filters in the background. Filters repair themselves if a call is
-// lost (I9).
-func (s *Service) setFilters(levels []bucket.Level) {
-	setFilters(s.filter, s.set.FilterTime, levels)
-}
-
-func setFilters(filter bucket.Filter, within time.Duration, levels []bucket.Level) {
-	if filter == nil || len(levels) == 0 {
-		return
-	}
-	byPartition := map[bucket.Partition][]bucket.Level{}
-	for _, level := range levels {
-		byPartition[level.Partition] = append(byPartition[level.Partition], level)
-	}
-	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), within)
-		defer cancel()
-		for partition, levels := range byPartition {
-			_ = filter.Set(ctx, partition, levels)
-		}
-	}()
 }

@@ -21,16 +21,13 @@ type Settings struct {
 	// Orders bounds the orders of one transaction; 128. Queue bounds those that wait for a slot;
 	// 20,000.
 	Orders, Queue int
-	// FilterTime bounds sending levels to the filters; 100 ms.
-	FilterTime time.Duration
 }
 
 func (s Settings) withDefaults() Settings {
 	for _, d := range []struct {
 		to  *time.Duration
 		def time.Duration
-	}{{&s.StepTime, 5 * time.Second}, {&s.Grace, time.Second},
-		{&s.FilterTime, 100 * time.Millisecond}} {
+	}{{&s.StepTime, 5 * time.Second}, {&s.Grace, time.Second}} {
 		if *d.to <= 0 {
 			*d.to = d.def
 		}
@@ -55,8 +52,6 @@ type Budgets interface {
 type Config struct {
 	Budgets Budgets
 	Ledger  Ledger
-	// Filter receives the levels of buckets. It may be nil.
-	Filter bucket.Filter
 	// Observer receives SQL calls and moved units. It may be nil.
 	Observer bucket.Observer
 	Settings Settings
@@ -67,7 +62,6 @@ type Config struct {
 type Service struct {
 	budgets  Budgets
 	ledger   Ledger
-	filter   bucket.Filter
 	observer bucket.Observer
 	set      Settings
 	slots    []*batch.Queue[*waiter]
@@ -75,7 +69,7 @@ type Service struct {
 
 // New returns a service. It does not contact the database.
 func New(c Config) *Service {
-	s := &Service{budgets: c.Budgets, ledger: c.Ledger, filter: c.Filter, observer: c.Observer,
+	s := &Service{budgets: c.Budgets, ledger: c.Ledger, observer: c.Observer,
 		set: c.Settings.withDefaults()}
 	for range s.set.Slots {
 		s.slots = append(s.slots, batch.New(batch.Config[*waiter]{Run: s.run, Size: s.set.Orders,
@@ -215,12 +209,11 @@ func (s *Service) held(ctx context.Context, ref bucket.BudgetRef, group string, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.set.StepTime)
 	defer cancel()
-	got, levels, err := s.ledger.ExecuteGroup(ctx, GroupOrder{Kind: o.Kind, Budget: b.ID, Group: group,
+	got, err := s.ledger.ExecuteGroup(ctx, GroupOrder{Kind: o.Kind, Budget: b.ID, Group: group,
 		TTL: o.TTL, OnlyBy: o.OnlyBy})
 	if err != nil {
 		return nil, s.failed(err)
 	}
-	s.setFilters(levels)
 	views := make([]bucket.DeductionView, len(got))
 	for i := range got {
 		views[i] = viewOf(b, &got[i].Deduction, got[i].Replayed)

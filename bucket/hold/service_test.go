@@ -19,14 +19,13 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// told is an observer and a filter that record what they receive.
+// told is an observer that records what it receives.
 type told struct {
 	bucket.Observer
 	mu            sync.Mutex
 	commits, open int
 	expired       int
 	units         int64
-	levels        []bucket.Level
 	failed        int
 }
 
@@ -36,29 +35,6 @@ func (o *told) HoldsExpired(n int)                                  { o.note(fun
 func (o *told) Moved(_ string, units int64)                         { o.note(func() { o.units += units }) }
 func (o *told) HoldsOpen(n int)                                     { o.note(func() { o.open = n }) }
 func (o *told) note(change func())                                  { o.mu.Lock(); defer o.mu.Unlock(); change() }
-func (o *told) Take(context.Context, bucket.Partition, []bucket.Take) ([]bucket.Taken, error) {
-	return nil, nil
-}
-
-func (o *told) Set(_ context.Context, _ bucket.Partition, levels []bucket.Level) error {
-	o.note(func() { o.levels = append(o.levels, levels...) })
-	return nil
-}
-
-// waitFor waits until a condition on the recorded calls holds.
-func (o *told) waitFor(w *fixture.World, what string, is func() bool) {
-	w.Helper()
-	for range 1000 {
-		o.mu.Lock()
-		done := is()
-		o.mu.Unlock()
-		if done {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	w.Fatalf("never: %s", what)
-}
 
 func onEveryEngine(t *testing.T, run func(w *fixture.World, s *hold.Service, o *told)) {
 	t.Parallel()
@@ -66,7 +42,7 @@ func onEveryEngine(t *testing.T, run func(w *fixture.World, s *hold.Service, o *
 		o := &told{}
 		budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: definitions.New(w.DB)})
 		w.OK(err)
-		run(w, hold.New(hold.Config{Budgets: budgets, Ledger: returns.New(w.DB), Filter: o, Observer: o}), o)
+		run(w, hold.New(hold.Config{Budgets: budgets, Ledger: returns.New(w.DB), Observer: o}), o)
 	})
 }
 
@@ -91,7 +67,6 @@ func TestServiceGivesBack(t *testing.T) {
 		if v.State != ledger.StateRolledBack || v.RolledBack != 30 {
 			t.Errorf("%+v", v)
 		}
-		o.waitFor(w, "the filter knows", func() bool { return len(o.levels) == 2 && o.levels[1].Outstanding == 100 })
 		void, err := s.Cancel(w.Ctx, bucket.RollbackRequest{Budget: ref, RequestID: "void"})
 		w.OK(err)
 		if got, err := s.Deduction(w.Ctx, bucket.RollbackRequest{Budget: ref, RequestID: "void"}); err != nil || got != void || void.State != ledger.StateVoid {
@@ -142,7 +117,6 @@ func TestServiceOfHolds(t *testing.T) {
 		if len(views) != 2 || views[0].State != ledger.StateRolledBack {
 			t.Errorf("%+v", views)
 		}
-		o.waitFor(w, "the filter knows", func() bool { return len(o.levels) == 3 })
 		for name, err := range map[string]error{
 			"both":           second(s.Confirm(w.Ctx, bucket.ConfirmRequest{Budget: ref, Group: "g", RequestID: "one"})),
 			"neither":        second(s.Confirm(w.Ctx, bucket.ConfirmRequest{Budget: ref})),
@@ -221,14 +195,14 @@ type slow struct {
 	broken     string
 }
 
-func (l *slow) Execute(ctx context.Context, orders []hold.Order) ([]hold.Result, []bucket.Level, error) {
+func (l *slow) Execute(ctx context.Context, orders []hold.Order) ([]hold.Result, error) {
 	if l.begun != nil {
 		l.begun <- struct{}{}
 		<-l.end
 	}
 	for _, o := range orders {
 		if o.RequestID == l.broken {
-			return nil, nil, &budget.Error{Code: budget.Internal, Op: "return", Message: "broken rows"}
+			return nil, &budget.Error{Code: budget.Internal, Op: "return", Message: "broken rows"}
 		}
 	}
 	return l.Ledger.Execute(ctx, orders)
@@ -319,7 +293,7 @@ func TestExpiry(t *testing.T) {
 		}
 		nodes := make([]*hold.Expiry, 3)
 		for i := range nodes {
-			nodes[i] = &hold.Expiry{Ledger: returns.New(w.DB), Filter: o, Observer: o, Log: slog.New(slog.DiscardHandler)}
+			nodes[i] = &hold.Expiry{Ledger: returns.New(w.DB), Observer: o, Log: slog.New(slog.DiscardHandler)}
 		}
 		all := func() {
 			var running sync.WaitGroup
@@ -343,7 +317,6 @@ func TestExpiry(t *testing.T) {
 		if o.expired != 20 || o.units != 60 || o.open != 20 {
 			t.Errorf("%d expired, %d units, %d open", o.expired, o.units, o.open)
 		}
-		o.waitFor(w, "the filter knows", func() bool { return len(o.levels) >= 2 })
 	})
 }
 
@@ -356,12 +329,12 @@ type stuck struct {
 
 func (l *stuck) OpenHolds(context.Context, int) (int, error) { return len(l.order), nil }
 
-func (l *stuck) ExpireHolds(_ context.Context, limit, skip int) (hold.Expired, []bucket.Level, error) {
+func (l *stuck) ExpireHolds(_ context.Context, limit, skip int) (hold.Expired, error) {
 	due := l.order[min(skip, len(l.order)):]
 	due = due[:min(limit, len(due))]
 	for _, h := range due {
 		if h == l.broken {
-			return hold.Expired{}, nil, errors.New("its rows are not what they must be")
+			return hold.Expired{}, errors.New("its rows are not what they must be")
 		}
 	}
 	var rest []int
@@ -373,7 +346,7 @@ func (l *stuck) ExpireHolds(_ context.Context, limit, skip int) (hold.Expired, [
 		}
 	}
 	l.order = rest
-	return hold.Expired{Found: len(due), Holds: len(due)}, nil, nil
+	return hold.Expired{Found: len(due), Holds: len(due)}, nil
 }
 
 // TestExpiryPassesOverABrokenHold checks that the other holds end in a bounded number of runs.

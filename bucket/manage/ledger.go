@@ -8,21 +8,19 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Ledger stores definitions in the database. Each write is one transaction and returns levels for
-// the filters (ledger mode). Errors of every method: Unavailable (nothing was changed), and
-// OutcomeUnknown for a write, which may then be repeated.
+// Ledger stores definitions in the database. Each write is one transaction. Errors of
+// every method: Unavailable (nothing was changed), and OutcomeUnknown for a write, which may then
+// be repeated.
 type Ledger interface {
-	// Create stores a budget with one bucket per partition and hands out the units of its first
-	// period. Error: NameTaken.
-	Create(ctx context.Context, d budget.Definition, partitions []bucket.Partition) (Created, error)
+	// Create stores a budget and hands out the units of its first period. homes has one element per
+	// bucket: its partition in store mode, the zero Partition in ledger mode. Error: NameTaken.
+	Create(ctx context.Context, d budget.Definition, homes []bucket.Partition) (Created, error)
 	// View reads a budget with its figures. Error: BudgetNotFound.
 	View(ctx context.Context, ref bucket.BudgetRef) (bucket.View, error)
 	// Budgets reads a page of budgets with their figures, by id. Error: Invalid.
 	Budgets(ctx context.Context, page bucket.Page) ([]bucket.View, error)
-	// Change changes a definition. partitions has a partition for each bucket if their number changes.
-	// Errors: BudgetNotFound, VersionConflict, Invalid, LedgerModeOnly.
-	Change(ctx context.Context, id int64, change bucket.Change,
-		partitions []bucket.Partition) (Changed, error)
+	// Change changes a definition. Errors: BudgetNotFound, VersionConflict, Invalid, LedgerModeOnly.
+	Change(ctx context.Context, id int64, change bucket.Change) (Changed, error)
 	// Adjust appends or shrinks, once per request id. Errors: BudgetNotFound, RequestConflict,
 	// Invalid, AmountExceedsRemaining.
 	Adjust(ctx context.Context, order Adjustment) (Adjusted, error)
@@ -35,8 +33,6 @@ type Created struct {
 	Budget bucket.Budget
 	// New is false if the same definition was created before.
 	New bool
-	// Levels are for the filters of a new budget in ledger mode.
-	Levels []bucket.Level
 }
 
 // Changed is the result of Change.
@@ -45,8 +41,6 @@ type Changed struct {
 	// IsDue says that the open period is over under the new definition, so that a rollover must
 	// follow.
 	IsDue bool
-	// Levels are for the filters.
-	Levels []bucket.Level
 }
 
 // Adjustment is an append, or a shrink by a negative quantity.
@@ -69,8 +63,6 @@ type Adjusted struct {
 	State bucket.AdjustmentState
 	// Replayed says that an earlier call made the adjustment.
 	Replayed bool
-	// Levels are for the filters.
-	Levels []bucket.Level
 }
 
 // Budgets finds definitions, at most 1 s old.

@@ -1,18 +1,15 @@
 // Package manage implements the operators' calls on budgets: create, list, view, change, append and
 // shrink.
 //
-// Each call reads what it decides by, and writes in one transaction of the ledger. Afterwards it
-// sends what the transaction moved to the filters (ledger mode) or to the stores (store mode).
-// Losing that is harmless: filters repair themselves, and loops deliver what stores have missed.
+// Each call reads what it decides by, and writes in one transaction of the ledger. In store mode it
+// then sends what the transaction moved to the stores. Losing that is harmless: loops deliver what
+// stores have missed.
 package manage
 
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/budgetd/budgetd/allocation"
 	"github.com/budgetd/budgetd/bucket"
@@ -29,8 +26,8 @@ type Service struct {
 	Budgets Budgets
 	Periods Periods
 	Stores  Stores
-	Filter  bucket.Filter
-	// Places maps buckets to partitions. Takes reports whether a partition accepts buckets now.
+	// Places maps buckets of store mode to partitions. Takes reports whether a partition accepts
+	// buckets now.
 	Places *place.Map
 	Takes  func(bucket.Partition) bool
 	// Moved reports units that were handed out.
@@ -49,16 +46,17 @@ func (s *Service) bounded(ctx context.Context) (context.Context, context.CancelF
 	return context.WithTimeout(context.WithoutCancel(ctx), s.Timeout)
 }
 
-// Create creates a budget. Its buckets are placed evenly over the instances, and a promo budget
-// hands out everything at once. BucketQuantity 0 asks for budget.DefaultBuckets of the units of the
-// first period; an unlimited budget gets one bucket per partition. The budget, its buckets and the
-// hand-out are one transaction. If the same definition was created before, Create returns that
-// budget, whatever became of it, and created is false.
+// Create creates a budget. A promo budget hands out everything at once. In store mode its buckets
+// are placed evenly over the instances. BucketQuantity 0 asks for budget.DefaultBuckets of the units
+// of the first period; an unlimited budget gets one bucket, in store mode one per partition. The
+// budget, its buckets and the hand-out are one transaction. If the same definition was created
+// before, Create returns that budget, whatever became of it, and created is false.
 //
 // With DryRun nothing is created. The view has the definition and what its first periods would get.
 //
-// Errors: Invalid with every faulty field; NameTaken; Unavailable, also if no partition accepts
-// buckets; OutcomeUnknown, after which the call may be repeated.
+// Errors: Invalid with every faulty field, also for store mode without a configured instance;
+// NameTaken; Unavailable, in store mode also if no partition accepts buckets; OutcomeUnknown, after
+// which the call may be repeated.
 func (s *Service) Create(ctx context.Context, d budget.Definition) (
 	v bucket.View, created bool, err error) {
 	placed := d
@@ -66,6 +64,7 @@ func (s *Service) Create(ctx context.Context, d budget.Definition) (
 		placed.BucketQuantity = s.defaultBuckets(d)
 	}
 	faults := append(allocation.CheckDefinition(placed), limit.CheckDefinition(placed)...)
+	faults = append(faults, s.checkStores(d)...)
 	if d.DryRun && !d.AllowPast { // otherwise the ledger checks it if the budget is new
 		faults = append(faults, budget.CheckEnd(d.EndAt, s.Clock.Now())...)
 	}
@@ -76,18 +75,18 @@ func (s *Service) Create(ctx context.Context, d budget.Definition) (
 	if d.DryRun {
 		return s.preview(placed), false, nil
 	}
-	partitions, err := s.partitions("create", d.Tenant, d.Name, nil, placed.BucketQuantity)
-	if err != nil {
-		return v, false, err
-	}
+	homes := make([]bucket.Partition, placed.BucketQuantity)
 	if d.Durability == budget.Store {
-		if err := s.fit(ctx, partitions); err != nil {
+		if homes, err = s.partitions(d.Tenant, d.Name, placed.BucketQuantity); err != nil {
+			return v, false, err
+		}
+		if err := s.Stores.Fit(ctx, homes); err != nil {
 			return v, false, err
 		}
 	}
 	step, cancel := s.bounded(ctx)
 	defer cancel()
-	made, err := s.Ledger.Create(step, d, partitions)
+	made, err := s.Ledger.Create(step, d, homes)
 	if err != nil {
 		return v, false, err
 	}
@@ -96,7 +95,6 @@ func (s *Service) Create(ctx context.Context, d budget.Definition) (
 		s.Log.Info("budget created", "budget", id, "name", d.Name, "units", d.TotalQuantity,
 			"buckets", len(made.Budget.Buckets))
 	}
-	s.setFilters(step, made.Levels)
 	s.deliver(step, &made.Budget)
 	v, err = s.Ledger.View(step, bucket.BudgetRef{ID: id})
 	v.Replayed = !made.New
@@ -110,7 +108,10 @@ func (s *Service) Create(ctx context.Context, d budget.Definition) (
 // depend on which partitions are reachable, so that a repeat at another node asks for the same
 // number.
 func (s *Service) defaultBuckets(d budget.Definition) int {
-	partitions := s.Places.Size()
+	partitions := 1
+	if d.Durability == budget.Store {
+		partitions = s.Places.Size()
+	}
 	if d.Unlimited {
 		return min(partitions, budget.MaxDefaultBuckets)
 	}
@@ -140,28 +141,27 @@ func onlyOne(d budget.Definition) budget.Definition {
 	return d
 }
 
-// partitions chooses a partition for each bucket of a budget. Existing buckets keep theirs.
-func (s *Service) partitions(op, tenant, name string, have []bucket.Partition, n int) (
-	[]bucket.Partition, error) {
+// partitions chooses a partition for each bucket of a new budget in store mode.
+func (s *Service) partitions(tenant, name string, n int) ([]bucket.Partition, error) {
 	keys := make([]string, n)
 	for i := range keys {
 		keys[i] = place.Key(tenant, bucket.KeyOf(name, i))
 	}
-	partitions, ok := s.Places.Partitions(keys, have, s.Takes)
+	partitions, ok := s.Places.Partitions(keys, s.Takes)
 	if !ok {
-		return nil, budget.Refuse(budget.Unavailable, op, "no instance takes buckets now")
+		return nil, budget.Refuse(budget.Unavailable, "create", "no instance takes buckets now")
 	}
 	return partitions, nil
 }
 
-// fit refuses store mode if no stores are configured, or if a partition may lose data.
-func (s *Service) fit(ctx context.Context, partitions []bucket.Partition) error {
-	if s.Stores == nil {
-		return &budget.Error{Code: budget.Invalid, Op: "create", Message: "the definition has faults",
-			Fields: []budget.FieldError{{Field: "durability",
-				Message: `must be "ledger": this service has no store for "store"`}}}
+// checkStores returns the fault of a definition in store mode if no instance is configured.
+func (s *Service) checkStores(d budget.Definition) []budget.FieldError {
+	if d.Durability != budget.Store || s.Stores != nil && s.Places.Size() > 0 {
+		return nil
 	}
-	return s.Stores.Fit(ctx, partitions)
+	return []budget.FieldError{{Field: "durability", Message: `must be "ledger": ` +
+		`"store" needs a Redis, and this node has none; add one under "instances" in the ` +
+		`configuration of every node`}}
 }
 
 // View reads a budget as of now. Errors: BudgetNotFound, Unavailable.
@@ -176,7 +176,7 @@ func (s *Service) List(ctx context.Context, page bucket.Page) ([]bucket.View, er
 
 // Change changes a definition. The change applies to every commit that follows (I8), and on this
 // node to every call that follows. A new number of buckets (ledger mode) is part of the same
-// transaction; buckets that remain keep their partitions.
+// transaction.
 //
 // Errors: BudgetNotFound, VersionConflict, Invalid, LedgerModeOnly, Unavailable, OutcomeUnknown.
 func (s *Service) Change(ctx context.Context, ref bucket.BudgetRef, change bucket.Change) (
@@ -185,26 +185,14 @@ func (s *Service) Change(ctx context.Context, ref bucket.BudgetRef, change bucke
 	if err != nil {
 		return bucket.View{}, err
 	}
-	var partitions []bucket.Partition
-	if n := change.BucketQuantity; n != nil && !b.InStoreMode() {
-		var have []bucket.Partition
-		for _, one := range b.Ring() {
-			have = append(have, one.Partition)
-		}
-		buckets := min(max(*n, 0), budget.MaxBuckets) // the ledger checks the requested number
-		if partitions, err = s.partitions("change", b.Tenant, b.Name, have, buckets); err != nil {
-			return bucket.View{}, err
-		}
-	}
 	step, cancel := s.bounded(ctx)
 	defer cancel()
 	s.rollOver(step, b.ID)
-	changed, err := s.Ledger.Change(step, b.ID, change, partitions)
+	changed, err := s.Ledger.Change(step, b.ID, change)
 	if err != nil {
 		return bucket.View{}, err
 	}
 	s.reload(step, b.ID)
-	s.setFilters(step, changed.Levels)
 	s.deliver(step, b)
 	if changed.IsDue {
 		s.rollOver(step, b.ID)
@@ -234,7 +222,6 @@ func (s *Service) Adjust(ctx context.Context, r bucket.AdjustRequest) (bucket.Vi
 	if err != nil {
 		return bucket.View{}, err
 	}
-	s.setFilters(step, done.Levels)
 	if done.State == bucket.AdjustmentPending {
 		if err := s.await(step, order); err != nil {
 			return bucket.View{}, afterWrite("shrink", err)
@@ -308,25 +295,6 @@ func (s *Service) deliver(ctx context.Context, b *bucket.Budget) {
 	if err := s.Stores.Open(ctx, b.ID); err != nil {
 		s.Log.Warn("stores do not have all units yet", "budget", b.ID, "error", err)
 	}
-}
-
-// setFilters sends levels to the filters, in one call per partition and concurrently. Filters
-// repair themselves if a call fails (I9).
-func (s *Service) setFilters(ctx context.Context, levels []bucket.Level) {
-	const atOnce = 16
-	byPartition := map[bucket.Partition][]bucket.Level{}
-	for _, level := range levels {
-		byPartition[level.Partition] = append(byPartition[level.Partition], level)
-	}
-	var all errgroup.Group
-	all.SetLimit(atOnce)
-	for partition, levels := range byPartition {
-		all.Go(func() error {
-			_ = s.Filter.Set(ctx, partition, slices.Clip(levels))
-			return nil
-		})
-	}
-	_ = all.Wait()
 }
 
 // afterWrite turns an error that means "certainly not done" into OutcomeUnknown, because the call

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
-	"sync"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +17,7 @@ import (
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sqlstore/transfer"
 )
 
 var (
@@ -32,9 +33,6 @@ type world struct {
 	db             *engine.DB
 	full           map[string]bool // instances that accept no buckets
 	rolls, reloads int
-	// told has the levels that filters received, by bucket.
-	mu   sync.Mutex
-	told map[int64]bucket.Level
 }
 
 func newWorld(t *testing.T) *world {
@@ -57,9 +55,9 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, db: db, part: definitions.New(db), full: map[string]bool{},
-		told: map[int64]bucket.Level{}}
-	w.Service = &manage.Service{Ledger: w.part, Budgets: w, Periods: w, Filter: w, Places: places,
+	w := &world{t: t, db: db, part: definitions.New(db), full: map[string]bool{}}
+	w.know(partitions)
+	w.Service = &manage.Service{Ledger: w.part, Budgets: w, Periods: w, Stores: w, Places: places,
 		Takes: func(l bucket.Partition) bool { return !w.full[l.Instance] }, Clock: bucket.SystemClock{},
 		Nonce: func() string { return "nonce" }, Log: slog.New(slog.DiscardHandler),
 		Timeout: 10 * time.Second}
@@ -84,23 +82,23 @@ func (w *world) RollOver(context.Context, int64) error {
 	return nil
 }
 
-// Set records levels and always fails, because nothing may depend on it.
-func (w *world) Set(_ context.Context, partition bucket.Partition, levels []bucket.Level) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, level := range levels {
-		if level.Partition != partition {
-			w.t.Errorf("%+v went to %v", level, partition)
+// know inserts the rows of partitions that were reached.
+func (w *world) know(partitions []bucket.Partition) {
+	w.t.Helper()
+	part := transfer.New(w.db)
+	for _, on := range []bool{true, false} {
+		if err := part.SetDraining(w.t.Context(), partitions, on); err != nil {
+			w.t.Fatal(err)
 		}
-		w.told[level.Bucket] = level
 	}
-	return &budget.Error{Code: budget.Unavailable}
 }
 
-func (w *world) Take(context.Context, bucket.Partition, []bucket.Take) ([]bucket.Taken, error) {
-	w.t.Error("nothing is deducted here")
-	return nil, nil
-}
+// Fit, Open and Recall are the stores, which take everything.
+func (w *world) Fit(context.Context, []bucket.Partition) error { return nil }
+
+func (w *world) Open(context.Context, int64) error { return nil }
+
+func (w *world) Recall(context.Context, int64, int64) error { return nil }
 
 func (w *world) refused(err error, want budget.Code) {
 	w.t.Helper()
@@ -125,19 +123,12 @@ func (w *world) create(d budget.Definition) bucket.Budget {
 	return w.read(v.Definition.ID)
 }
 
-// read reads a budget and checks that filters received what its open buckets hold.
+// read reads a budget.
 func (w *world) read(id int64) bucket.Budget {
 	w.t.Helper()
 	b, err := w.part.Budget(w.t.Context(), bucket.BudgetRef{ID: id})
 	if err != nil {
 		w.t.Fatal(err)
-	}
-	for _, one := range b.Buckets {
-		told, is := w.told[one.ID]
-		same := told.Fill == one.Epoch.Fill && told.Outstanding == one.Epoch.Outstanding
-		if is && one.Online && !same {
-			w.t.Errorf("a filter was told %+v of %+v", told, one.Epoch)
-		}
 	}
 	return b
 }
@@ -159,16 +150,48 @@ func promo(name string, total int64, buckets int) budget.Definition {
 		Durability: budget.Ledger, TotalQuantity: total, BucketQuantity: buckets}
 }
 
+// stored is a definition in store mode.
+func stored(name string, total int64, buckets int) budget.Definition {
+	d := promo(name, total, buckets)
+	d.Durability = budget.Store
+	return d
+}
+
+// TestCreatePlacesEvenly checks that buckets of store mode are spread over the instances that take
+// them, and that those of ledger mode are on none.
 func TestCreatePlacesEvenly(t *testing.T) {
 	w := newWorld(t)
-	b := w.create(promo("four", 100, 4))
+	b := w.create(stored("four", 100, 4))
 	equal(t, "four on three", perInstance(b), []int{1, 1, 2})
-	equal(t, "told", len(w.told), 4)
 	w.full["store-1"] = true
-	equal(t, "four on two", perInstance(w.create(promo("two", 100, 4))), []int{2, 2})
+	equal(t, "four on two", perInstance(w.create(stored("two", 100, 4))), []int{2, 2})
 	w.full["store-0"], w.full["store-2"] = true, true
-	_, _, err := w.Create(t.Context(), promo("none", 100, 4))
+	_, _, err := w.Create(t.Context(), stored("none", 100, 4))
 	w.refused(err, budget.Unavailable)
+	for _, one := range w.create(promo("rows", 100, 4)).Buckets {
+		equal(t, "in ledger mode", one.Partition, bucket.Partition{})
+	}
+}
+
+// TestStoreModeNeedsAnInstance checks that a budget in store mode is refused on a node without
+// instances, also by a dry run, with what to configure; and that ledger mode needs none.
+func TestStoreModeNeedsAnInstance(t *testing.T) {
+	w := newWorld(t)
+	var err error
+	if w.Places, err = place.New(nil, 100); err != nil {
+		t.Fatal(err)
+	}
+	for _, dry := range []bool{true, false} {
+		d := stored("b", 100, 0)
+		d.DryRun = dry
+		_, _, err := w.Create(t.Context(), d)
+		w.refused(err, budget.Invalid)
+		fault := err.(*budget.Error).Fields[0]
+		if fault.Field != "durability" || !strings.Contains(fault.Message, `add one under "instances"`) {
+			t.Errorf("%+v", fault)
+		}
+	}
+	w.create(promo("b", 100, 0))
 }
 
 // TestDefaultNumberOfBuckets checks that the default number depends on the units of a period, not
@@ -184,8 +207,8 @@ func TestDefaultNumberOfBuckets(t *testing.T) {
 		d    budget.Definition
 		want int
 	}{
-		{year, 12}, {unlimited, 3}, {promo("small", 500, 0), 1}, {promo("large", 1_000_000, 0), 64},
-		{promo("asked", 10, 100), 100},
+		{year, 10}, {unlimited, 1}, {promo("small", 500, 0), 1}, {promo("large", 1_000_000, 0), 64},
+		{promo("asked", 10, 100), 100}, {stored("on-three", 10_000, 0), 12},
 	} {
 		b := w.create(test.d)
 		equal(t, test.d.Name, len(b.Buckets), test.want)
@@ -207,10 +230,6 @@ func TestCreateListsFaults(t *testing.T) {
 		fields = append(fields, fault.Field)
 	}
 	equal(t, "faults", fields, []string{"name", "unit", "total_quantity"})
-	stored := promo("stored", 10, 1)
-	stored.Durability = budget.Store
-	_, _, err = w.Create(t.Context(), stored)
-	w.refused(err, budget.Invalid) // there is no store for it
 	w.create(promo("taken", 10, 1))
 	_, _, err = w.Create(t.Context(), promo("taken", 11, 1))
 	w.refused(err, budget.NameTaken)
@@ -233,10 +252,7 @@ func TestChangeOfTheNumberOfBuckets(t *testing.T) {
 		t.Fatal(err)
 	}
 	after := w.read(b.ID)
-	equal(t, "spread", perInstance(after), []int{2, 2, 2})
-	for i := range 2 {
-		equal(t, "stays", after.Buckets[i].Partition, b.Buckets[i].Partition)
-	}
+	equal(t, "buckets", len(after.Ring()), 6)
 	if w.rolls < 2 {
 		t.Error("a budget whose period may be over was not rolled over first")
 	}
@@ -248,9 +264,9 @@ func TestChangeOfTheNumberOfBuckets(t *testing.T) {
 	w.refused(err, budget.BudgetNotFound)
 }
 
-func TestAdjustTellsFilters(t *testing.T) {
+func TestAdjust(t *testing.T) {
 	w := newWorld(t)
-	b := w.create(promo("b", 120, 3))
+	w.create(promo("b", 120, 3))
 	ref := bucket.BudgetRef{Tenant: "shop", Name: "b"}
 	for _, step := range []struct{ quantity, total int64 }{{30, 150}, {-100, 50}} {
 		r := bucket.AdjustRequest{Budget: ref, RequestID: fmt.Sprint(step.quantity),
@@ -261,7 +277,6 @@ func TestAdjustTellsFilters(t *testing.T) {
 		}
 		equal(t, "remaining", v.Figures.InBuckets, step.total)
 		equal(t, "total", v.Definition.TotalQuantity, step.total)
-		w.read(b.ID)
 	}
 	_, err := w.Adjust(t.Context(), bucket.AdjustRequest{Budget: ref, RequestID: "all", Quantity: -50})
 	w.refused(err, budget.Invalid)

@@ -1,5 +1,5 @@
-// Package place determines on which partition each bucket of a budget belongs. It is a pure
-// function of names and numbers, so creation, resizing and rebalancing agree on every node.
+// Package place determines on which partition each bucket of a budget in store mode belongs. It is
+// a pure function of names and numbers, so creation and rebalancing agree on every node.
 //
 // A ring over the instances orders them for each bucket, by the bucket's public key. Loads are
 // bounded: of a budget's n buckets on m instances, each instance gets ⌊n/m⌋, and n mod m of them
@@ -24,7 +24,7 @@ type Map struct {
 }
 
 // New returns the map of partitions, whose order does not matter, with points virtual nodes per
-// instance on the ring. Errors are those of ring.New.
+// instance on the ring. A map of no partitions accepts no bucket. Errors are those of ring.New.
 func New(partitions []bucket.Partition, points int) (*Map, error) {
 	partitions = slices.Clone(partitions)
 	slices.SortFunc(partitions, func(a, b bucket.Partition) int {
@@ -39,18 +39,19 @@ func New(partitions []bucket.Partition, points int) (*Map, error) {
 		}
 		m.partitions[last] = append(m.partitions[last], partition)
 	}
+	if len(m.instances) == 0 {
+		return m, nil
+	}
 	var err error
 	m.ring, err = ring.New(m.instances, points)
 	return m, err
 }
 
 // Partitions returns a partition for each bucket of a budget, by ordinal. keys are the buckets'
-// keys on the ring (Key). have are the partitions of the first buckets, which stay there; it is
-// empty for a new budget, and to compute where all buckets belong. usable reports whether a
-// partition accepts buckets. ok is false if none does. For example, four keys on three usable
-// instances are spread as 2, 1 and 1.
-func (m *Map) Partitions(keys []string, have []bucket.Partition,
-	usable func(bucket.Partition) bool) (partitions []bucket.Partition, ok bool) {
+// keys on the ring (Key). usable reports whether a partition accepts buckets. ok is false if none
+// does. For example, four keys on three usable instances are spread as 2, 1 and 1.
+func (m *Map) Partitions(keys []string, usable func(bucket.Partition) bool) (
+	partitions []bucket.Partition, ok bool) {
 	fit := make([][]bucket.Partition, len(m.instances))
 	instances := newShare(len(keys))
 	for i, all := range m.partitions {
@@ -59,18 +60,10 @@ func (m *Map) Partitions(keys []string, have []bucket.Partition,
 		}
 	}
 	if instances.nodes == 0 {
-		return nil, len(keys) <= len(have)
+		return nil, false
 	}
 	within := map[bucket.Partition]int{}
-	have = have[:min(len(have), len(keys))]
-	partitions = slices.Clone(have)
-	for _, partition := range have {
-		within[partition]++
-		if i, known := slices.BinarySearch(m.instances, partition.Instance); known && len(fit[i]) > 0 {
-			instances.add(i)
-		}
-	}
-	for _, key := range keys[len(have):] {
+	for _, key := range keys {
 		i := m.ring.LocateIndex(key, func(i int) bool {
 			return len(fit[i]) == 0 || !instances.room(i)
 		})
@@ -91,7 +84,7 @@ func (m *Map) Rebalance(keys []string, have []bucket.Partition,
 	if m.isEven(have, usable) {
 		return slices.Clone(have), true
 	}
-	partitions, ok = m.Partitions(keys, nil, usable)
+	partitions, ok = m.Partitions(keys, usable)
 	if !ok {
 		return nil, false
 	}

@@ -46,15 +46,15 @@ func counts(partitions []bucket.Partition) (out []int) {
 func TestFourBucketsOnThreeInstances(t *testing.T) {
 	m := standalone(t, 3)
 	for i := range 200 {
-		partitions, ok := m.Partitions(keys(fmt.Sprint("sale-", i), 4), nil, everywhere)
+		partitions, ok := m.Partitions(keys(fmt.Sprint("sale-", i), 4), everywhere)
 		if got := counts(partitions); !ok || !slices.Equal(got, []int{1, 1, 2}) {
 			t.Fatalf("budget %d: %v, %v, want 2, 1 and 1", i, partitions, got)
 		}
 	}
 }
 
-// TestSharesAreEven checks that no instance has two buckets more than another, unless it had them
-// before, for any number of buckets, usable instances and existing partitions.
+// TestSharesAreEven checks that no instance has two buckets more than another, for any number of
+// buckets and usable instances.
 func TestSharesAreEven(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2_000 {
@@ -65,10 +65,9 @@ func TestSharesAreEven(t *testing.T) {
 			unusable[fmt.Sprintf("store-%d", i)] = random.IntN(3) == 0
 		}
 		usable := func(l bucket.Partition) bool { return !unusable[l.Instance] }
-		have, _ := m.Partitions(keys("b", random.IntN(n+1)), nil, usable)
-		partitions, ok := m.Partitions(keys("b", n), have, usable)
-		if !ok || len(partitions) != n || !slices.Equal(partitions[:len(have)], have) {
-			t.Fatalf("%d on %d, had %v: %v", n, instances, have, partitions)
+		partitions, ok := m.Partitions(keys("b", n), usable)
+		if !ok || len(partitions) != n {
+			t.Fatalf("%d on %d: %v", n, instances, partitions)
 		}
 		load := map[string]int{}
 		for _, partition := range partitions {
@@ -100,7 +99,7 @@ func TestPartitionsOfAnInstanceAreEven(t *testing.T) {
 		t.Fatal(err)
 	}
 	load := map[bucket.Partition]int{}
-	partitions, _ := m.Partitions(keys("b", 40), nil, everywhere)
+	partitions, _ := m.Partitions(keys("b", 40), everywhere)
 	for _, partition := range partitions {
 		load[partition]++
 	}
@@ -114,15 +113,22 @@ func TestPartitionsOfAnInstanceAreEven(t *testing.T) {
 func TestNoPartitionCanBeUsed(t *testing.T) {
 	m := standalone(t, 2)
 	nowhere := func(bucket.Partition) bool { return false }
-	if partitions, ok := m.Partitions(keys("b", 2), nil, nowhere); ok {
+	if partitions, ok := m.Partitions(keys("b", 2), nowhere); ok {
 		t.Errorf("placed on %v", partitions)
+	}
+	none, err := place.New(nil, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if partitions, ok := none.Partitions(keys("b", 2), everywhere); ok || none.Size() != 0 {
+		t.Errorf("without an instance: placed on %v", partitions)
 	}
 }
 
 // TestFewMove checks that a new instance gets its share of a budget's buckets, and little more.
 func TestFewMove(t *testing.T) {
-	before, _ := standalone(t, 4).Partitions(keys("b", 64), nil, everywhere)
-	after, _ := standalone(t, 5).Partitions(keys("b", 64), nil, everywhere)
+	before, _ := standalone(t, 4).Partitions(keys("b", 64), everywhere)
+	after, _ := standalone(t, 5).Partitions(keys("b", 64), everywhere)
 	moved := 0
 	for i := range before {
 		if before[i] != after[i] {
@@ -137,7 +143,7 @@ func TestFewMove(t *testing.T) {
 func TestRebalance(t *testing.T) {
 	three, four := standalone(t, 3), standalone(t, 4)
 	names := keys("b", 10)
-	have, _ := three.Partitions(names, nil, everywhere)
+	have, _ := three.Partitions(names, everywhere)
 	if got, _ := three.Rebalance(names, have, everywhere); !slices.Equal(got, have) {
 		t.Errorf("what lies evenly moves: %v, had %v", got, have)
 	}
@@ -157,7 +163,7 @@ func TestRebalance(t *testing.T) {
 		if again, _ := m.Rebalance(names, got, m.usable); !slices.Equal(again, got) {
 			t.Errorf("%s: it moves on: %v, then %v", what, got, again)
 		}
-		fresh, _ := m.Partitions(names, nil, m.usable)
+		fresh, _ := m.Partitions(names, m.usable)
 		if !slices.Equal(got, fresh) {
 			t.Errorf("%s: %v, a new budget would lie at %v", what, got, fresh)
 		}

@@ -19,7 +19,6 @@ func (w *wave) accept(o *op) {
 
 // repeat answers from the existing row of an id. The row is this call's own if it has its nonce.
 func (w *wave) repeat(o *op, d *ledger.Deduction) {
-	o.release()
 	switch {
 	case d.State == ledger.StateVoid:
 		w.Fail(&o.Op, deduct.Voided(o.Request.RequestID))

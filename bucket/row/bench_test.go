@@ -26,14 +26,13 @@ func (y yes) Commit(_ context.Context, ops []bucket.Operation) ([]bucket.Outcome
 	return out, nil
 }
 
-func benchmarked(b *testing.B, budgets int, partition func(int) bucket.Partition) (*row.Service, []*account) {
+func benchmarked(b *testing.B, budgets int) (*row.Service, []*account) {
 	books := newBooks()
 	var all []*account
 	for i := range budgets {
-		all = append(all, books.add("b"+strconv.Itoa(i), 1<<50, 8, 1<<40, partition))
+		all = append(all, books.add("b"+strconv.Itoa(i), 1<<50, 8, 1<<40))
 	}
-	f := newFilter()
-	return node(b, books, func(c *row.Config) { c.Ledger = yes{books}; f.use(c) }), all
+	return node(b, books, func(c *row.Config) { c.Ledger = yes{books} }), all
 }
 
 // cpu reports the process's CPU time per operation: on a machine that others use, time passes.
@@ -53,57 +52,51 @@ func cpu(b *testing.B) (report func()) {
 // BenchmarkDeduct measures single deductions by 64 callers. The figure is the CPU time of callers
 // and service alone, because nothing is written.
 func BenchmarkDeduct(b *testing.B) {
-	for name, partition := range map[string]func(int) bucket.Partition{"no filter": none, "filter": one} {
-		b.Run(name, func(b *testing.B) {
-			s, all := benchmarked(b, 1, partition)
-			var n atomic.Int64
-			b.ReportAllocs()
-			b.SetParallelism(32)
-			b.ResetTimer()
-			defer cpu(b)()
-			b.RunParallel(func(pb *testing.PB) {
-				for pb.Next() {
-					id := strconv.FormatInt(n.Add(1), 10)
-					if _, err := s.Deduct(context.Background(), request(all[0], id, 1)); err != nil {
-						b.Error(err)
-					}
-				}
-			})
-		})
-	}
+	s, all := benchmarked(b, 1)
+	var n atomic.Int64
+	b.ReportAllocs()
+	b.SetParallelism(32)
+	b.ResetTimer()
+	defer cpu(b)()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			id := strconv.FormatInt(n.Add(1), 10)
+			if _, err := s.Deduct(context.Background(), request(all[0], id, 1)); err != nil {
+				b.Error(err)
+			}
+		}
+	})
 }
 
 // BenchmarkDeductAll measures batches of 100 by 8 callers, of one budget and of 10,000, per
 // deduction.
 func BenchmarkDeductAll(b *testing.B) {
 	for _, budgets := range []int{1, 10_000} {
-		for name, partition := range map[string]func(int) bucket.Partition{"no filter": none, "filter": one} {
-			b.Run(strconv.Itoa(budgets)+"/"+name, func(b *testing.B) {
-				const size = 100
-				s, all := benchmarked(b, budgets, partition)
-				var n atomic.Int64
-				b.ReportAllocs()
-				b.SetParallelism(4)
-				b.ResetTimer()
-				defer cpu(b)()
-				b.RunParallel(func(pb *testing.PB) {
-					for more := true; more; {
-						requests := make([]bucket.DeductRequest, 0, size)
-						for len(requests) < size && more {
-							if more = pb.Next(); more {
-								i := n.Add(1)
-								requests = append(requests, request(all[int(i)%budgets], strconv.FormatInt(i, 10), 1))
-							}
-						}
-						for _, r := range s.DeductAll(context.Background(), requests) {
-							if r.Err != nil {
-								b.Error(r.Err)
-							}
+		b.Run(strconv.Itoa(budgets), func(b *testing.B) {
+			const size = 100
+			s, all := benchmarked(b, budgets)
+			var n atomic.Int64
+			b.ReportAllocs()
+			b.SetParallelism(4)
+			b.ResetTimer()
+			defer cpu(b)()
+			b.RunParallel(func(pb *testing.PB) {
+				for more := true; more; {
+					requests := make([]bucket.DeductRequest, 0, size)
+					for len(requests) < size && more {
+						if more = pb.Next(); more {
+							i := n.Add(1)
+							requests = append(requests, request(all[int(i)%budgets], strconv.FormatInt(i, 10), 1))
 						}
 					}
-				})
+					for _, r := range s.DeductAll(context.Background(), requests) {
+						if r.Err != nil {
+							b.Error(r.Err)
+						}
+					}
+				}
 			})
-		}
+		})
 	}
 }
 
@@ -112,7 +105,7 @@ func BenchmarkDeductAll(b *testing.B) {
 func BenchmarkSQLite(b *testing.B) {
 	for _, size := range []int{1, 100} {
 		b.Run(strconv.Itoa(size), func(b *testing.B) {
-			d := open(b, sqlite(b), none(0))
+			d := open(b, sqlite(b))
 			ref := d.create(b, promo("b", 1<<40, 8))
 			s := d.node(b, nil)
 			var n atomic.Int64
@@ -142,9 +135,8 @@ func BenchmarkSQLite(b *testing.B) {
 // BenchmarkHopeless measures requests of 64 callers for more than a used-up budget has.
 func BenchmarkHopeless(b *testing.B) {
 	books := newBooks()
-	a := books.add("b", 100, 4, 20, one)
-	f := newFilter()
-	s := node(b, books, f.use)
+	a := books.add("b", 100, 4, 20)
+	s := node(b, books, nil)
 	var n atomic.Int64
 	b.ReportAllocs()
 	b.SetParallelism(32)

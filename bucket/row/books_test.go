@@ -28,7 +28,6 @@ type books struct {
 	// before and after are called around each call. An error of theirs is the call's. They may be nil.
 	before, after func(call string) error
 	calls         map[string]int
-	raised        int
 	flights       []int // operations of each
 }
 
@@ -46,7 +45,7 @@ func newBooks() *books {
 }
 
 // add makes a promo budget whose buckets have the first units each of the total.
-func (b *books) add(name string, total int64, buckets int, each int64, partition func(i int) bucket.Partition) *account {
+func (b *books) add(name string, total int64, buckets int, each int64) *account {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	id := int64(len(b.budgets) + 1)
@@ -56,8 +55,8 @@ func (b *books) add(name string, total int64, buckets int, each int64, partition
 	a.ListVersion, a.Period.Number = 1, 1
 	for i := range buckets {
 		bk := bucket.Bucket{ID: id*1000 + int64(i), Ordinal: i, Key: fmt.Sprintf("%s:bucket-%d", name, i),
-			Partition: partition(i), Online: true}
-		bk.Epoch = ledger.Epoch{Budget: id, Bucket: bk.ID, Number: 1, Status: ledger.Open, Outstanding: each, Fill: 1}
+			Online: true}
+		bk.Epoch = ledger.Epoch{Budget: id, Bucket: bk.ID, Number: 1, Status: ledger.Open, Outstanding: each}
 		a.undistributed -= each
 		a.Buckets = append(a.Buckets, bk)
 		epoch := bk.Epoch
@@ -182,43 +181,36 @@ func (b *books) tally(op *bucket.Operation) (out []*limit.Tally) {
 }
 
 func (b *books) Gather(_ context.Context, budgetID, target int64, ops []bucket.Operation) (
-	[]bucket.Outcome, []bucket.Level, error) {
+	[]bucket.Outcome, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.begin("gather"); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	a := b.budgets[budgetID]
 	e := a.epochs[target]
 	out := make([]bucket.Outcome, len(ops))
-	before, grown := e.Outstanding, false
 	for i := range ops {
-		if e.Status == ledger.Open && a.bring(e, ops[i].Request.Amount) > 0 {
-			grown = true
+		if e.Status == ledger.Open {
+			a.bring(e, ops[i].Request.Amount)
 		}
 		out[i] = b.judge(&ops[i])
 		if out[i].Verdict == bucket.Short {
 			out[i] = bucket.Outcome{Verdict: bucket.Exhausted, Cover: a.cover()}
 		}
 	}
-	var levels []bucket.Level
-	if grown {
-		e.Fill++
-		levels = append(levels, b.level(e, max(e.Outstanding-before, 0)))
-	}
-	return out, levels, b.end("gather")
+	return out, b.end("gather")
 }
 
-// bring moves units into a bucket until it has a number of units, and returns how many it moved.
-func (a *account) bring(to *ledger.Epoch, units int64) (came int64) {
+// bring moves units into a bucket until it has a number of units.
+func (a *account) bring(to *ledger.Epoch, units int64) {
 	if a.cover().Sum() < units {
-		return 0
+		return
 	}
 	take := func(from *int64) {
 		n := min(max(units-to.Outstanding, 0), *from)
 		*from -= n
 		to.Outstanding += n
-		came += n
 	}
 	take(&a.undistributed)
 	donors := slices.SortedFunc(func(yield func(*ledger.Epoch) bool) {
@@ -233,7 +225,6 @@ func (a *account) bring(to *ledger.Epoch, units int64) (came int64) {
 	for _, donor := range donors {
 		take(&donor.Outstanding)
 	}
-	return came
 }
 
 func (a *account) cover() (c bucket.Cover) {
@@ -242,11 +233,6 @@ func (a *account) cover() (c bucket.Cover) {
 		c.Outstanding += e.Outstanding
 	}
 	return c
-}
-
-func (b *books) level(e *ledger.Epoch, added int64) bucket.Level {
-	return bucket.Level{Bucket: e.Bucket, Epoch: e.Number, Partition: b.home[e.Bucket].Bucket(e.Bucket).Partition,
-		Fill: e.Fill, Outstanding: e.Outstanding, Added: added, Open: e.Status == ledger.Open}
 }
 
 func (b *books) Recorded(_ context.Context, ids []bucket.ID) (map[bucket.ID]ledger.Deduction, error) {
@@ -261,13 +247,13 @@ func (b *books) Recorded(_ context.Context, ids []bucket.ID) (map[bucket.ID]ledg
 	return out, b.begin("recorded")
 }
 
-func (b *books) Standings(_ context.Context, buckets []int64) (map[int64]bucket.Level, error) {
+func (b *books) Standings(_ context.Context, buckets []int64) (map[int64]int64, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	out := map[int64]bucket.Level{}
+	out := map[int64]int64{}
 	for _, id := range buckets {
 		if a := b.home[id]; a != nil {
-			out[id] = b.level(a.epochs[id], 0)
+			out[id] = a.epochs[id].Outstanding
 		}
 	}
 	return out, b.begin("standings")
@@ -296,17 +282,6 @@ func (b *books) Exceeded(_ context.Context, ops []bucket.Operation) ([][]budget.
 		out[i] = limit.Exceeded(ops[i].Touches, b.tally(&ops[i]))
 	}
 	return out, b.begin("limits")
-}
-
-func (b *books) RaiseFill(_ context.Context, level bucket.Level) (bucket.Level, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	e := b.home[level.Bucket].epochs[level.Bucket]
-	if e.Fill <= level.Fill {
-		e.Fill = level.Fill + 1
-		b.raised++
-	}
-	return b.level(e, 0), b.begin("raise")
 }
 
 func (b *books) RollOver(_ context.Context, budgetID int64) error {

@@ -62,27 +62,14 @@ func (o *op) touch() error {
 	return nil
 }
 
-// dispatch sends an operation to the filter of its bucket, or directly to its flight if no filter
-// would answer.
+// dispatch sends an operation to the flight of its bucket.
 func (w *wave) dispatch(o *op) {
 	bk := o.Budget.Route(o.Key)
 	if bk == nil {
 		w.seekUnits(o)
 		return
 	}
-	if o.Route != bk {
-		o.release()
-		o.Route, o.row.Bucket, o.skip = bk, bk.ID, false
-	}
-	if o.skip || o.took.content != nil || o.Budget.Unlimited {
-		w.commit(o)
-		return
-	}
-	if l := w.s.partitionOf(bk.Partition); l.usable(w.Now) {
-		w.out.Put(l.queue, o)
-		return
-	}
-	w.s.observer.Skipped(1)
+	o.Route, o.row.Bucket = bk, bk.ID
 	w.commit(o)
 }
 
@@ -100,27 +87,18 @@ func (w *wave) advance(o *op) {
 		}
 		return
 	case deduct.StepFailed:
-		w.failed(o)
+		w.Failed(&o.Op, o.Err)
 		return
 	}
 	if w.Seen > deduct.InTime {
-		o.release()
 		w.TimeUp(&o.Op)
 		return
 	}
 	if o.Err != nil {
-		w.failed(o)
+		w.Failed(&o.Op, o.Err)
 		return
 	}
 	switch o.Step {
-	case stepRefused, stepStale:
-		// A filter that refuses is not asked again: either it is wrong, or the units are elsewhere.
-		o.skip = o.Step == stepRefused || o.stale
-		o.stale = true
-		o.reads = o.Route.ID
-		w.out.Put(w.s.reads.standings, o)
-	case stepStanding:
-		w.standing(o)
 	case stepCovers:
 		w.covered(o)
 	case stepIDs:
@@ -135,7 +113,7 @@ func (w *wave) advance(o *op) {
 	case stepOldPlace, stepFigures:
 		w.complete(o)
 	case stepTurned:
-		w.again(o)
+		w.Again(&o.Op)
 	default:
 		w.begin(o)
 	}
@@ -178,16 +156,10 @@ func (w *wave) judge(o *op) {
 	case bucket.Over:
 		w.out.PutFor(w.s.turns, o)
 	case bucket.Gone, bucket.Outdated:
-		w.again(o)
+		w.Again(&o.Op)
 	default:
 		w.Fail(&o.Op, &budget.Error{Code: budget.Internal, Op: "deduct", Message: "no verdict"})
 	}
-}
-
-// again reloads the definition and begins the operation again.
-func (w *wave) again(o *op) {
-	o.skip = false
-	w.Again(&o.Op)
 }
 
 // notWritten acts on a failed transaction. An operation that may have been written is committed
@@ -195,28 +167,7 @@ func (w *wave) again(o *op) {
 // locks of the earlier one can tell.
 func (w *wave) notWritten(o *op) {
 	if !w.Doubtful(&o.Op) {
-		w.failed(o)
-	}
-}
-
-// failed acts on the error of an operation's last step.
-func (w *wave) failed(o *op) {
-	if !o.Answered && !o.Unsure {
-		o.release()
-	}
-	w.Failed(&o.Op, o.Err)
-}
-
-// standing acts on the fill and O of a bucket whose filter refused an operation or had no current
-// content.
-func (w *wave) standing(o *op) {
-	switch {
-	case !o.open:
-		w.again(o)
-	case o.standing < o.Request.Amount:
-		w.seekUnits(o)
-	default:
-		w.dispatch(o)
+		w.Failed(&o.Op, o.Err)
 	}
 }
 
@@ -235,7 +186,6 @@ func (w *wave) seekUnits(o *op) {
 func (w *wave) covered(o *op) {
 	switch {
 	case o.sum.Sum() < o.Request.Amount:
-		o.release()
 		o.Refusal = w.exhausted(o, o.sum.Cover)
 		w.lookedUp(o)
 	case o.remembered:
@@ -254,7 +204,6 @@ func (w *wave) gather(o *op) {
 		w.refuse(o, offline(o.Budget.Name))
 		return
 	}
-	o.release()
 	o.Route, o.row.Bucket = bk, bk.ID
 	w.out.PutFor(w.s.gathers, o)
 }
@@ -262,7 +211,6 @@ func (w *wave) gather(o *op) {
 // refuse looks up the id before it answers a refusal that depends on state: a repeat of an accepted
 // id gets the recorded outcome.
 func (w *wave) refuse(o *op, refusal error) {
-	o.release()
 	o.Refusal = refusal
 	w.out.Put(w.s.reads.ids, o)
 }

@@ -44,7 +44,7 @@ func (s *Service) Deduct(ctx context.Context, request bucket.DeductRequest) (
 
 // DeductAll makes independent deductions in one call and returns their results in the order of the
 // requests. Requests with the same id run one after the other, in the order given. All others run
-// concurrently and share filter calls and transactions. Errors, persistence and idempotency are
+// concurrently and share transactions. Errors, persistence and idempotency are
 // those of Deduct for each request. DeductAll is safe for concurrent use.
 func (s *Service) DeductAll(ctx context.Context, requests []bucket.DeductRequest) (
 	results []bucket.DeductResult) {

@@ -13,11 +13,6 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// none is the partition of an instance without a filter, one a partition of an instance with one.
-func none(int) bucket.Partition    { return bucket.Partition{Instance: "sql"} }
-func one(int) bucket.Partition     { return bucket.Partition{Instance: "m"} }
-func three(i int) bucket.Partition { return bucket.Partition{Instance: "m", Index: i % 3} }
-
 // node starts a service on books.
 func node(t testing.TB, b *books, change func(*row.Config)) *row.Service {
 	t.Helper()
@@ -42,7 +37,7 @@ func request(a *account, id string, amount int64) bucket.DeductRequest {
 
 func TestAccepted(t *testing.T) {
 	b := newBooks()
-	a := b.add("sale", 100, 1, 100, none)
+	a := b.add("sale", 100, 1, 100)
 	s := node(t, b, nil)
 	got, err := s.Deduct(context.Background(), request(a, "o1", 30))
 	want := bucket.DeductAnswer{RequestID: "o1", Amount: 30, State: "used", Bucket: "sale:bucket-0", BucketRemaining: 70,
@@ -67,7 +62,7 @@ func TestAccepted(t *testing.T) {
 // TestEachForItself checks that an error of one request in a batch is only its own answer.
 func TestEachForItself(t *testing.T) {
 	b := newBooks()
-	a, paused := b.add("mixed", 100, 2, 50, none), b.add("paused", 100, 1, 100, none)
+	a, paused := b.add("mixed", 100, 2, 50), b.add("paused", 100, 1, 100)
 	b.change(paused.ID, func(a *account) { a.Paused = true })
 	s := node(t, b, nil)
 	if _, err := s.Deduct(context.Background(), request(a, "old", 3)); err != nil {
@@ -96,45 +91,40 @@ func TestEachForItself(t *testing.T) {
 // TestSellOut sells a budget through two nodes to callers with single requests and batches, with
 // ids that come twice. Every unit is sold, each id once, and every refusal is final.
 func TestSellOut(t *testing.T) {
-	for name, partition := range map[string]func(int) bucket.Partition{"no filter": none, "one partition": one, "three partitions": three} {
-		t.Run(name, func(t *testing.T) {
-			b := newBooks()
-			const total, callers, batches, size = 900, 6, 8, 30
-			a := b.add("sale", total, 5, 100, partition)
-			filter := newFilter()
-			nodes := []*row.Service{node(t, b, filter.use), node(t, b, filter.use)}
-			accepted := &tally{t: t, answers: map[string]bucket.DeductAnswer{}, refused: map[string]bool{}}
-			var all sync.WaitGroup
-			for caller := range callers {
-				all.Go(func() {
-					for n := range batches {
-						requests := make([]bucket.DeductRequest, size)
-						for i := range requests {
-							requests[i] = request(a, fmt.Sprintf("%d-%d-%d", caller, n, i&^1), 1) // each id twice
-						}
-						s := nodes[(caller+n)%2]
-						if caller%3 > 0 {
-							accepted.note(requests, s.DeductAll(context.Background(), requests))
-							continue
-						}
-						for _, r := range requests {
-							got, err := s.Deduct(context.Background(), r)
-							accepted.note([]bucket.DeductRequest{r}, []bucket.DeductResult{{Answer: got, Err: err}})
-						}
-					}
-				})
-			}
-			all.Wait()
-			wanted := callers * batches * size / 2
-			sold := min(total, wanted)
-			if units, rows := b.used(a.ID); units != int64(sold) || rows != sold {
-				t.Errorf("%d units in %d rows, want %d", units, rows, sold)
-			}
-			if len(accepted.answers) != sold || len(accepted.refused) != wanted-sold || accepted.originals != sold {
-				t.Errorf("%d accepted, %d of them as the first, %d refused of %d", len(accepted.answers),
-					accepted.originals, len(accepted.refused), wanted)
+	b := newBooks()
+	const total, callers, batches, size = 900, 6, 8, 30
+	a := b.add("sale", total, 5, 100)
+	nodes := []*row.Service{node(t, b, nil), node(t, b, nil)}
+	accepted := &tally{t: t, answers: map[string]bucket.DeductAnswer{}, refused: map[string]bool{}}
+	var all sync.WaitGroup
+	for caller := range callers {
+		all.Go(func() {
+			for n := range batches {
+				requests := make([]bucket.DeductRequest, size)
+				for i := range requests {
+					requests[i] = request(a, fmt.Sprintf("%d-%d-%d", caller, n, i&^1), 1) // each id twice
+				}
+				s := nodes[(caller+n)%2]
+				if caller%3 > 0 {
+					accepted.note(requests, s.DeductAll(context.Background(), requests))
+					continue
+				}
+				for _, r := range requests {
+					got, err := s.Deduct(context.Background(), r)
+					accepted.note([]bucket.DeductRequest{r}, []bucket.DeductResult{{Answer: got, Err: err}})
+				}
 			}
 		})
+	}
+	all.Wait()
+	wanted := callers * batches * size / 2
+	sold := min(total, wanted)
+	if units, rows := b.used(a.ID); units != int64(sold) || rows != sold {
+		t.Errorf("%d units in %d rows, want %d", units, rows, sold)
+	}
+	if len(accepted.answers) != sold || len(accepted.refused) != wanted-sold || accepted.originals != sold {
+		t.Errorf("%d accepted, %d of them as the first, %d refused of %d", len(accepted.answers),
+			accepted.originals, len(accepted.refused), wanted)
 	}
 }
 
@@ -173,7 +163,7 @@ func (a *tally) note(requests []bucket.DeductRequest, results []bucket.DeductRes
 // covers names what there is.
 func TestNotEnough(t *testing.T) {
 	b := newBooks()
-	a := b.add("spread", 100, 4, 10, none)
+	a := b.add("spread", 100, 4, 10)
 	s := node(t, b, nil)
 	got, err := s.Deduct(context.Background(), request(a, "big", 95))
 	if err != nil || got.BudgetRemaining != 5 {
@@ -204,7 +194,7 @@ func TestNotEnough(t *testing.T) {
 // over, whatever the node has cached.
 func TestChanges(t *testing.T) {
 	b := newBooks()
-	a := b.add("changing", 100, 3, 30, none)
+	a := b.add("changing", 100, 3, 30)
 	s := node(t, b, nil)
 	deduct := func(id string) error {
 		_, err := s.Deduct(context.Background(), request(a, id, 1))
@@ -252,7 +242,7 @@ func TestChanges(t *testing.T) {
 func TestUnclear(t *testing.T) {
 	for _, happened := range []bool{true, false} {
 		b := newBooks()
-		a := b.add("unclear", 100, 1, 100, none)
+		a := b.add("unclear", 100, 1, 100)
 		lost := 1
 		fault := func(call string) error {
 			if call == "commit" && lost > 0 {
@@ -283,7 +273,7 @@ func TestUnclear(t *testing.T) {
 // TestDatabaseDown checks that the answer says that nothing happened, and why, if nothing was sent.
 func TestDatabaseDown(t *testing.T) {
 	b := newBooks()
-	a := b.add("down", 100, 1, 100, none)
+	a := b.add("down", 100, 1, 100)
 	s := node(t, b, nil)
 	if _, err := s.Deduct(context.Background(), request(a, "o1", 1)); err != nil {
 		t.Fatal(err)
@@ -300,7 +290,7 @@ func TestDatabaseDown(t *testing.T) {
 // another node.
 func TestUnitsCameBack(t *testing.T) {
 	b := newBooks()
-	a := b.add("returns", 100, 1, 100, none)
+	a := b.add("returns", 100, 1, 100)
 	s := node(t, b, nil)
 	if _, err := s.Deduct(context.Background(), request(a, "o1", 90)); err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ func TestFigures(t *testing.T) {
 		synctest.Test(t, func(*testing.T) {
 			b := newBooks()
 			const total = 1000
-			a := b.add("b", total, 3, 200, one)
+			a := b.add("b", total, 3, 200)
 			if rapid.Bool().Draw(rt, "daily") {
 				now := time.Now()
 				b.change(a.ID, func(a *account) {
@@ -32,8 +32,7 @@ func TestFigures(t *testing.T) {
 					a.Period.Start, a.Period.End = now.Add(-time.Hour), now.Add(48*time.Hour)
 				})
 			}
-			f := newFilter()
-			nodes := []*row.Service{node(t, b, f.use), node(t, b, f.use)}
+			nodes := []*row.Service{node(t, b, nil), node(t, b, nil)}
 			used := int64(0)
 			var lately [2]int64 // used through the other node since this one may have read the sum
 			for n := range rapid.IntRange(1, 40).Draw(rt, "calls") {
@@ -82,7 +81,7 @@ func TestFiguresOfManyBudgets(t *testing.T) {
 	b := newBooks()
 	var requests []bucket.DeductRequest
 	for i := range 3 * deduct.MostReads {
-		a := b.add(fmt.Sprint("b", i), 100, 1, 100, none)
+		a := b.add(fmt.Sprint("b", i), 100, 1, 100)
 		requests = append(requests, request(a, "one", 30), request(a, "two", 5))
 	}
 	s := node(t, b, nil)

@@ -51,15 +51,13 @@ func (l *slot) fly(ops []*op) {
 	l.s.handleOutcomes(ctx, stepCommitted, l.ops, outcomes, err, began)
 }
 
-// claim collects the operations whose requests still wait, and releases the others.
+// claim collects the operations whose requests still wait.
 func claim(ops, claimed []*op, rows []bucket.Operation) ([]*op, []bucket.Operation) {
 	for _, o := range ops {
-		if !o.Claim() {
-			o.release()
-			continue
+		if o.Claim() {
+			claimed = append(claimed, o)
+			rows = append(rows, o.operation())
 		}
-		claimed = append(claimed, o)
-		rows = append(rows, o.operation())
 	}
 	return claimed, rows
 }
@@ -81,9 +79,9 @@ func (s *Service) handleOutcomes(ctx context.Context, step deduct.Step, ops []*o
 		o.Step, o.Err, o.outcome = step, err, nil
 		if err == nil {
 			o.outcome = &outcomes[i]
-			s.reconcile(o)
 			if o.outcome.Verdict == bucket.Accepted {
 				rows++
+				o.Spent = o.state.Spent.Add(o.Request.Amount)
 				if s.refills != nil && o.Budget.ID != used {
 					used = o.Budget.ID
 					s.refills.Used(used)
@@ -96,28 +94,6 @@ func (s *Service) handleOutcomes(ctx context.Context, step deduct.Step, ops []*o
 	}
 	for _, o := range ops {
 		o.Back(o.outcome == nil || o.outcome.Verdict != bucket.Accepted)
-	}
-}
-
-// reconcile updates what is known about the filter's content, and raises the fill of a content that
-// was found wrong.
-func (s *Service) reconcile(o *op) {
-	switch o.outcome.Verdict {
-	case bucket.Accepted:
-		o.Spent = o.state.Spent.Add(o.Request.Amount)
-		o.took = take{}
-		if o.distrust != 0 { // the filter refused what SQL had
-			s.raise(o.Route, o.distrust, true)
-			o.distrust = 0
-		}
-	case bucket.Short:
-		if o.took.content != nil { // the filter gave what SQL does not have
-			s.raise(o.Route, o.took.fill, true)
-			o.took = take{}
-		}
-	case bucket.Outdated: // it is evaluated again and keeps what it took
-	default:
-		o.release()
 	}
 }
 
@@ -150,9 +126,8 @@ func (s *Service) gatherInto(budgetID, target int64, ops []*op) {
 	defer cancel()
 	began := s.clock.Now()
 	ctx, end := span.Flight(ctx, s.tracer, "gather", ops)
-	outcomes, levels, err := s.ledger.Gather(ctx, budgetID, target, rows)
+	outcomes, err := s.ledger.Gather(ctx, budgetID, target, rows)
 	end(err)
-	s.setFilters(levels)
 	s.handleOutcomes(ctx, stepGathered, ops, outcomes, err, began)
 }
 

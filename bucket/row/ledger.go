@@ -20,11 +20,9 @@ type Ledger interface {
 	// Gather moves units of a budget into one of its buckets and commits the operations that wait for
 	// them there, in one transaction. It locks everything that the open period may get, so an
 	// operation that still does not fit is Exhausted (I3). If that is more epochs than one
-	// transaction locks, an operation may be Short instead, and the caller passes it again. The
-	// levels are those of all buckets that received units, after the operations. Added is 0 where the
-	// bucket has no more than before.
+	// transaction locks, an operation may be Short instead, and the caller passes it again.
 	Gather(ctx context.Context, budgetID, bucketID int64, operations []bucket.Operation) (
-		[]bucket.Outcome, []bucket.Level, error)
+		[]bucket.Outcome, error)
 }
 
 // Lookup reads the ledger, without locks unless stated otherwise. Each method is one statement, or
@@ -32,9 +30,9 @@ type Ledger interface {
 type Lookup interface {
 	// Recorded returns the rows of request ids. Ids without a row are omitted.
 	Recorded(ctx context.Context, ids []bucket.ID) (map[bucket.ID]ledger.Deduction, error)
-	// Standings returns fill and O of the newest epochs of buckets, with Added 0. Buckets that do not
-	// exist are omitted.
-	Standings(ctx context.Context, buckets []int64) (map[int64]bucket.Level, error)
+	// Standings returns O of the newest epochs of buckets, in minor units. Buckets that do not exist
+	// are omitted.
+	Standings(ctx context.Context, buckets []int64) (map[int64]int64, error)
 	// Covers returns I3's sums. If exact is set, it is a locking read that sees every commit
 	// acknowledged before it began. Budgets that do not exist are omitted.
 	Covers(ctx context.Context, budgets []int64, exact bool) (map[int64]bucket.Cover, error)
@@ -42,12 +40,6 @@ type Lookup interface {
 	// were committed alone, as limit.Exceeded lists them. An operation within its limits has a nil
 	// list.
 	Exceeded(ctx context.Context, ops []bucket.Operation) ([][]budget.LimitState, error)
-	// RaiseFill sets the fill of a bucket's newest epoch to level.Fill + 2 if it is at most
-	// level.Fill. It returns the present level with Added 0 in either case. The step is 2 because a
-	// filter adds to a content of the fill just below, but must replace one that was found wrong.
-	// level.Fill is the larger of SQL's fill as read and the content's. Only Bucket and Fill of level
-	// are used.
-	RaiseFill(ctx context.Context, level bucket.Level) (bucket.Level, error)
 }
 
 // Rollover ends the period of a budget that is over and begins the next one.

@@ -11,7 +11,7 @@ import (
 // reads are the grouped reads of a node. One statement of each kind runs at a time and serves every
 // operation that waited when it began.
 type reads struct {
-	// standings reads fill and O of buckets. covers reads I3's sums and the rows that a refusal
+	// standings reads O of buckets. covers reads I3's sums and the rows that a refusal
 	// needs. ids reads rows. limits reads how far limits are used. figures reads sums for answers.
 	standings, covers, ids, limits, figures *batch.Queue[*op]
 }
@@ -33,33 +33,18 @@ func (s *Service) newReads() reads {
 	}
 }
 
-// readStandings reads fill and O of the operations' buckets, and sends them to the filters that had
-// no current content.
+// readStandings reads O of the buckets of repeated deductions.
 func (s *Service) readStandings(ops []*op) {
 	ctx, cancel := s.bounded()
 	defer cancel()
-	levels, err := distinct(ctx, ops, func(o *op) int64 { return o.reads }, s.lookup.Standings)
+	found, err := distinct(ctx, ops, func(o *op) int64 { return o.reads }, s.lookup.Standings)
 	if err != nil {
 		s.failed("sql", err)
 	}
-	var stale []bucket.Level
-	sent := map[int64]bool{}
 	for _, o := range ops {
-		level, known := levels[o.reads]
-		if known && o.Step == stepStale && !sent[o.reads] {
-			sent[o.reads] = true
-			stale = append(stale, level)
-		}
-	}
-	s.setFilters(stale)
-	for _, o := range ops {
-		level, known := levels[o.reads]
-		o.standing, o.open = level.Outstanding, known && level.Open
-		if !known {
+		outstanding, known := found[o.reads]
+		if o.standing = outstanding; !known {
 			o.standing = -1
-		}
-		if o.Step != stepOldPlace {
-			o.Step = stepStanding
 		}
 		o.Err = err
 		o.Back(true)

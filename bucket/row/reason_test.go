@@ -13,7 +13,7 @@ import (
 // TestReasons checks that an answer that something was not done says why, and when to try again.
 func TestReasons(t *testing.T) {
 	down := func(string) error {
-		return &budget.Error{Code: budget.Unavailable, Op: "commit", Err: errDown}
+		return &budget.Error{Code: budget.Unavailable, Op: "commit", Err: errors.New("it is down")}
 	}
 	for name, test := range map[string]struct {
 		change func(b *books, a *account)
@@ -46,7 +46,7 @@ func TestReasons(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBooks()
-			a := b.add("b", 100, 2, 50, none)
+			a := b.add("b", 100, 2, 50)
 			s := node(t, b, func(c *row.Config) {
 				c.Settings = row.Settings{Deadline: 40 * time.Millisecond, Grace: 20 * time.Millisecond}
 			})

@@ -2,8 +2,6 @@ package row
 
 import (
 	"context"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -22,19 +20,13 @@ type Settings struct {
 	Deadline, Grace time.Duration
 	// StepTime bounds one transaction and one read; 5 s.
 	StepTime time.Duration
-	// FilterTime bounds one filter call; 100 ms. ProbeEvery is the interval at which a partition that
-	// did not answer is tried again; 1 s.
-	FilterTime, ProbeEvery time.Duration
-	// RaiseEvery is the least time between two raises of the fill of one bucket; 1 s.
-	RaiseEvery time.Duration
 	// Slots is the number of flights that run concurrently; 2. The hash of a bucket selects its slot.
 	// All nodes must use the same number, so that two nodes compete for one row and not for many.
 	Slots int
-	// Queue bounds the requests that wait for one partition, one slot or one kind of read; 20,000.
+	// Queue bounds the requests that wait for one slot or one kind of read; 20,000.
 	Queue int
-	// FlightRows bounds the deductions of one flight, and PartitionOperations those of one filter
-	// call; both 512.
-	FlightRows, PartitionOperations int
+	// FlightRows bounds the deductions of one flight; 512.
+	FlightRows int
 	// Gathers is the number of budgets that are gathered for concurrently; 8.
 	Gathers int
 	// States is the number of budgets whose figures are cached; 10,000.
@@ -45,13 +37,9 @@ func (s Settings) withDefaults() Settings {
 	deduct.Default(&s.Deadline, 2*time.Second)
 	deduct.Default(&s.Grace, time.Second)
 	deduct.Default(&s.StepTime, 5*time.Second)
-	deduct.Default(&s.FilterTime, 100*time.Millisecond)
-	deduct.Default(&s.ProbeEvery, time.Second)
-	deduct.Default(&s.RaiseEvery, time.Second)
 	deduct.Default(&s.Slots, 2)
 	deduct.Default(&s.Queue, 20_000)
 	deduct.Default(&s.FlightRows, 512)
-	deduct.Default(&s.PartitionOperations, 512)
 	deduct.Default(&s.Gathers, 8)
 	deduct.Default(&s.States, 10_000)
 	return s
@@ -65,9 +53,6 @@ type Config struct {
 	Rollover Rollover
 	// Refills is notified of accepted deductions. It may be nil.
 	Refills Refills
-	// Filters are keyed by the name of their instance. Buckets on an instance without a filter are
-	// deducted from in SQL alone.
-	Filters map[string]bucket.Filter
 	// Clock measures waits; nil means the system clock. Now returns SQL's time as this node knows it.
 	Clock bucket.Clock
 	Now   func() time.Time
@@ -88,26 +73,22 @@ type Service struct {
 	rollover Rollover
 	refills  Refills
 	usedUp   *usedUp
-	filters  map[string]bucket.Filter
 	clock    bucket.Clock
 	observer bucket.Calls
 	tracer   trace.Tracer
 	set      Settings
 
-	states       *lru.Cache[int64, *state]
-	slots        []*slot
-	partitions   atomic.Pointer[map[bucket.Partition]*partition]
-	partitionsMu sync.Mutex
-	reads        reads
-	raises       *batch.Queue[raise]
+	states *lru.Cache[int64, *state]
+	slots  []*slot
+	reads  reads
 
 	gathers, turns *batch.Group[*op]
 }
 
-// New returns a service. It contacts neither the database nor a store.
+// New returns a service. It does not contact the database.
 func New(c Config) (*Service, error) {
 	s := &Service{ledger: c.Ledger, lookup: c.Lookup, rollover: c.Rollover, refills: c.Refills,
-		filters: c.Filters, observer: c.Observer, tracer: c.Tracer, set: c.Settings.withDefaults()}
+		observer: c.Observer, tracer: c.Tracer, set: c.Settings.withDefaults()}
 	s.host = deduct.Host{Budgets: c.Budgets, Clock: c.Clock, Now: c.Now, Rand: c.Rand,
 		Deadline: s.set.Deadline, Grace: s.set.Grace, Truth: "the database"}
 	s.host.Ready()
@@ -126,8 +107,6 @@ func New(c Config) (*Service, error) {
 		s.slots = append(s.slots, s.newSlot())
 	}
 	s.reads = s.newReads()
-	s.raises = batch.New(batch.Config[raise]{Run: s.raiseAll, Refuse: func(raise) {}, Size: 1,
-		Bound: s.set.Queue})
 	s.gathers = batch.NewGroup(batch.GroupConfig[*op]{Run: s.gather, Refuse: (*op).Overload,
 		Size: gatherOperations, Bound: s.set.Queue, Workers: s.set.Gathers})
 	s.turns = batch.NewGroup(batch.GroupConfig[*op]{Run: s.rollOver, Refuse: (*op).Overload,
@@ -151,4 +130,3 @@ type noCalls struct{}
 func (noCalls) PartitionCall(context.Context, bucket.Partition, int, time.Duration) {}
 func (noCalls) Commit(context.Context, int, time.Duration)                          {}
 func (noCalls) Failed(string, budget.Code)                                          {}
-func (noCalls) Skipped(int)                                                         {}

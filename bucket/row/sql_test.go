@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -32,10 +31,9 @@ type database struct {
 	db          *engine.DB
 	part        *commit.Part
 	definitions *definitions.Part
-	partition   bucket.Partition
 }
 
-func open(t testing.TB, config engine.Config, partition bucket.Partition) *database {
+func open(t testing.TB, config engine.Config) *database {
 	t.Helper()
 	db, err := engine.Open(context.Background(), config)
 	if err != nil {
@@ -46,7 +44,7 @@ func open(t testing.TB, config engine.Config, partition bucket.Partition) *datab
 			t.Error(err)
 		}
 	})
-	return &database{db, commit.New(db), definitions.New(db), partition}
+	return &database{db, commit.New(db), definitions.New(db)}
 }
 
 func sqlite(t testing.TB) engine.Config {
@@ -76,8 +74,8 @@ func (d *database) node(t testing.TB, change func(*row.Config)) *row.Service {
 
 func (d *database) create(t testing.TB, def budget.Definition) bucket.BudgetRef {
 	t.Helper()
-	partitions := slices.Repeat([]bucket.Partition{d.partition}, def.BucketQuantity)
-	if _, err := d.definitions.Create(context.Background(), def, partitions); err != nil {
+	homes := make([]bucket.Partition, def.BucketQuantity)
+	if _, err := d.definitions.Create(context.Background(), def, homes); err != nil {
 		t.Fatal(err)
 	}
 	return bucket.BudgetRef{Tenant: def.Tenant, Name: def.Name}
@@ -90,10 +88,10 @@ func promo(name string, total int64, buckets int) budget.Definition {
 
 // everywhere runs a test on SQLite and on MariaDB.
 func everywhere(t *testing.T, test func(t *testing.T, d *database)) {
-	t.Run("sqlite", func(t *testing.T) { test(t, open(t, sqlite(t), none(0))) })
+	t.Run("sqlite", func(t *testing.T) { test(t, open(t, sqlite(t))) })
 	t.Run("mariadb", func(t *testing.T) {
 		dsn := testservers.SharedMariaDB(t).NewDatabase(t)
-		test(t, open(t, engine.Config{Driver: "mysql", DSN: dsn}, one(0)))
+		test(t, open(t, engine.Config{Driver: "mysql", DSN: dsn}))
 	})
 }
 
@@ -103,8 +101,7 @@ func TestSellOutSQL(t *testing.T) {
 	everywhere(t, func(t *testing.T, d *database) {
 		const total, callers, each = 400, 5, 40
 		ref := d.create(t, promo("sale", total, 5))
-		filter := newFilter()
-		nodes := []*row.Service{d.node(t, filter.use), d.node(t, filter.use)}
+		nodes := []*row.Service{d.node(t, nil), d.node(t, nil)}
 		var mu sync.Mutex
 		accepted, refused := map[string]int64{}, 0
 		var run sync.WaitGroup

@@ -8,7 +8,7 @@ import (
 // TestLooksTwice checks that units that return between the two reads of the sum are given out (I3).
 func TestLooksTwice(t *testing.T) {
 	b := newBooks()
-	a := b.add("returns", 100, 1, 100, none)
+	a := b.add("returns", 100, 1, 100)
 	s := node(t, b, nil)
 	if _, err := s.Deduct(context.Background(), request(a, "o1", 100)); err != nil {
 		t.Fatal(err)

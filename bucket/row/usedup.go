@@ -11,8 +11,8 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-// usedUp remembers limits that refused a deduction, so that the next one of the same value asks
-// neither the filter nor a flight. It is only a hint: a request is refused after the counter rows
+// usedUp remembers limits that refused a deduction, so that the next one of the same value joins no
+// flight. It is only a hint: a request is refused after the counter rows
 // were read. It is safe for concurrent use.
 type usedUp struct {
 	limits *lru.Cache[countedValue, refusedUntil]

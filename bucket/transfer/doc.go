@@ -1,14 +1,11 @@
-// Package transfer moves a budget's units and buckets in ledger mode: apply, hand-out, offline,
-// online, recycle, rollover, sweep, drain and rebalance.
+// Package transfer moves a budget's units in ledger mode: apply, hand-out, offline, online, recycle,
+// rollover and sweep. It also lists the instances of store mode, and drains and rebalances them.
 //
 // Each movement is one SQL transaction under the budget's row lock and the row locks of at most 64
 // epochs. A movement of more buckets is a series of such transactions. Each of them keeps I1, and
-// any node can continue the series. A movement that raises O of a bucket returns the bucket's
-// Level. The service sends the level to the bucket's store after the commit:
+// any node can continue the series:
 //
-//	lock budget, lock epochs by (bucket, epoch)  ->  F, U, X, O, R, fill  ->  COMMIT  ->  Filter.Set
-//
-// Losing the last step costs one stale take (I9), so nothing waits for it and nothing repeats it.
+//	lock budget, lock epochs by (bucket, epoch)  ->  F, U, X, O, R  ->  COMMIT
 //
 // # Periods
 //

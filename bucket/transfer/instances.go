@@ -97,9 +97,8 @@ func (s *Service) problems(ctx context.Context) map[bucket.Partition]string {
 	return out
 }
 
-// Missing describes the partitions that have buckets but whose instance is not configured. In
-// ledger mode their buckets are deducted from in SQL alone. It returns nothing if the database does
-// not answer.
+// Missing describes the partitions that have buckets but whose instance is not configured. It
+// returns nothing if the database does not answer.
 func (s *Service) Missing(ctx context.Context) (reasons []string) {
 	rows, err := s.Ledger.Partitions.PartitionRows(ctx)
 	if err != nil {
@@ -114,8 +113,7 @@ func (s *Service) Missing(ctx context.Context) (reasons []string) {
 	return reasons
 }
 
-// Recover returns the instance's partitions. In ledger mode there is nothing else to do, because
-// filters repair themselves. Error: InstanceNotFound.
+// Recover returns the instance's partitions. Error: InstanceNotFound.
 func (s *Service) Recover(ctx context.Context, name string) ([]bucket.PartitionView, error) {
 	if _, err := s.partitionsOf("recover", name); err != nil {
 		return nil, err
@@ -139,10 +137,9 @@ func (s *Service) partitionsOf(op, name string) (out []bucket.Partition, err err
 	return out, nil
 }
 
-// Drain moves every bucket of an instance to others. In ledger mode that changes one row per
-// bucket, and requests continue. In store mode a bucket is copied, and its requests are unavailable
-// meanwhile. The drain loop moves what cannot be moved at once. New buckets are placed elsewhere
-// until Undrain. Repeating it is harmless and reports the progress.
+// Drain moves every bucket of an instance to others. A bucket is copied, and its requests are
+// unavailable meanwhile. The drain loop moves what cannot be moved at once. New buckets are placed
+// elsewhere until Undrain. Repeating it is harmless and reports the progress.
 //
 // Errors: InstanceNotFound; LastInstance if no other instance accepts buckets; Unavailable;
 // OutcomeUnknown.
@@ -180,9 +177,8 @@ func (s *Service) Drain(ctx context.Context, name string) (bucket.DrainView, err
 	return view, afterWrite("drain", true, err)
 }
 
-// Undrain allows buckets on an instance again. Buckets that have left stay where they are. Buckets
-// that were left there without an epoch get one. Repeating it is harmless. Errors:
-// InstanceNotFound; Unavailable; OutcomeUnknown.
+// Undrain allows buckets on an instance again. Buckets that have left stay where they are.
+// Repeating it is harmless. Errors: InstanceNotFound; Unavailable; OutcomeUnknown.
 func (s *Service) Undrain(ctx context.Context, name string) (bucket.DrainView, error) {
 	partitions, err := s.partitionsOf("undrain", name)
 	if err != nil {
@@ -194,17 +190,6 @@ func (s *Service) Undrain(ctx context.Context, name string) (bucket.DrainView, e
 		return bucket.DrainView{}, err
 	}
 	s.Log.Info("instance accepts buckets again", "instance", name)
-	err = s.eachPlaced(step, partitions, func(p *Placed) error {
-		if p.Durability != budget.Ledger {
-			return nil
-		}
-		moved, err := s.Ledger.Supply.HandOut(step, p.Budget)
-		s.setFilters(step, moved.Levels)
-		return err
-	})
-	if err != nil {
-		return bucket.DrainView{}, afterWrite("undrain", true, err)
-	}
 	view, err := s.drainView(step, name, partitions)
 	return view, afterWrite("undrain", true, err)
 }
@@ -281,7 +266,7 @@ func (s *Service) misplaced(p *Placed, accepts func(bucket.Partition) bool,
 	if leaving == nil {
 		partitions, ok = s.Places.Rebalance(keys, have, accepts)
 	} else {
-		partitions, ok = s.Places.Partitions(keys, nil, accepts)
+		partitions, ok = s.Places.Partitions(keys, accepts)
 	}
 	if !ok {
 		return nil
@@ -297,19 +282,6 @@ func (s *Service) misplaced(p *Placed, accepts func(bucket.Partition) bool,
 
 // key returns the public name of one of the budget's buckets.
 func (p *Placed) key(ordinal int) string { return p.Name + ":bucket-" + strconv.Itoa(ordinal) }
-
-// move moves buckets of one budget.
-func (s *Service) move(ctx context.Context, p *Placed, list []Placement) (int, error) {
-	if p.Durability == budget.Store {
-		return s.moveInStores(ctx, p, list)
-	}
-	moved, n, err := s.Ledger.Partitions.Move(ctx, p.Budget, list)
-	s.setFilters(ctx, moved.Levels)
-	if n > 0 {
-		s.Log.Info("buckets moved", "budget", p.Name, "buckets", n)
-	}
-	return n, err
-}
 
 // drain moves the buckets of all partitions that are being drained. It returns how many it moved.
 func (s *Service) drain(ctx context.Context) (moved int, err error) {
@@ -329,29 +301,16 @@ func (s *Service) drain(ctx context.Context) (moved int, err error) {
 	accepts := s.accepting(ctx, rows)
 	leaving := func(partition bucket.Partition) bool { return slices.Contains(partitions, partition) }
 	err = s.eachPlaced(ctx, partitions, func(p *Placed) error {
-		n, err := s.move(ctx, p, s.misplaced(p, s.within(p, accepts), leaving))
+		n, err := s.move(ctx, p, s.misplaced(p, accepts, leaving))
 		moved += n
 		return err
 	})
 	return moved, err
 }
 
-// within restricts the partitions that accept buckets to those that a budget can use.
-func (s *Service) within(p *Placed,
-	accepts func(bucket.Partition) bool) func(bucket.Partition) bool {
-	if p.Durability != budget.Store {
-		return accepts
-	}
-	return func(partition bucket.Partition) bool {
-		return slices.Contains(s.StorePartitions,
-			partition) && accepts(partition)
-	}
-}
-
-// moveInStores moves buckets of a budget in store mode, one after the other. It skips one that
-// cannot be moved, for example because it is busy; the drain loop tries it again.
-func (s *Service) moveInStores(ctx context.Context, p *Placed, list []Placement) (
-	n int, err error) {
+// move moves buckets of one budget, one after the other. It skips one that cannot be moved, for
+// example because it is busy; the drain loop tries it again.
+func (s *Service) move(ctx context.Context, p *Placed, list []Placement) (n int, err error) {
 	if s.Stores == nil {
 		return 0, nil
 	}

@@ -12,7 +12,8 @@ import (
 func TestDrainUndrainAndRebalance(t *testing.T) {
 	w := newWorld(t)
 	s := w.node()
-	ref := w.create(promo("sale", 90, 6), 3)
+	w.create(promo("rows", 90, 6)) // its buckets are on no instance
+	ref := w.stored(promo("sale", 90, 6), 3)
 	view, err := s.Drain(w.ctx, "store-1")
 	w.ok(err)
 	if !view.Draining || !view.Done || view.Left != 0 || view.Moved != 2 {
@@ -50,9 +51,6 @@ func TestDrainUndrainAndRebalance(t *testing.T) {
 	loads := map[string]int{}
 	for _, bk := range w.read(ref).Buckets {
 		loads[bk.Partition.Instance]++
-		if got := w.stores.last(bk.Partition); got.Outstanding != 15 && got.Bucket != 0 {
-			t.Errorf("the filter of %s was told %+v", bk.Key, got)
-		}
 	}
 	if fmt.Sprint(loads) != "map[store-0:2 store-1:2 store-2:2]" {
 		t.Errorf("loads %v", loads)
@@ -67,7 +65,7 @@ func TestDrainUndrainAndRebalance(t *testing.T) {
 func TestRebalanceLoop(t *testing.T) {
 	w := newWorld(t)
 	s := w.node()
-	ref := w.create(promo("sale", 90, 6), 2)
+	ref := w.stored(promo("sale", 90, 6), 2)
 	run := loop(t, s, transfer.Settings{Rebalance: true}, "rebalance")
 	third := func() (n int) {
 		for _, bk := range w.read(ref).Buckets {
@@ -92,7 +90,7 @@ func TestRebalanceLoop(t *testing.T) {
 func TestPartitionsAndRecover(t *testing.T) {
 	w := newWorld(t)
 	s := w.node()
-	w.create(promo("sale", 90, 6), 3)
+	w.stored(promo("sale", 90, 6), 3)
 	w.stores.down["store-2"] = true
 	views, err := s.Partitions(w.ctx)
 	w.ok(err)

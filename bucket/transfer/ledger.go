@@ -26,8 +26,8 @@ type Want struct {
 
 // Moved is what a movement gave to buckets.
 type Moved struct {
-	// Levels are those of the buckets whose O grew or whose epoch began, for Filter.Set.
-	Levels []bucket.Level
+	// Buckets counts those whose O grew or whose epoch began.
+	Buckets int
 	// Units is the sum by which O grew, in minor units.
 	Units int64
 }
@@ -36,18 +36,16 @@ type Moved struct {
 // BudgetNotFound; Unavailable (nothing was changed); OutcomeUnknown.
 type Supply interface {
 	// Apply moves units from U to a bucket's open epoch, as far as the period, sharding_quantity,
-	// adjust_cnt and pending shrinks allow. If nothing was moved, Added of the level is 0.
-	Apply(ctx context.Context, budgetID int64, want Want) (bucket.Level, error)
-	// HandOut spreads U over the buckets that are online, and over those that the service took
-	// offline, which begin an epoch. Repeating it hands out what U has received since.
-	HandOut(ctx context.Context, budgetID int64) (Moved, error)
+	// adjust_cnt and pending shrinks allow. It returns the units moved.
+	Apply(ctx context.Context, budgetID int64, want Want) (int64, error)
 	// Offline ends a bucket's epoch, returns its units to the total and removes the bucket from the
 	// bucket list. If the bucket is offline already, only the reason changes, from the service to an
 	// operator. Error: LastBucket for the only online bucket of an effective budget.
 	Offline(ctx context.Context, budgetID, bucketID int64, by bucket.OfflineBy) error
-	// Online begins a bucket's next epoch and gives it an even share of U. It changes nothing if the
-	// bucket is online. Error: PeriodExhausted or BudgetExpired if the budget has no open period.
-	Online(ctx context.Context, budgetID, bucketID int64) (Moved, error)
+	// Online begins a bucket's next epoch, and spreads U over the buckets that are online and those
+	// that the service took offline, which begin an epoch. It returns the units moved. It changes
+	// nothing if the bucket is online. Error: BudgetExpired if the budget has no open period.
+	Online(ctx context.Context, budgetID, bucketID int64) (int64, error)
 }
 
 // Stock is what a budget's open buckets hold, and the units they can apply for.
@@ -103,12 +101,6 @@ type Periods interface {
 	Restate(ctx context.Context, limit int) error
 }
 
-// Step is the progress of a recycle after one transaction.
-type Step struct {
-	Run bucket.Recycle
-	Moved
-}
-
 // Layout is how a budget's units are spread over the buckets that a recycle may use.
 type Layout struct {
 	Status budget.Status
@@ -131,7 +123,7 @@ type Recycles interface {
 		run bucket.Recycle, began bool, err error)
 	// StepRecycle recycles the next MaxEpochs buckets of a run, and ends the run after the last. It
 	// returns a run that has ended unchanged.
-	StepRecycle(ctx context.Context, budgetID, number int64) (Step, error)
+	StepRecycle(ctx context.Context, budgetID, number int64) (bucket.Recycle, error)
 	// RecycleHistory reads a budget's recycles with numbers below before, the newest first. If before
 	// is 0, it starts at the newest.
 	RecycleHistory(ctx context.Context, budgetID, before int64, limit int) ([]bucket.Recycle, error)
@@ -149,7 +141,7 @@ type PartitionRow struct {
 	// Buckets counts the buckets on it.
 	Buckets int
 	// Role is the verified server's; Incarnation began at BeganAt because of Cause. They are empty
-	// for a partition whose memory was never verified, as in ledger mode.
+	// for a partition whose memory was never verified.
 	Role, Cause string
 	BeganAt     time.Time
 }
@@ -160,13 +152,11 @@ type Placement struct {
 	From, To bucket.Partition
 }
 
-// Placed is a budget with the partitions of its buckets.
+// Placed is a budget in store mode with the partitions of its buckets.
 type Placed struct {
 	Budget       int64
 	Tenant, Name string
-	// Durability says whether a move changes one row or copies the bucket between stores.
-	Durability budget.Durability
-	Buckets    []PlacedBucket
+	Buckets      []PlacedBucket
 }
 
 // PlacedBucket is a bucket with its partition.
@@ -176,7 +166,8 @@ type PlacedBucket struct {
 	Partition bucket.Partition
 }
 
-// Partitions reads and changes the partitions of buckets. Errors: Unavailable, OutcomeUnknown.
+// Partitions reads partitions and the buckets on them, and sets which are drained. Errors:
+// Unavailable, OutcomeUnknown.
 type Partitions interface {
 	// PartitionRows reads the partitions that SQL knows, and those that have buckets.
 	PartitionRows(ctx context.Context) ([]PartitionRow, error)
@@ -184,14 +175,11 @@ type Partitions interface {
 	AtRisk(ctx context.Context) (map[bucket.Partition]int64, error)
 	// SetDraining sets whether buckets must leave partitions. Repeating it changes nothing.
 	SetDraining(ctx context.Context, partitions []bucket.Partition, on bool) error
-	// PlacedAfter reads budgets with ids above after, with the partitions of their buckets, by id. It
-	// reads those with a bucket on one of the partitions, or all if partitions is empty. It omits
-	// retired buckets.
+	// PlacedAfter reads budgets in store mode with ids above after, with the partitions of their
+	// buckets, by id. It reads those with a bucket on one of the partitions, or all if partitions is
+	// empty.
 	PlacedAfter(ctx context.Context, partitions []bucket.Partition, after int64, limit int) ([]Placed,
 		error)
-	// Move assigns ledger-mode buckets to other partitions and raises their fill. It skips a bucket
-	// that is no longer on From, or whose destination is being drained.
-	Move(ctx context.Context, budgetID int64, moves []Placement) (Moved, int, error)
 }
 
 // Counters removes limit counters whose windows have ended.

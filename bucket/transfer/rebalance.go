@@ -8,10 +8,10 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Rebalance moves buckets to where the ring over the instances says, with bounded loads, so that
-// new and returning instances get their share. Buckets that are spread evenly stay. A dry run moves
-// nothing. In ledger mode requests continue meanwhile; in store mode those of the bucket that moves
-// are unavailable. Repeating it moves what is left. Errors: Unavailable; OutcomeUnknown.
+// Rebalance moves buckets of store mode to where the ring over the instances says, with bounded
+// loads, so that new and returning instances get their share. Buckets that are spread evenly stay.
+// A dry run moves nothing. Requests of a bucket that moves are unavailable meanwhile. Repeating it
+// moves what is left. Errors: Unavailable; OutcomeUnknown.
 func (s *Service) Rebalance(ctx context.Context, dryRun bool) (bucket.Rebalance, error) {
 	out := bucket.Rebalance{DryRun: dryRun}
 	rows, err := s.Ledger.Partitions.PartitionRows(ctx)
@@ -25,7 +25,7 @@ func (s *Service) Rebalance(ctx context.Context, dryRun bool) (bucket.Rebalance,
 	}
 	err = s.eachPlaced(ctx, nil, func(p *Placed) error {
 		out.Budgets++
-		list := s.misplaced(p, s.within(p, accepts), nil)
+		list := s.misplaced(p, accepts, nil)
 		out.Misplaced += len(list)
 		out.Moves = append(out.Moves, p.shown(list, bucket.MaxMovesShown-len(out.Moves))...)
 		if dryRun || len(list) == 0 {

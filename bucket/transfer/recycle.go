@@ -84,13 +84,12 @@ func (s *Service) beginRecycle(ctx context.Context, budgetID int64, cause bucket
 // runRecycle continues a recycle until it has ended or ctx ends. It returns the run as it is then.
 func (s *Service) runRecycle(ctx context.Context, run bucket.Recycle) (bucket.Recycle, error) {
 	for run.EndedAt.IsZero() {
-		step, err := s.Ledger.Recycles.StepRecycle(ctx, run.Budget, run.Number)
+		next, err := s.Ledger.Recycles.StepRecycle(ctx, run.Budget, run.Number)
 		if err != nil {
 			return run, err
 		}
-		s.setFilters(ctx, step.Levels)
-		s.Moved("recycle", step.Run.Moved-run.Moved)
-		run = step.Run
+		s.Moved("recycle", next.Moved-run.Moved)
+		run = next
 	}
 	s.Log.Info("budget recycled", "budget", run.Budget, "run", run.Number, "cause", string(run.Cause),
 		"buckets", run.Buckets, "skipped", run.Skipped, "units", run.Moved,

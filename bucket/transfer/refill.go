@@ -51,10 +51,9 @@ func (l *RefillLoop) RunOnce(ctx context.Context) error {
 	var first error
 	for i := range stocks {
 		for _, want := range l.wants(&stocks[i], now) {
-			level, err := l.s.Ledger.Supply.Apply(ctx, stocks[i].Budget, want)
-			if err == nil {
-				l.s.applied(ctx, level)
-			} else if first == nil && !ended(ctx, err) {
+			units, err := l.s.Ledger.Supply.Apply(ctx, stocks[i].Budget, want)
+			l.s.applied(units)
+			if err != nil && first == nil && !ended(ctx, err) {
 				first = err
 			}
 		}

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/budgetd/budgetd/bucket"
@@ -58,18 +57,14 @@ type Config struct {
 	Ledger  Ledger
 	Budgets Budgets
 	Pages   Pages
-	// Filter receives the levels after a commit. It may be nil.
-	Filter bucket.Filter
 	// Health is used by Partitions and before buckets move. If it is nil, every partition is assumed
 	// to answer.
 	Health Health
 	// Partitions are those of the configured instances. Places is the ring over them.
 	Partitions []bucket.Partition
 	Places     *place.Map
-	// Stores moves the buckets of store mode that a drain finds, to StorePartitions. If it is nil,
-	// they stay.
-	Stores          Stores
-	StorePartitions []bucket.Partition
+	// Stores moves the buckets that a drain or a rebalance finds. If it is nil, they stay.
+	Stores Stores
 	// Now returns SQL's time as this node knows it; nil means the system clock.
 	Now func() time.Time
 	// Moved reports moved units by step, as bucket.Movements.Moved does. It may be nil.
@@ -80,8 +75,8 @@ type Config struct {
 	Timeout time.Duration
 }
 
-// Service carries out the operators' calls on buckets, recycles and instances in ledger mode, and
-// the rollover that requests wait for. It is safe for concurrent use.
+// Service carries out the operators' calls on buckets and recycles in ledger mode, those on
+// instances, and the rollover that requests wait for. It is safe for concurrent use.
 type Service struct {
 	Config
 	turns singleflight.Group
@@ -133,32 +128,6 @@ func (s *Service) bounded(ctx context.Context) (context.Context, context.CancelF
 	return context.WithTimeout(context.WithoutCancel(ctx), s.Timeout)
 }
 
-// setFilters sends levels to the filters of their partitions. One that does not arrive costs a
-// stale take (I9).
-func (s *Service) setFilters(ctx context.Context, levels []bucket.Level) {
-	if s.Filter == nil || len(levels) == 0 {
-		return
-	}
-	const limit, partitionsAtOnce = 250 * time.Millisecond, 8
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
-	defer cancel()
-	byPartition := map[bucket.Partition][]bucket.Level{}
-	for _, level := range levels {
-		if level.Open {
-			byPartition[level.Partition] = append(byPartition[level.Partition], level)
-		}
-	}
-	var all errgroup.Group
-	all.SetLimit(partitionsAtOnce)
-	for partition, list := range byPartition {
-		all.Go(func() error {
-			_ = s.Filter.Set(ctx, partition, list)
-			return nil
-		})
-	}
-	_ = all.Wait()
-}
-
 // RollOver ends a budget's period if it is over by SQL's clock, and opens the next one. Otherwise
 // it does nothing. Calls for one budget share one rollover, which continues if a caller is gone.
 // Errors: BudgetNotFound; Unavailable; OutcomeUnknown, also if ctx ends first. Repeating it is
@@ -168,13 +137,12 @@ func (s *Service) RollOver(ctx context.Context, budgetID int64) error {
 		step, cancel := s.bounded(ctx)
 		defer cancel()
 		done, err := s.Ledger.Periods.RollOver(step, budgetID)
-		s.setFilters(step, done.Levels)
 		if err == nil && done.Done {
 			s.Log.Info("budget rolled over", "budget", budgetID, "period", done.Period.Number,
 				"over", done.Period.Over, "units", done.Units)
 			s.Moved("handout", done.Units)
 		}
-		if err == nil && (done.Done || len(done.Levels) > 0) {
+		if err == nil && (done.Done || done.Buckets > 0) {
 			_, err = s.Budgets.Reload(step, budgetID)
 		}
 		return nil, err
@@ -313,10 +281,9 @@ func (s *Service) Online(ctx context.Context, ref bucket.BudgetRef, key string) 
 	bucket.BucketView, error) {
 	return s.verb(ctx, "online", ref, key,
 		func(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket) error {
-			moved, err := s.Ledger.Supply.Online(ctx, b.ID, bk.ID)
-			s.setFilters(ctx, moved.Levels)
+			units, err := s.Ledger.Supply.Online(ctx, b.ID, bk.ID)
 			if err == nil {
-				s.Moved("handout", moved.Units)
+				s.Moved("handout", units)
 				s.Log.Info("bucket brought online", "budget", b.Name, "bucket", bk.Key)
 			}
 			return err
@@ -337,21 +304,17 @@ func (s *Service) ApplyTo(ctx context.Context, ref bucket.BudgetRef, key string)
 			if _, err := s.Ledger.Periods.Sweep(ctx, []int64{b.ID}); err != nil {
 				return err
 			}
-			level, err := s.Ledger.Supply.Apply(ctx, b.ID, Want{Bucket: bk.ID, Need: 1,
+			units, err := s.Ledger.Supply.Apply(ctx, b.ID, Want{Bucket: bk.ID, Need: 1,
 				Units: budget.MaxAmount, Of: len(b.Ring())})
-			if err != nil {
-				return err
-			}
-			s.applied(ctx, level)
-			return nil
+			s.applied(units)
+			return err
 		})
 }
 
-// applied reports an application and sets the bucket's filter.
-func (s *Service) applied(ctx context.Context, level bucket.Level) {
-	if level.Added > 0 {
-		s.Moved("apply", level.Added)
-		s.setFilters(ctx, []bucket.Level{level})
+// applied reports the units of an application. It reports nothing if nothing was moved.
+func (s *Service) applied(units int64) {
+	if units > 0 {
+		s.Moved("apply", units)
 	}
 }
 

@@ -18,22 +18,23 @@ import (
 	sqltransfer "github.com/budgetd/budgetd/internal/sqlstore/transfer"
 )
 
-// stores are filters that remember levels, and stores that can be down.
+// stores can be down, and move buckets without copying anything.
 type stores struct {
-	mu     sync.Mutex
-	levels map[bucket.Partition][]bucket.Level
-	down   map[string]bool
+	mu   sync.Mutex
+	down map[string]bool
+	db   *engine.DB
 }
 
-func (s *stores) Set(_ context.Context, partition bucket.Partition, levels []bucket.Level) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.levels[partition] = append(s.levels[partition], levels...)
-	return nil
+// Move assigns a bucket to another partition.
+func (s *stores) Move(ctx context.Context, budgetID, bucketID int64, to bucket.Partition) error {
+	return s.db.Write(ctx, "test", func(t *engine.Tx) error {
+		return t.Hit(1, `UPDATE sharding_budget_management_bucket SET instance = ?, partition_number = ?
+			WHERE id = ? AND budget_id = ?`, []byte(to.Instance), to.Index, bucketID, budgetID)
+	})
 }
 
-func (s *stores) Take(context.Context, bucket.Partition, []bucket.Take) ([]bucket.Taken, error) {
-	return nil, errors.New("nobody takes here")
+func (s *stores) GiveUp(context.Context, []bucket.Partition) (bucket.GivenUp, error) {
+	return bucket.GivenUp{}, errors.New("nothing is given up here")
 }
 
 func (s *stores) Ping(_ context.Context, partition bucket.Partition) error {
@@ -43,15 +44,6 @@ func (s *stores) Ping(_ context.Context, partition bucket.Partition) error {
 		return errors.New("connection refused")
 	}
 	return nil
-}
-
-func (s *stores) last(partition bucket.Partition) bucket.Level {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if n := len(s.levels[partition]); n > 0 {
-		return s.levels[partition][n-1]
-	}
-	return bucket.Level{}
 }
 
 // world is a service over a database, with three instances.
@@ -82,13 +74,13 @@ func (w *world) advance(d time.Duration) {
 
 func newWorld(t *testing.T) *world {
 	w := &world{T: t, ctx: t.Context(), now: time.Now().Truncate(time.Second),
-		stores: &stores{levels: map[bucket.Partition][]bucket.Level{}, down: map[string]bool{}}}
+		stores: &stores{down: map[string]bool{}}}
 	var err error
 	w.db, err = engine.Open(w.ctx, engine.Config{Driver: "sqlite", Clock: w.clock,
 		DSN: filepath.Join(t.TempDir(), "budgetd.db")})
 	w.ok(err)
 	t.Cleanup(func() { _ = w.db.Close() })
-	w.defs, w.part = definitions.New(w.db), sqltransfer.New(w.db)
+	w.defs, w.part, w.stores.db = definitions.New(w.db), sqltransfer.New(w.db), w.db
 	for i := range 3 {
 		w.partitions = append(w.partitions, bucket.Partition{Instance: fmt.Sprint("store-", i)})
 	}
@@ -101,7 +93,7 @@ func (w *world) node() *transfer.Service {
 	w.Helper()
 	budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: w.defs})
 	w.ok(err)
-	return transfer.New(transfer.Config{Budgets: budgets, Pages: w.defs, Filter: w.stores,
+	return transfer.New(transfer.Config{Budgets: budgets, Pages: w.defs, Stores: w.stores,
 		Health: w.stores, Partitions: w.partitions, Places: w.places, Now: w.db.Now,
 		Ledger: transfer.Ledger{Supply: w.part, Stocks: w.part, Periods: w.part,
 			Recycles: w.part, Partitions: w.part, Counters: w.part}})
@@ -119,14 +111,25 @@ func promo(name string, total int64, buckets int) budget.Definition {
 		Durability: budget.Ledger, Type: budget.Promo, TotalQuantity: total, BucketQuantity: buckets}
 }
 
-// create creates a budget whose buckets are placed on the first of the instances.
-func (w *world) create(d budget.Definition, instances int) bucket.BudgetRef {
+// create creates a budget in ledger mode.
+func (w *world) create(d budget.Definition) bucket.BudgetRef {
 	w.Helper()
+	made, err := w.defs.Create(w.ctx, d, make([]bucket.Partition, d.BucketQuantity))
+	w.ok(err)
+	return bucket.BudgetRef{ID: made.Budget.ID}
+}
+
+// stored creates a budget in store mode whose buckets are placed on the first of the instances.
+func (w *world) stored(d budget.Definition, instances int) bucket.BudgetRef {
+	w.Helper()
+	d.Durability = budget.Store
+	w.ok(w.part.SetDraining(w.ctx, w.partitions, true)) // makes the partitions' rows
+	w.ok(w.part.SetDraining(w.ctx, w.partitions, false))
 	var keys []string
 	for i := range d.BucketQuantity {
 		keys = append(keys, place.Key(d.Tenant, fmt.Sprintf("%s:bucket-%d", d.Name, i)))
 	}
-	partitions, ok := w.places.Partitions(keys, nil, func(l bucket.Partition) bool {
+	partitions, ok := w.places.Partitions(keys, func(l bucket.Partition) bool {
 		return l.Instance < fmt.Sprint("store-", instances)
 	})
 	if !ok {

@@ -26,8 +26,9 @@ type Lookup interface {
 	// Covers returns I3's sum of each budget. With exact it sees every commit that was acknowledged
 	// before it began. Budgets that do not exist are omitted.
 	Covers(ctx context.Context, budgets []int64, exact bool) (map[int64]bucket.Cover, error)
-	// Standings returns fill and O of the newest epochs of buckets.
-	Standings(ctx context.Context, buckets []int64) (map[int64]bucket.Level, error)
+	// Standings returns O of the newest epochs of buckets, in minor units. Buckets that do not exist
+	// are omitted.
+	Standings(ctx context.Context, buckets []int64) (map[int64]int64, error)
 }
 
 // Touched is what one request counts against limits of a budget.

@@ -161,7 +161,7 @@ func TestNearestOfNoLimit(t *testing.T) {
 // change gives a budget other limits.
 func (w *world) change(b *bucket.Budget, list ...budget.Limit) *bucket.Budget {
 	w.Helper()
-	_, err := w.defs.Change(w.Ctx, b.ID, bucket.Change{Limits: &list}, nil)
+	_, err := w.defs.Change(w.Ctx, b.ID, bucket.Change{Limits: &list})
 	w.OK(err)
 	return w.find(b.ID)
 }

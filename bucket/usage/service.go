@@ -135,11 +135,11 @@ func (s *Service) repeated(ctx context.Context, b *bucket.Budget, r *bucket.Dedu
 	if b.Unlimited {
 		return answer, nil
 	}
-	levels, err := s.Lookup.Standings(ctx, []int64{d.Bucket})
+	outstanding, err := s.Lookup.Standings(ctx, []int64{d.Bucket})
 	if err != nil {
 		return bucket.CheckAnswer{}, s.failed(err)
 	}
-	a.BucketRemaining = levels[d.Bucket].Outstanding
+	a.BucketRemaining = outstanding[d.Bucket]
 	covers, err := s.Lookup.Covers(ctx, []int64{b.ID}, false)
 	if err != nil {
 		return bucket.CheckAnswer{}, s.failed(err)

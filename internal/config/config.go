@@ -79,10 +79,9 @@ const (
 	MySQL  = "mysql"
 )
 
-// Instance is a store for buckets. All fields except Name, Driver and Partitions are for Redis
-// only.
+// Instance is a store for buckets of budgets in store mode.
 type Instance struct {
-	// Driver is SQL or Redis.
+	// Driver is Redis.
 	Name, Driver string
 	// Partitions is never 0: the default depends on the topology.
 	Partitions int
@@ -107,11 +106,8 @@ type Instance struct {
 	TLS                  TLS
 }
 
-// The drivers of instances.
-const (
-	SQL   = "sql"
-	Redis = "redis"
-)
+// Redis is the driver of instances.
+const Redis = "redis"
 
 // The topologies of Redis instances.
 const (

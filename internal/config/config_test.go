@@ -45,14 +45,13 @@ func mustLoad(t *testing.T, text string, environ ...string) Config {
 func TestDefaults(t *testing.T) {
 	c := mustLoad(t, "")
 	want := Config{
-		Listen:   "127.0.0.1:8080",
-		Auth:     Loopback,
-		Keys:     Keys{StaleAfter: 10 * time.Second, Burst: 100},
-		TLS:      ServerTLS{ClientCertificates: CertificatesIgnored, MinVersion: "1.2"},
-		OIDC:     OIDC{GroupsClaim: "groups"},
-		Database: Database{Driver: SQLite, DSN: secret.New("./data/budgetd.db"), ConnectTimeout: 30 * time.Second},
-		Instances: []Instance{{Name: "embedded", Driver: SQL, Partitions: 1, Topology: "standalone", Connections: 16,
-			DialTimeout: time.Second, Timeout: time.Second}},
+		Listen:    "127.0.0.1:8080",
+		Auth:      Loopback,
+		Keys:      Keys{StaleAfter: 10 * time.Second, Burst: 100},
+		TLS:       ServerTLS{ClientCertificates: CertificatesIgnored, MinVersion: "1.2"},
+		OIDC:      OIDC{GroupsClaim: "groups"},
+		Database:  Database{Driver: SQLite, DSN: secret.New("./data/budgetd.db"), ConnectTimeout: 30 * time.Second},
+		Instances: []Instance{},
 		Deduct:    Deduct{2 * time.Second, 5 * time.Second, 20_000, 512},
 		StoreMode: StoreMode{10 * time.Minute},
 		Recycle:   Recycle{Timezone: "UTC", StrandedShare: 0.2},
@@ -87,7 +86,7 @@ strict: true
 instances:
   - {name: redis-a, driver: redis, addrs: ["[::1]:6379"], tls: {enabled: true, server_name: r}}
   - {name: redis-b, driver: redis, addrs: [b:6379], password_file: `+password+`, tls: }
-  - {name: rows, driver: sql, partitions: 4}
+  - {name: few, addrs: [c:6379], partitions: 4}
 `, "BUDGETD_DATABASE_DSN=budgetd:new@tcp(db:3306)/budgetd", "BUDGETD_DEDUCT_DEADLINE=250ms", "BUDGETD_STRICT=false",
 		"BUDGETD_DEDUCT_QUEUE=9", "BUDGETD_INSTANCES_REDIS_A_PASSWORD=a=b c", "BUDGETD_INSTANCES_REDIS_B_DB=3",
 		"BUDGETD_INSTANCES_REDIS_B_TLS_ENABLED=false", "BUDGETD_SERVER=http://other", "BUDGETD_TEST_TMP=/tmp", "HOME=/root", "BUDGETDX=1")
@@ -100,7 +99,8 @@ instances:
 			Connections: 16, DialTimeout: time.Second, Timeout: time.Second, TLS: TLS{Enabled: true, ServerName: "r"}},
 		{Name: "redis-b", Driver: Redis, Partitions: 1, Addrs: []string{"b:6379"}, Topology: "standalone", Password: secret.New("from a file"),
 			PasswordFile: password, DB: 3, Connections: 16, DialTimeout: time.Second, Timeout: time.Second},
-		{Name: "rows", Driver: SQL, Partitions: 4, Topology: "standalone", Connections: 16, DialTimeout: time.Second, Timeout: time.Second},
+		{Name: "few", Driver: Redis, Partitions: 4, Addrs: []string{"c:6379"}, Topology: "standalone", Connections: 16,
+			DialTimeout: time.Second, Timeout: time.Second},
 	}
 	if diff := cmp.Diff(want, c.Instances); diff != "" {
 		t.Error(diff)
@@ -164,17 +164,15 @@ func TestFaults(t *testing.T) {
 		{"format", "log: {format: xml}", "", "log.format", "text or json"},
 		{"instances not a list", "instances: {name: a}", "", "instances", "must be a list"},
 		{"instances null", "instances:", "", "instances", "must be a list"},
-		{"no instances", "instances: []", "", "instances", "at least one"},
 		{"instance not a section", "instances: [a]", "", "instances[0]", "must be a section"},
-		{"instance without name", "instances: [{driver: sql}]", "", "instances[0].name", "start with a letter"},
-		{"instance without driver", "instances: [{name: a}]", "", "instances[0].driver", "sql or redis"},
+		{"instance without name", "instances: [{addrs: [a:1]}]", "", "instances[0].name", "start with a letter"},
+		{"the deleted driver", "instances: [{name: a, driver: sql}]", "", "instances[0].driver",
+			`"sql" must be redis: an instance is for budgets with durability store; those with durability ledger need none`},
 		{"instance with an unknown key", redis("addrs: [a:1], adresses: [b:1]"), "", "instances[0].adresses", "not a key of an instance"},
 		{"instance with an unknown key inside", redis("addrs: [a:1], tls: {on: true}"), "", "instances[0].tls.on", "not a key of an instance"},
-		{"instance name", "instances: [{name: A_1, driver: sql}]", "", "instances[0].name", "start with a letter"},
-		{"instance driver", "instances: [{name: a, driver: memcached}]", "", "instances[0].driver", "sql or redis"},
-		{"two instances with one name", "instances: [{name: a, driver: sql}, {name: a, driver: redis, addrs: [a:1]}]", "", "instances[1].name", "unique"},
-		{"two instances with driver sql", "instances: [{name: a, driver: sql}, {name: b, driver: sql}]", "", "instances[1].driver", "a second time"},
-		{"sql with addrs", "instances: [{name: a, driver: sql, addrs: [a:1]}]", "", "instances[0]", "keys for redis"},
+		{"instance name", "instances: [{name: A_1, addrs: [a:1]}]", "", "instances[0].name", "start with a letter"},
+		{"instance driver", "instances: [{name: a, driver: memcached}]", "", "instances[0].driver", "must be redis"},
+		{"two instances with one name", "instances: [{name: a, addrs: [b:1]}, {name: a, driver: redis, addrs: [a:1]}]", "", "instances[1].name", "unique"},
 		{"redis without addrs", redis("partitions: 1"), "", "instances[0].addrs", "one host:port"},
 		{"redis with two addrs", redis("addrs: [a:1, b:1]"), "", "instances[0].addrs", "one host:port"},
 		{"addrs as a text", redis("addrs: a:1"), "", "instances[0].addrs", "a list of host:port"},
@@ -193,8 +191,6 @@ func TestFaults(t *testing.T) {
 		{"cluster without addrs", redis("topology: cluster"), "", "instances[0].addrs", "some servers of the cluster"},
 		{"cluster with a db", redis("addrs: [a:1], topology: cluster, db: 1"), "", "instances[0].db", "must be 0"},
 		{"a server twice", redis("addrs: [a:1, b:1, a:1], topology: cluster"), "", "instances[0].addrs", "appear twice"},
-		{"sql with a topology", "instances: [{name: a, driver: sql, topology: cluster}]", "", "instances[0]", "keys for redis"},
-		{"sql with a master name", "instances: [{name: a, driver: sql, master_name: m}]", "", "instances[0]", "keys for redis"},
 		{"partitions", redis("addrs: [a:1], partitions: -1"), "", "instances[0].partitions", "0 to 64"},
 		{"partitions by their old name", redis("addrs: [a:1], lanes: 2"), "", "instances[0].lanes", "was renamed to partitions"},
 		{"partitions by their old variable", "", "BUDGETD_INSTANCES_EMBEDDED_LANES=2", "BUDGETD_INSTANCES_EMBEDDED_LANES",
@@ -207,10 +203,10 @@ func TestFaults(t *testing.T) {
 		{"half a pair", redis("addrs: [a:1], tls: {enabled: true, cert_file: /nowhere}"), "", "instances[0].tls", "go together"},
 		{"unknown variable", "", "BUDGETD_LISTN=x", "BUDGETD_LISTN", "not a key"},
 		{"variable of an unknown instance", "", "BUDGETD_INSTANCES_B_PARTITIONS=1", "BUDGETD_INSTANCES_B_PARTITIONS", "not a key"},
-		{"variable of a list", "", "BUDGETD_INSTANCES_EMBEDDED_ADDRS=a:1", "BUDGETD_INSTANCES_EMBEDDED_ADDRS", "not a key"},
+		{"variable of a list", redis("addrs: [a:1]"), "BUDGETD_INSTANCES_A_ADDRS=a:1", "BUDGETD_INSTANCES_A_ADDRS", "not a key"},
 		{"variable's value", "", "BUDGETD_CACHE_BUDGETS=+5", "BUDGETD_CACHE_BUDGETS", `"+5" must be an integer`},
 		{"variable's value empty", "", "BUDGETD_LISTEN=", "BUDGETD_LISTEN", `"" must be host:port`},
-		{"variable of an instance", "", "BUDGETD_INSTANCES_EMBEDDED_PARTITIONS=65", "BUDGETD_INSTANCES_EMBEDDED_PARTITIONS", "0 to 64"},
+		{"variable of an instance", redis("addrs: [a:1]"), "BUDGETD_INSTANCES_A_PARTITIONS=65", "BUDGETD_INSTANCES_A_PARTITIONS", "0 to 64"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := load(t, c.file, c.variable)
@@ -267,7 +263,7 @@ func TestUnreadableFiles(t *testing.T) {
 }
 
 func TestSecretsAreNotShown(t *testing.T) {
-	_, err := load(t, "database: {dsn: 4711}\ninstances: [{name: a, driver: sql, password: 4712}]")
+	_, err := load(t, "database: {dsn: 4711}\ninstances: [{name: a, addrs: [a:1], password: 4712}]")
 	if err == nil || strings.Contains(err.Error(), "471") || !strings.Contains(err.Error(), "instances[0].password") {
 		t.Error(err)
 	}
@@ -289,7 +285,6 @@ instances:
   - {name: c, driver: redis, topology: cluster, addrs: [c1:6379, c2:6379]}
   - {name: few, driver: redis, topology: cluster, addrs: [c3:6379], partitions: 3}
   - {name: one, driver: redis, addrs: [r:6379], partitions: 0}
-  - {name: rows, driver: sql}
 `)
 	redis := func(i Instance) Instance {
 		i.Driver, i.Connections, i.DialTimeout, i.Timeout = Redis, 16, time.Second, time.Second
@@ -301,7 +296,6 @@ instances:
 		redis(Instance{Name: "c", Partitions: 16, Topology: Cluster, Addrs: []string{"c1:6379", "c2:6379"}}),
 		redis(Instance{Name: "few", Partitions: 3, Topology: Cluster, Addrs: []string{"c3:6379"}}),
 		redis(Instance{Name: "one", Partitions: 1, Topology: Standalone, Addrs: []string{"r:6379"}}),
-		{Name: "rows", Driver: SQL, Partitions: 1, Topology: Standalone, Connections: 16, DialTimeout: time.Second, Timeout: time.Second},
 	}
 	if diff := cmp.Diff(want, c.Instances); diff != "" {
 		t.Error(diff)

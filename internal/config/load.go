@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/viper"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/budgetd/budgetd"
 	"github.com/budgetd/budgetd/internal/secret"
@@ -108,10 +109,22 @@ func (l *loader) defaults() error {
 		return fmt.Errorf("the embedded config.yaml cannot be read: %w", err)
 	}
 	l.defaultDSN = l.viper.GetString("database.dsn")
-	elements, _ := l.viper.Get("instances").([]any)
-	first, _ := elements[0].(map[string]any)
-	l.instance = flatten(first)
+	var example struct{ Instances []map[string]any }
+	if err := yaml.Unmarshal(withInstance(budgetd.Config), &example); err != nil {
+		return fmt.Errorf("the instance in the embedded config.yaml cannot be read: %w", err)
+	}
+	l.instance = flatten(example.Instances[0])
+	delete(l.instance, "name")
 	return nil
+}
+
+// withInstance returns config.yaml with the instance that it has as a comment. The other keys of an
+// instance have the values of that one.
+func withInstance(file []byte) []byte {
+	before, rest, _ := strings.Cut(string(file), "\ninstances: []\n")
+	comment, after, _ := strings.Cut(rest, "\n\n")
+	return []byte(before + "\ninstances:\n" + strings.ReplaceAll("\n"+comment, "\n#", "\n") +
+		"\n\n" + after)
 }
 
 // merge lays a file over the defaults and adds a fault for every unknown key.
@@ -209,7 +222,7 @@ func (l *loader) instances() []Instance {
 		key := instanceKey(n)
 		section, ok := element.(map[string]any)
 		if !ok {
-			l.fault(key, element, "must be a section with name, driver and more")
+			l.fault(key, element, "must be a section with name, addrs and more")
 			continue
 		}
 		settings, given := out[n].settings(), flatten(section)
@@ -220,11 +233,6 @@ func (l *loader) instances() []Instance {
 				l.fault(key+"."+name, nil, "was renamed to "+now)
 			case !known && !(name == "tls" && value == nil):
 				l.fault(key+"."+name, nil, "is not a key of an instance")
-			}
-		}
-		for name := range l.instance {
-			if _, has := given[name]; !has && (name == "name" || name == "driver") {
-				given[name] = nil
 			}
 		}
 		l.apply(key, settings, func(name string) any {

@@ -72,10 +72,10 @@ func TestMarkerIsInNoFault(t *testing.T) {
 	}
 	file := write(t, "secret", marker)
 	for _, text := range []string{
-		"instances: [{name: a, driver: sql}]\nlisten: nowhere", "instances: [{name: a, driver: redis, addrs: []}]\ndatabase: {driver: mysql}",
+		"instances: [{name: a, addrs: [b:1]}]\nlisten: nowhere", "instances: [{name: a, driver: redis, addrs: []}]\ndatabase: {driver: mysql}",
 		"instances: [{name: a, driver: redis, addrs: [x:1], password_file: " + file + ", sentinel_password_file: " + file + "}]\n" +
 			"oidc: {client_secret_file: " + file + "}\ndatabase: {dsn_file: " + file + ", driver: sqlite}",
-		"instances: [{name: a, driver: sql}]\noidc: {issuer: x}",
+		"instances: [{name: a, addrs: [b:1]}]\noidc: {issuer: x}",
 	} {
 		_, err := load(t, text, environ...)
 		if err == nil || strings.Contains(err.Error(), marker) {

@@ -79,7 +79,7 @@ func (c *Config) serviceSettings() []setting {
 func (i *Instance) settings() []setting {
 	return append([]setting{
 		{"name", name(&i.Name)},
-		{"driver", choice(&i.Driver, SQL, Redis)},
+		{"driver", store(&i.Driver)},
 		{"partitions", integer(&i.Partitions, 0, 64)},
 		{"addrs", addresses(&i.Addrs)},
 		{"topology", choice(&i.Topology, Standalone, Sentinel, Cluster)},
@@ -110,23 +110,13 @@ func (c *Config) checkWhole(defaultDSN string) []Fault {
 		faults = append(faults, Fault{"http.request_timeout", c.HTTP.RequestTimeout.String(),
 			"must be longer than deduct.deadline, " + c.Deduct.Deadline.String()})
 	}
-	if len(c.Instances) == 0 {
-		faults = append(faults, Fault{"instances", "", "must have at least one instance"})
-	}
-	names, rows := map[string]bool{}, 0
+	names := map[string]bool{}
 	for n := range c.Instances {
 		i := &c.Instances[n]
 		if names[i.Name] {
 			faults = append(faults, Fault{instanceKey(n) + ".name", show(i.Name), "must be unique"})
 		}
 		names[i.Name] = true
-		if i.Driver == SQL {
-			rows++
-		}
-		if i.Driver == SQL && rows > 1 {
-			faults = append(faults, Fault{instanceKey(n) + ".driver", show(i.Driver),
-				"must not be sql a second time: there is one database"})
-		}
 		if key, value, want := i.check(); want != "" {
 			faults = append(faults, Fault{instanceKey(n) + key, show(value), want})
 		}
@@ -137,13 +127,6 @@ func (c *Config) checkWhole(defaultDSN string) []Fault {
 // check returns a contradiction within one instance and the key at fault. want is "" if there is no
 // contradiction.
 func (i *Instance) check() (key string, value any, want string) {
-	if i.Driver == SQL {
-		if len(i.Addrs) > 0 || i.Username != "" || !i.Password.Empty() || i.TLS.Enabled || i.DB != 0 ||
-			i.Topology != Standalone || i.sentinelKey() != "" {
-			return "", i.Name, "must not have keys for redis beside driver sql"
-		}
-		return "", nil, ""
-	}
 	switch {
 	case i.Topology == Standalone && len(i.Addrs) != 1:
 		return ".addrs", i.Addrs, "must be one host:port or unix:///path"
@@ -190,9 +173,17 @@ func (i *Instance) complete() {
 		return
 	}
 	i.Partitions = 1
-	if i.Driver == Redis && i.Topology == Cluster {
+	if i.Topology == Cluster {
 		i.Partitions = clusterPartitions
 	}
+}
+
+// store accepts the driver of an instance.
+func store(into *string) rule {
+	r := choice(into, Redis)
+	r.want += ": an instance is for budgets with durability store; those with durability ledger need " +
+		"none, and instances may be empty"
+	return r
 }
 
 // name accepts a name of the domain.

@@ -43,18 +43,6 @@ type node struct {
 // instances are the names of the stores; both are on one server. Each has one partition.
 var instances = []string{"m", "n"}
 
-// filters sends each call to the store of its instance.
-type filters map[string]*redisstore.Store
-
-func (f filters) Set(ctx context.Context, partition bucket.Partition, levels []bucket.Level) error {
-	return f[partition.Instance].Set(ctx, partition, levels)
-}
-
-func (f filters) Take(ctx context.Context, partition bucket.Partition, takes []bucket.Take) (
-	[]bucket.Taken, error) {
-	return f[partition.Instance].Take(ctx, partition, takes)
-}
-
 // stores opens the epochs of budgets in store mode.
 type stores struct{ *counter.Service }
 
@@ -80,14 +68,13 @@ func newNode(t *testing.T, w *servers, g *gate) *node {
 	n.db, err = engine.Open(t.Context(), engine.Config{Driver: "mysql", DSN: dsn})
 	must()
 	t.Cleanup(func() { _ = n.db.Close() })
-	all, counters, by := filters{}, map[string]*counter.Store{}, map[string]bucket.Filter{}
+	counters := map[string]*counter.Store{}
 	for _, name := range instances {
 		s, e := redisstore.New(redisstore.Config{Name: name, Addr: redis, Partitions: 1,
 			InstallationID: n.db.InstallationID(), DialTimeout: time.Second, ReadTimeout: time.Second})
 		err = e
 		must()
 		t.Cleanup(func() { _ = s.Disconnect() })
-		all[name], by[name] = s, s
 		counters[name] = &counter.Store{Counter: s, Entries: s, Changes: s, Memories: s, Copies: s}
 	}
 	defs, flights, moves, part := definitions.New(n.db), commit.New(n.db), moving.New(n.db), partitions.New(n.db)
@@ -104,18 +91,17 @@ func newNode(t *testing.T, w *servers, g *gate) *node {
 	must()
 	n.moves = transfer.New(transfer.Config{Ledger: transfer.Ledger{Supply: moves, Stocks: moves,
 		Periods: moves, Recycles: moves, Partitions: moves, Counters: moves}, Budgets: n.budgets, Pages: defs,
-		Filter: all, Partitions: w.partitions, Places: places, Stores: n.store, StorePartitions: w.partitions,
-		Now: n.db.Now, Timeout: step})
+		Partitions: w.partitions, Places: places, Stores: n.store, Now: n.db.Now, Timeout: step})
 	n.rows, err = row.New(row.Config{Budgets: n.budgets, Ledger: flights, Lookup: flights,
-		Rollover: n.moves, Filters: by, Now: n.db.Now,
-		Settings: row.Settings{Deadline: deadline, StepTime: step, FilterTime: step}})
+		Rollover: n.moves, Now: n.db.Now,
+		Settings: row.Settings{Deadline: deadline, StepTime: step}})
 	must()
 	n.returns = returns.New(n.db)
-	n.holds = hold.New(hold.Config{Budgets: n.budgets, Ledger: n.returns, Filter: all})
+	n.holds = hold.New(hold.Config{Budgets: n.budgets, Ledger: n.returns})
 	n.Service = &bucket.Service{Budgets: n.budgets, Holds: n.holds,
 		Ledger: ledgerMode{n.rows, nil, n.holds}, Store: n.store,
 		Manager: &manage.Service{Ledger: defs, Budgets: n.budgets, Periods: n.moves,
-			Stores: stores{n.store}, Filter: all, Places: places,
+			Stores: stores{n.store}, Places: places,
 			Takes: func(bucket.Partition) bool { return true }, Moved: func(string, int64) {},
 			Clock: bucket.SystemClock{}, Nonce: nonce, Log: slog.New(slog.DiscardHandler),
 			Timeout: step}}

@@ -15,14 +15,13 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/config"
+	"github.com/budgetd/budgetd/internal/metrics"
 	"github.com/budgetd/budgetd/internal/redisstore"
-	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 )
 
 // store is what a store offers to a node.
 type store interface {
-	bucket.Filter
 	counters
 	server
 }
@@ -47,7 +46,7 @@ type server interface {
 // backends holds the database and the instances.
 type backends struct {
 	db *engine.DB
-	// stores maps the names of instances to their stores. An instance with driver sql has no store.
+	// stores maps the names of instances to their stores.
 	stores map[string]store
 	// partitions lists the partitions of all configured instances. drivers holds the driver of each
 	// instance.
@@ -75,20 +74,13 @@ func open(ctx context.Context, c config.Config, log *slog.Logger) (*backends, er
 		for n := range i.Partitions {
 			b.partitions = append(b.partitions, bucket.Partition{Instance: i.Name, Index: n})
 		}
-		if i.Driver == config.SQL {
-			continue
-		}
 		store, err := newRedis(i, b.db.InstallationID(), c.StoreMode.RecordWindow)
 		if err != nil {
 			return b, err
 		}
 		b.stores[i.Name] = store
 	}
-	inStore, err := definitions.New(b.db).AnyInStoreMode(ctx)
-	if err != nil {
-		return b, fmt.Errorf("database: %w", err)
-	}
-	return b, b.checkStore(ctx, storePartitions(b), inStore, c.Strict, log)
+	return b, b.checkStore(ctx, b.partitions, c.Strict, log)
 }
 
 // The pauses between attempts to reach the database.
@@ -182,12 +174,32 @@ func newRedis(i config.Instance, installation string, recordWindow time.Duration
 	return redis, nil
 }
 
+// Ping returns nil if the store of a partition answers.
+func (b *backends) Ping(ctx context.Context, partition bucket.Partition) error {
+	_, err := b.stores[partition.Instance].Time(ctx, partition)
+	return err
+}
+
+// scriptsEvery is the interval at which the scripts of stores are counted.
+const scriptsEvery = 30 * time.Second
+
+// countScripts returns the work of a loop that sets the metrics of how many scripts the stores
+// keep. It skips a store that does not answer, because the outage shows elsewhere.
+func (b *backends) countScripts(m *metrics.Metrics) func(context.Context) error {
+	return func(ctx context.Context) error {
+		for _, partition := range b.partitions {
+			if n, err := b.stores[partition.Instance].Scripts(ctx, partition); err == nil {
+				m.Scripts(partition, n)
+			}
+		}
+		return nil
+	}
+}
+
 // checkStore warns of settings with which a server of an instance may lose its contents, once per
-// problem and server. If there are budgets in store mode, it also warns of what concerns only them.
-// With strict it refuses a server that is too old. A server that cannot be reached does not keep
-// the node from serving.
-func (b *backends) checkStore(ctx context.Context, partitions []bucket.Partition, inStore,
-	strict bool,
+// problem and server. With strict it refuses a server that is too old. A server that cannot be
+// reached does not keep the node from serving.
+func (b *backends) checkStore(ctx context.Context, partitions []bucket.Partition, strict bool,
 	log *slog.Logger) error {
 	var refused []string
 	for _, partition := range partitions {
@@ -197,13 +209,10 @@ func (b *backends) checkStore(ctx context.Context, partitions []bucket.Partition
 				"partition", partition.Index, "error", err)
 			continue
 		}
-		if condition.Unfit != "" && inStore {
+		if condition.Unfit != "" {
 			condition.Findings = append(condition.Findings, bucket.Finding{Problem: condition.Unfit})
 		}
 		for _, f := range condition.Findings {
-			if f.StoreMode && !inStore {
-				continue
-			}
 			if _, said := b.said.LoadOrStore(f.Problem, true); said { // of another partition
 				continue
 			}

@@ -190,7 +190,7 @@ func tryConnections(ctx context.Context, c config.Config) error {
 	}
 	var faults []error
 	for _, partition := range g.partitions {
-		if err := filters(g.stores).Ping(ctx, partition); err != nil {
+		if err := g.Ping(ctx, partition); err != nil {
 			faults = append(faults, fmt.Errorf("instance %s: %w", partition, err))
 		}
 	}

@@ -53,7 +53,7 @@ func (h *health) once(ctx context.Context) error {
 		if !v.Reachable {
 			now.problems[v.Partition] = v.Problem
 			now.missing = append(now.missing, "instance "+v.Partition.String()+" does not answer: "+
-				"budgets in ledger mode are served from SQL, those in store mode wait")
+				"its buckets of budgets in store mode wait")
 		}
 	}
 	h.seen.Store(now)
@@ -67,10 +67,11 @@ func (h *health) Takes(partition bucket.Partition) bool {
 	return seen == nil || seen.takes[partition]
 }
 
-// problem returns why the store of a partition did not answer the last check, or "" if it did.
+// problem returns why the store of a bucket's partition did not answer the last check. It returns
+// "" if it did, and for the zero partition of ledger mode.
 func (h *health) problem(partition bucket.Partition) string {
 	seen := h.seen.Load()
-	if seen == nil {
+	if seen == nil || partition == (bucket.Partition{}) {
 		return ""
 	}
 	if _, known := seen.takes[partition]; !known {

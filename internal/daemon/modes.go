@@ -112,27 +112,19 @@ type stores struct {
 	log      *slog.Logger
 }
 
-// Fit returns an error if a budget in store mode may not have buckets on partitions: an instance
-// with driver sql keeps no counters, and some servers that speak the Redis protocol lack required
-// commands. It warns once of settings with which other servers may lose their contents. Error:
-// Invalid.
+// Fit returns an error if a budget may not have buckets on partitions, because some servers that
+// speak the Redis protocol lack what store mode needs. It warns once of settings with which other
+// servers may lose their contents. Error: Invalid.
 func (s stores) Fit(ctx context.Context, partitions []bucket.Partition) error {
-	unfit := func(why string) error {
-		return &budget.Error{Code: budget.Invalid, Op: "create", Message: "the definition has faults",
-			Fields: []budget.FieldError{{Field: "durability", Message: why}}}
-	}
 	for _, partition := range partitions {
-		store := s.backends.stores[partition.Instance]
-		if store == nil {
-			return unfit("instance " + partition.Instance +
-				" has driver sql: store mode needs a Redis on every instance")
-		}
 		// A server that is down is checked when its partition is verified.
-		if condition, err := store.Condition(ctx, partition); err == nil && condition.Unfit != "" {
-			return unfit(condition.Unfit)
+		condition, err := s.backends.stores[partition.Instance].Condition(ctx, partition)
+		if err == nil && condition.Unfit != "" {
+			return &budget.Error{Code: budget.Invalid, Op: "create", Message: "the definition has faults",
+				Fields: []budget.FieldError{{Field: "durability", Message: condition.Unfit}}}
 		}
 	}
-	return s.backends.checkStore(ctx, partitions, true, false, s.log)
+	return s.backends.checkStore(ctx, partitions, false, s.log)
 }
 
 // Open opens the epochs of a new budget and delivers its grants.

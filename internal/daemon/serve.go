@@ -52,7 +52,7 @@ func serve(ctx context.Context, c config.Config, file string, log *slog.Logger,
 	}
 	service.work = append(service.work, security.work...)
 	service.work = append(service.work, loop{"scripts", scriptsEvery,
-		filters(backends.stores).countScripts(storePartitions(backends), observer)})
+		backends.countScripts(observer)})
 	service.start(ctx, log)
 	defer stopService(ctx, service, c.Stop, log)
 	defer backends.keepClock(ctx, log)()

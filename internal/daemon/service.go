@@ -97,7 +97,6 @@ type nodeBuilder struct {
 	tracer   trace.Tracer // may be nil
 	budgets  *bucket.Budgets
 	places   *place.Map
-	filters  filters
 	moves    *mover
 	stores   *counter.Service
 	health   *health
@@ -107,7 +106,7 @@ type nodeBuilder struct {
 func (b *backends) service(c config.Config, log *slog.Logger, observer observer,
 	tracer trace.Tracer) (*node, error) {
 	m := &nodeBuilder{backends: b, parts: partsOf(b.db), c: c, log: log, observer: observer,
-		tracer: tracer, filters: filters(b.stores)}
+		tracer: tracer}
 	var err error
 	m.budgets, err = bucket.NewBudgets(bucket.BudgetsConfig{Definitions: m.definitions,
 		Size: c.Cache.Budgets, Failed: func(err error) { log.Warn("budgets not read", "error", err) }})
@@ -149,19 +148,17 @@ func (m *nodeBuilder) transferService() *transfer.Service {
 	return transfer.New(transfer.Config{Ledger: transfer.Ledger{Supply: m.parts.transfer,
 		Stocks: m.parts.transfer, Periods: m.parts.transfer, Recycles: m.parts.transfer,
 		Partitions: m.parts.transfer, Counters: m.parts.transfer},
-		Budgets: m.budgets, Pages: m.definitions, Filter: m.filters, Health: m.filters,
+		Budgets: m.budgets, Pages: m.definitions, Health: m.backends,
 		Partitions: m.backends.partitions, Places: m.places, Stores: m.stores,
-		StorePartitions: storePartitions(m.backends),
-		Now:             m.db.Now, Moved: m.observer.Moved, Log: m.log})
+		Now: m.db.Now, Moved: m.observer.Moved, Log: m.log})
 }
 
 func (m *nodeBuilder) rowService() (*row.Service, error) {
 	return row.New(row.Config{Budgets: m.budgets, Ledger: m.commit, Lookup: m.commit,
-		Rollover: m.moves, Refills: m.moves, Filters: m.filters.byInstance(), Now: m.db.Now,
+		Rollover: m.moves, Refills: m.moves, Now: m.db.Now,
 		Observer: m.observer, Tracer: m.tracer,
 		Settings: row.Settings{Deadline: m.c.Deduct.Deadline, StepTime: m.c.Deduct.StepTimeout,
-			Queue: m.c.Deduct.Queue, PartitionOperations: m.c.Deduct.BatchSize,
-			States: m.c.Cache.Budgets}})
+			Queue: m.c.Deduct.Queue, States: m.c.Cache.Budgets}})
 }
 
 func (m *nodeBuilder) counterService() (*counter.Service, error) {
@@ -188,7 +185,7 @@ func (m *nodeBuilder) durable(name string) bool {
 }
 
 func (m *nodeBuilder) holdService() *hold.Service {
-	return hold.New(hold.Config{Budgets: m.budgets, Ledger: m.returns, Filter: m.filters,
+	return hold.New(hold.Config{Budgets: m.budgets, Ledger: m.returns,
 		Observer: m.observer, Settings: hold.Settings{StepTime: m.c.Deduct.StepTimeout,
 			Queue: m.c.Deduct.Queue}})
 }
@@ -201,7 +198,7 @@ func (m *nodeBuilder) usageService() *usage.Service {
 func (m *nodeBuilder) manageService() *manage.Service {
 	return &manage.Service{Ledger: m.definitions, Budgets: m.budgets, Periods: m.moves,
 		Stores: stores{m.stores, m.backends, m.log},
-		Filter: m.filters, Places: m.places, Takes: m.health.Takes, Moved: m.observer.Moved,
+		Places: m.places, Takes: m.health.Takes, Moved: m.observer.Moved,
 		Clock: bucket.SystemClock{}, Nonce: nonce, Log: m.log, Timeout: m.c.Deduct.StepTimeout}
 }
 
@@ -260,7 +257,7 @@ func (m *nodeBuilder) loops(audits *audit.Service, figures *sample.Service,
 	if m.c.Recycle.Schedule != "" {
 		recycle.Next = m.c.Recycle.Next
 	}
-	expiry := &hold.Expiry{Ledger: m.returns, Filter: m.filters, Observer: m.observer, Log: m.log}
+	expiry := &hold.Expiry{Ledger: m.returns, Observer: m.observer, Log: m.log}
 	all := []loop{
 		{"health", healthEvery, m.health.once},
 		{"holds", hold.ExpiryEvery, expiry.RunOnce},
@@ -278,20 +275,10 @@ func (m *nodeBuilder) loops(audits *audit.Service, figures *sample.Service,
 	for _, one := range audits.Loops(set, passes...) {
 		all = append(all, loop{one.Name, one.Every, one.RunOnce})
 	}
-	for _, one := range m.stores.Loops(storePartitions(m.backends)) {
+	for _, one := range m.stores.Loops(m.backends.partitions) {
 		all = append(all, loop{one.Name, one.Every, one.RunOnce})
 	}
 	return all
-}
-
-// storePartitions returns the partitions of the instances that have a store.
-func storePartitions(b *backends) (out []bucket.Partition) {
-	for _, partition := range b.partitions {
-		if b.stores[partition.Instance] != nil {
-			out = append(out, partition)
-		}
-	}
-	return out
 }
 
 // start starts the loops.

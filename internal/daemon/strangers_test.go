@@ -68,7 +68,8 @@ func disguise(t *testing.T, redis string, as *atomic.Pointer[string]) string {
 }
 
 // TestStoresThatAreUnsuitable checks that store mode refuses servers that lack what it needs, with
-// their name and the reason, that they serve as filters, and that Valkey is accepted as a Redis.
+// their name and the reason, that ledger mode does not need them, and that Valkey is accepted as a
+// Redis.
 func TestStoresThatAreUnsuitable(t *testing.T) {
 	var as atomic.Pointer[string]
 	call := func(name string) { as.Store(&name) } // as long as the line that it replaces
@@ -90,10 +91,10 @@ func TestStoresThatAreUnsuitable(t *testing.T) {
 		}
 	}
 	if status, body := create("sale", "ledger"); status != 201 {
-		t.Errorf("as a filter: %d %s", status, body)
+		t.Errorf("in ledger mode: %d %s", status, body)
 	}
 	if status, body := p.ask("POST", "/v1/budgets/sale/deduct", `{"request_id":"o1","amount":7}`); status != 200 {
-		t.Errorf("as a filter: %d %s", status, body)
+		t.Errorf("in ledger mode: %d %s", status, body)
 	}
 	call("valkey_version:8.1.100")
 	status, body := 503, ""

@@ -19,7 +19,7 @@ func TestRealRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")[1:]
-	eachStore(t, func(w *limitWorld) {
+	eachDatabase(t, func(w *limitWorld) {
 		if !strings.HasSuffix(w.Name(), "memory") {
 			w.realRequests("site", lines[:500], 5) // the whole log would take too long
 			return

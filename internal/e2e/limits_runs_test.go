@@ -24,7 +24,7 @@ func (w *limitWorld) noon() {
 // TestAdsWithAWindowEach caps two ads with first_hit windows of their own and shows an ad without a
 // limit always.
 func TestAdsWithAWindowEach(t *testing.T) {
-	eachStore(t, func(w *limitWorld) {
+	eachDatabase(t, func(w *limitWorld) {
 		w.create("ad-1", 0, firstHit("cap", "user", "3s", 2))
 		w.create("ad-2", 0, firstHit("cap", "user", "5s", 5))
 		w.create("ad-3", 0)
@@ -92,7 +92,7 @@ func (w *limitWorld) mayShow(user, want string) {
 // them or in none, a refund lowers only the window in which its deduction was counted, and a repeat
 // counts once.
 func TestQuotasOfOneBuyer(t *testing.T) {
-	eachStore(t, func(w *limitWorld) {
+	eachDatabase(t, func(w *limitWorld) {
 		w.noon()
 		w.create("phones", 1000, each(budget.Day, "user", "user", 3), each(budget.Day, "device", "device", 3),
 			each(budget.Week, "phone", "phone", 5), ever("card", "id_card+product", 2))
@@ -144,7 +144,7 @@ func TestQuotasOfOneBuyer(t *testing.T) {
 // TestCoupons limits coupons by stock, by day, by user, and by user and day. Each refusal must name
 // its limit, and a coupon's id must count once.
 func TestCoupons(t *testing.T) {
-	eachStore(t, func(w *limitWorld) {
+	eachDatabase(t, func(w *limitWorld) {
 		w.noon()
 		w.create("coupons", 8, each(budget.Day, "batch-day", "batch", 6), ever("user", "user", 3),
 			each(budget.Day, "user-day", "user", 2))
@@ -185,7 +185,7 @@ func TestCoupons(t *testing.T) {
 // TestExceptions checks an override, an exempt value, a limit that only counts, and a limit that
 // becomes monthly without starting from 0.
 func TestExceptions(t *testing.T) {
-	eachStore(t, func(w *limitWorld) {
+	eachDatabase(t, func(w *limitWorld) {
 		w.noon()
 		four, none, off := int64(4), int64(0), false
 		day := each(budget.Day, "day", "user", 2)
@@ -228,7 +228,7 @@ func TestExceptions(t *testing.T) {
 
 // TestDryRun checks that a dry run gives the answer that a deduct would get, and counts nothing.
 func TestDryRun(t *testing.T) {
-	eachStore(t, func(w *limitWorld) {
+	eachDatabase(t, func(w *limitWorld) {
 		w.create("sale", 5, ever("cap", "user", 2))
 		ask := func(id string, amount int64, dimensions string) (string, *client.Foreseen) {
 			w.Helper()
@@ -275,7 +275,7 @@ func TestDryRun(t *testing.T) {
 
 // TestTenants checks that tenants with the same names, ids and values do not affect each other.
 func TestTenants(t *testing.T) {
-	eachStore(t, func(w *limitWorld) {
+	eachDatabase(t, func(w *limitWorld) {
 		shop, games := w.tenant("shop"), w.tenant("games")
 		lines := []*client.Client{shop, games}
 		for _, c := range lines {

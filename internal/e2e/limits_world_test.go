@@ -58,26 +58,18 @@ type limitWorld struct {
 	ids   int
 }
 
-// eachStore runs a test on SQLite, and on MariaDB with three Redis.
-func eachStore(t *testing.T, test func(w *limitWorld)) {
+// eachDatabase runs a test on SQLite and on MariaDB.
+func eachDatabase(t *testing.T, test func(w *limitWorld)) {
 	t.Helper()
 	t.Run("sqlite", func(t *testing.T) {
 		clock := newMovedClock()
 		db := openRows(t, clock, "sqlite", filepath.Join(t.TempDir(), "budgetd.db"))
-		test(serveLimits(t, clock, db, nil))
+		test(serveLimits(t, clock, db))
 	})
-	t.Run("mariadb and redis", func(t *testing.T) {
-		clock, stores := newMovedClock(), stores{}
+	t.Run("mariadb", func(t *testing.T) {
+		clock := newMovedClock()
 		db := openRows(t, clock, "mysql", testservers.SharedMariaDB(t).NewDatabase(t))
-		for i := range 3 {
-			name := fmt.Sprintf("redis-%d", i)
-			store, err := redisstore.New(redisstore.Config{Name: name,
-				Addr: testservers.Redis(t).Addr(), Partitions: 1, InstallationID: db.InstallationID()})
-			must(t, err)
-			t.Cleanup(func() { _ = store.Disconnect() })
-			stores[name] = store
-		}
-		test(serveLimits(t, clock, db, stores))
+		test(serveLimits(t, clock, db))
 	})
 }
 
@@ -87,32 +79,6 @@ func openRows(t *testing.T, clock *movedClock, driver, dsn string) *engine.DB {
 	must(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
-}
-
-// stores are the filters of a world by the name of their instance.
-type stores map[string]*redisstore.Store
-
-func (s stores) Set(ctx context.Context, partition bucket.Partition, levels []bucket.Level) error {
-	if store := s[partition.Instance]; store != nil {
-		return store.Set(ctx, partition, levels)
-	}
-	return nil
-}
-
-func (s stores) Take(ctx context.Context, partition bucket.Partition, takes []bucket.Take) (
-	[]bucket.Taken, error) {
-	if store := s[partition.Instance]; store != nil {
-		return store.Take(ctx, partition, takes)
-	}
-	return make([]bucket.Taken, len(takes)), nil
-}
-
-func (s stores) Ping(ctx context.Context, partition bucket.Partition) error {
-	if store := s[partition.Instance]; store != nil {
-		_, err := store.Time(ctx, partition)
-		return err
-	}
-	return nil
 }
 
 // modeOf has the calls that ledger mode implements in its own way.
@@ -140,39 +106,29 @@ func (a auditorOf) Series(ctx context.Context, r bucket.SeriesRequest) (bucket.S
 }
 
 // serveLimits wires the parts of the service, as package daemon does, and serves them.
-func serveLimits(t *testing.T, clock *movedClock, db *engine.DB, stores stores) *limitWorld {
+func serveLimits(t *testing.T, clock *movedClock, db *engine.DB) *limitWorld {
 	t.Helper()
 	const patience = 30 * time.Second
-	partitions, filters := []bucket.Partition{{Instance: "rows"}}, map[string]bucket.Filter{}
-	for name, store := range stores {
-		if len(filters) == 0 {
-			partitions = nil
-		}
-		partitions, filters[name] = append(partitions, bucket.Partition{Instance: name}), store
-	}
 	flights, defined := commit.New(db), definitions.New(db)
 	budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: defined, Size: 1000})
-	must(t, err)
-	places, err := place.New(partitions, ring.DefaultPointsPerNode)
 	must(t, err)
 	observer, moved := metrics.New("test"), moving.New(db)
 	mover := transfer.New(transfer.Config{Ledger: transfer.Ledger{Supply: moved, Stocks: moved,
 		Periods: moved, Recycles: moved, Partitions: moved, Counters: moved}, Budgets: budgets,
-		Pages: defined, Filter: stores, Health: stores, Partitions: partitions, Places: places, Now: db.Now,
-		Moved: observer.Moved})
+		Pages: defined, Now: db.Now, Moved: observer.Moved})
 	rows, err := row.New(row.Config{Budgets: budgets, Ledger: flights, Lookup: flights,
-		Rollover: mover, Filters: filters, Now: db.Now, Observer: observer,
+		Rollover: mover, Now: db.Now, Observer: observer,
 		Settings: row.Settings{Deadline: patience, StepTime: patience}})
 	must(t, err)
-	holds := hold.New(hold.Config{Budgets: budgets, Ledger: returns.New(db), Filter: stores,
+	holds := hold.New(hold.Config{Budgets: budgets, Ledger: returns.New(db),
 		Observer: observer, Settings: hold.Settings{StepTime: patience}})
 	used := usage.New(usage.Config{Budgets: budgets, Lookup: flights, Limits: usagerows.New(db),
 		Rollover: mover, Now: db.Now, Observer: observer, Deadline: patience})
 	service := &bucket.Service{Budgets: budgets, Ledger: modeOf{rows, used, holds}, Holds: holds,
 		Rows: readerOf{used}, Mover: mover,
-		Manager: &manage.Service{Ledger: defined, Budgets: budgets, Periods: mover, Filter: stores,
-			Places: places, Moved: observer.Moved, Clock: bucket.SystemClock{}, Timeout: patience,
-			Takes: func(bucket.Partition) bool { return true }, Nonce: func() string { return t.Name()[:8] }},
+		Manager: &manage.Service{Ledger: defined, Budgets: budgets, Periods: mover,
+			Moved: observer.Moved, Clock: bucket.SystemClock{}, Timeout: patience,
+			Nonce: func() string { return t.Name()[:8] }},
 		Auditor: auditorOf{
 			audit.New(audit.Config{Budgets: budgets, Ledger: auditrows.New(db), Observer: observer}),
 			sample.New(sample.Config{Budgets: budgets, Ledger: samples.New(db), Figures: defined,

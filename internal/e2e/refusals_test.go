@@ -26,7 +26,7 @@ func (w *limitWorld) refused(name string, amount int64, code budget.Code) *clien
 // TestWhenToTryAgain checks that the answer names the time at which a repeat will be served, and
 // that it names no time if the amount can never be covered.
 func TestWhenToTryAgain(t *testing.T) {
-	eachStore(t, func(w *limitWorld) {
+	eachDatabase(t, func(w *limitWorld) {
 		w.noon()
 		month := each(budget.Month, "month", "user", 1)
 		w.create("both", 1000, each(budget.Day, "day", "user", 1), month)
@@ -62,7 +62,7 @@ func TestWhenToTryAgain(t *testing.T) {
 // TestUnitsComeBackAtOnce checks that units that are rolled back remain in the budget at once,
 // without being in transit, and can be used again to the last unit.
 func TestUnitsComeBackAtOnce(t *testing.T) {
-	eachStore(t, func(w *limitWorld) {
+	eachDatabase(t, func(w *limitWorld) {
 		w.create("back", 500)
 		used := int64(0)
 		for i := range 10 {
@@ -87,7 +87,7 @@ func TestUnitsComeBackAtOnce(t *testing.T) {
 // TestUnlimitedThroughHTTP checks that the largest amounts do not exhaust an unlimited budget, and
 // that counts that would overflow are refused.
 func TestUnlimitedThroughHTTP(t *testing.T) {
-	eachStore(t, func(w *limitWorld) {
+	eachDatabase(t, func(w *limitWorld) {
 		off := false
 		seen := each(budget.Day, "seen", "user", 1)
 		seen.Enforce = &off

@@ -4,7 +4,6 @@ import (
 	"math/rand/v2"
 	"sync"
 
-	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 )
 
@@ -23,8 +22,6 @@ const (
 	HoldBack
 	// Repeat executes the call twice and returns the second answer.
 	Repeat
-	// Invent executes nothing and lets a Take answer at random; other calls are lost.
-	Invent
 )
 
 // faults decides the fault of each call and keeps delayed calls.
@@ -36,7 +33,7 @@ type faults struct {
 }
 
 // Inject lets decide choose the fault of every following call; nil injects no faults. op is the
-// call's name: set, take, deduct, rollback, cancel, find, open, grant, close, read, changed,
+// call's name: deduct, rollback, cancel, find, open, grant, close, read, changed,
 // acknowledge, sweep, identity, marker, mark or copy. seed is that of random answers and orders.
 func (s *Store) Inject(seed uint64, decide func(op string) Fault) {
 	s.faults.mu.Lock()
@@ -75,18 +72,11 @@ func (f *faults) next(op string, call func()) Fault {
 	return fault
 }
 
-// number returns a random number below n.
-func (f *faults) number(n int64) int64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.random.Int64N(n)
-}
-
 // faulty executes a call subject to its fault.
 func faulty[T any](s *Store, op string, do func() (T, error)) (T, error) {
 	var none T
 	switch s.faults.next(op, func() { _, _ = do() }) {
-	case LoseRequest, Invent:
+	case LoseRequest:
 		return none, budget.Refuse(budget.Unavailable, op, "the request was lost")
 	case HoldBack:
 		return none, budget.Refuse(budget.OutcomeUnknown, op, "the request is held back")
@@ -134,24 +124,4 @@ func (s *Store) Forget(index int, bucketID int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.partitions[index].entries, bucketID)
-}
-
-// Fill replaces the filter's content for a bucket by an arbitrary one.
-func (s *Store) Fill(index int, bucketID, fill, balance int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.partitions[index].contents[bucketID] = content{fill, balance}
-}
-
-// invented returns an answer to a Take that ignores the contents.
-func (s *Store) invented(takes []bucket.Take) []bucket.Taken {
-	out := make([]bucket.Taken, len(takes))
-	for i, t := range takes {
-		out[i] = bucket.Taken{Stale: s.faults.number(3) == 0, Fits: make([]bool, len(t.Amounts)),
-			Fill: s.faults.number(8), Balance: s.faults.number(budget.MaxAmount)}
-		for j := range out[i].Fits {
-			out[i].Fits[j] = s.faults.number(2) == 0
-		}
-	}
-	return out
 }

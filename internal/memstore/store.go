@@ -11,7 +11,6 @@ import (
 )
 
 var (
-	_ bucket.Filter   = (*Store)(nil)
 	_ bucket.Counter  = (*Store)(nil)
 	_ bucket.Entries  = (*Store)(nil)
 	_ bucket.Changes  = (*Store)(nil)
@@ -66,7 +65,6 @@ func (s *Store) identity() string {
 // partition is the memory of one partition.
 type partition struct {
 	identity string
-	contents map[int64]content // of the filter
 	marker   bucket.Marker
 	// slice is the present slice, sliceMS its beginning.
 	slice, sliceMS int64
@@ -94,7 +92,7 @@ type (
 type lateSum struct{ units, slice int64 }
 
 func newPartition(identity string) *partition {
-	return &partition{identity: identity, contents: map[int64]content{}, newest: map[int64]int64{},
+	return &partition{identity: identity, newest: map[int64]int64{},
 		entries: map[int64]entry{}, versions: map[int64]int64{}, late: map[epochName]lateSum{},
 		changed: map[epochName]bool{}, records: map[int64]map[bucket.RecordID]bucket.Record{},
 		notes: map[bucket.RecordID]note{}, counters: map[valueName]counter{}}
@@ -103,7 +101,7 @@ func newPartition(identity string) *partition {
 // clone returns a copy. It shares only values that are never changed in place.
 func (l *partition) clone() *partition {
 	c := *l
-	c.contents, c.newest = maps.Clone(l.contents), maps.Clone(l.newest)
+	c.newest = maps.Clone(l.newest)
 	c.entries = maps.Clone(l.entries)
 	c.versions, c.late, c.changed = maps.Clone(l.versions), maps.Clone(l.late), maps.Clone(l.changed)
 	c.notes, c.counters = maps.Clone(l.notes), maps.Clone(l.counters)

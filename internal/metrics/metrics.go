@@ -32,7 +32,6 @@ type Metrics struct {
 	partitionBatches *prometheus.HistogramVec
 	commits          prometheus.Observer
 	commitRows       prometheus.Observer
-	skipped          prometheus.Counter
 	moved            *prometheus.CounterVec
 	failures         *prometheus.CounterVec
 	halted           prometheus.Counter
@@ -99,8 +98,6 @@ func New(version string) *Metrics {
 		"Time of one transaction of the ledger.", seconds).WithLabelValues()
 	m.commitRows = m.histograms("commit_rows",
 		"Ledger rows in one transaction.", counts).WithLabelValues()
-	m.skipped = m.counters("filter_skipped_total",
-		"Operations that went to SQL without asking the filter.").WithLabelValues()
 	m.moved = m.counters("moved_units_total",
 		"Minor units moved between total and buckets, by step.", "step")
 	m.failures = m.counters("errors_total", "Calls of stores and of SQL that failed.", "where", "code")
@@ -256,9 +253,6 @@ func (m *Metrics) Commit(ctx context.Context, rows int, took time.Duration) {
 	observe(m.commits, took, traceOf(ctx))
 	m.commitRows.Observe(float64(rows))
 }
-
-// Skipped counts operations that went to SQL without asking the filter.
-func (m *Metrics) Skipped(operations int) { m.skipped.Add(float64(operations)) }
 
 // Moved counts a step and the units that it moved.
 func (m *Metrics) Moved(step string, units int64) {

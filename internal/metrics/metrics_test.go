@@ -162,7 +162,6 @@ func TestMetrics(t *testing.T) {
 	m.Moved("apply", 500)
 	m.Failed("sql", budget.Unavailable)
 	m.Halted()
-	m.Skipped(9)
 	everything(m)
 
 	text := scrape(t, m)

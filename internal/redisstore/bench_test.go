@@ -32,40 +32,6 @@ func processorTime(b *testing.B, server *testservers.RedisServer) float64 {
 	return sum
 }
 
-// BenchmarkTake measures the filter: µs of the server per deduction.
-func BenchmarkTake(b *testing.B) {
-	for _, c := range []struct{ buckets, call int }{{1, 64}, {100, 256}, {10_000, 256}, {10_000, 16}} {
-		b.Run(fmt.Sprintf("buckets=%d/call=%d", c.buckets, c.call), func(b *testing.B) {
-			server := testservers.Redis(b)
-			store := connect(b, config(server))
-			var levels []bucket.Level
-			for i := range c.buckets {
-				levels = append(levels, bucket.Level{Bucket: int64(i + 1), Fill: 1, Outstanding: 1e15, Added: 1})
-			}
-			if err := store.Set(b.Context(), partition0, levels); err != nil {
-				b.Fatal(err)
-			}
-			before, done, at := processorTime(b, server), 0, 0
-			for b.Loop() {
-				amounts := map[int64][]int64{}
-				for range c.call {
-					at = (at + 7919) % c.buckets
-					amounts[int64(at+1)] = append(amounts[int64(at+1)], 3)
-				}
-				var takes []bucket.Take
-				for id, list := range amounts {
-					takes = append(takes, bucket.Take{Bucket: id, Fill: 1, Amounts: list})
-				}
-				if _, err := store.Take(b.Context(), partition0, takes); err != nil {
-					b.Fatal(err)
-				}
-				done += c.call
-			}
-			b.ReportMetric((processorTime(b, server)-before)/float64(done), "redis-µs/op")
-		})
-	}
-}
-
 // BenchmarkDeduct measures store mode with two limits: µs of the server per operation.
 func BenchmarkDeduct(b *testing.B) {
 	for _, c := range []struct{ buckets, call, limits int }{

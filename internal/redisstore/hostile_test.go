@@ -20,46 +20,6 @@ import (
 // prefix is the prefix of the keys of partition 0 of a store made by config.
 const prefix = "budgetd:test:{r1/0}:"
 
-// TestHostileFilter checks that an invalid content is removed and filled again, whatever it is
-// (I9).
-func TestHostileFilter(t *testing.T) {
-	server := testservers.Redis(t)
-	store, tamper := connect(t, config(server)), raw(t, server)
-	ctx := t.Context()
-	packed := func(fill, balance float64) string {
-		text := binary.LittleEndian.AppendUint64(nil, math.Float64bits(fill))
-		return string(binary.LittleEndian.AppendUint64(text, math.Float64bits(balance)))
-	}
-	nan, inf := math.NaN(), math.Inf(1)
-	for _, bad := range []string{"abc", "", "3 10", strings.Repeat("9", 10_000), packed(3, 10) + "x", packed(-1, 10),
-		packed(3, -1), packed(3.5, 10), packed(3, 1.5), packed(nan, 10), packed(3, nan), packed(inf, 10), packed(3, inf),
-		packed(1<<53, 10), packed(3, 1<<53), packed(3+1<<33, 10)} {
-		must(t, store.Set(ctx, partition0, []bucket.Level{{Bucket: 1, Fill: 3, Outstanding: 10}}))
-		must(t, tamper.HSet(ctx, prefix+"filter", "1", bad).Err())
-		wantHealed(t, store, fmt.Sprintf("content %.40q", bad))
-	}
-	must(t, tamper.Del(ctx, prefix+"filter").Err())
-	must(t, tamper.RPush(ctx, prefix+"filter", "x").Err())
-	wantHealed(t, store, "a list")
-	must(t, tamper.Set(ctx, prefix+"filter", "x", 0).Err())
-	must(t, store.Set(ctx, partition0, []bucket.Level{{Bucket: 1, Fill: 3, Outstanding: 10}}))
-}
-
-// wantHealed fails unless a take is stale, and succeeds after a set.
-func wantHealed(t *testing.T, store *redisstore.Store, what string) {
-	t.Helper()
-	take := []bucket.Take{{Bucket: 1, Fill: 3, Amounts: []int64{4}}}
-	got, err := store.Take(t.Context(), partition0, take)
-	if err != nil || !got[0].Stale {
-		t.Errorf("%s: %+v, %v", what, got, err)
-	}
-	must(t, store.Set(t.Context(), partition0, []bucket.Level{{Bucket: 1, Fill: 3, Outstanding: 10}}))
-	got, err = store.Take(t.Context(), partition0, take)
-	if err != nil || got[0].Stale || got[0].Balance != 6 {
-		t.Errorf("%s, after a set: %+v, %v", what, got, err)
-	}
-}
-
 // TestHostileEntry checks that a bucket with unreadable figures is broken, and that the others of
 // the partition continue.
 func TestHostileEntry(t *testing.T) {

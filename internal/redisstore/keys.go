@@ -13,8 +13,6 @@ const pages = 16
 // keyset has the keys of a partition. They all begin with `budgetd:<installation id>:{<tag>}:`, so
 // that one script can access every key of the partition, even on a Cluster:
 //
-//	filter                        hash, bucket -> fill and balance, see lua/filter_take.lua
-//	                              (ledger mode)
 //	marker                        hash, see lua/shared.lua
 //	newest, epoch, balance, taken, given, grant   hashes, bucket -> …, see lua/entries.lua
 //	limits                        hash, bucket -> newest version of its limits
@@ -27,7 +25,6 @@ const pages = 16
 // and names of instances cannot contain a brace or a colon, because they are checked.
 type keyset struct {
 	prefix string
-	filter []string
 	marker string
 	// entry is newest, epoch, balance, taken, given, grant: the order of lua/entries.lua.
 	entry                 []string
@@ -38,9 +35,8 @@ type keyset struct {
 }
 
 func newKeyset(prefix string) *keyset {
-	k := &keyset{prefix: prefix, filter: []string{prefix + "filter"},
-		marker: prefix + "marker", limits: prefix + "limits", late: prefix + "late",
-		changed: prefix + "changed"}
+	k := &keyset{prefix: prefix, marker: prefix + "marker", limits: prefix + "limits",
+		late: prefix + "late", changed: prefix + "changed"}
 	for _, name := range []string{"newest", "epoch", "balance", "taken", "given", "grant"} {
 		k.entry = append(k.entry, prefix+name)
 	}

@@ -11,8 +11,6 @@ var sources embed.FS
 
 // The scripts, one per verb. Shared texts precede their own.
 var (
-	filterSet   = script("filter_set")
-	filterTake  = script("filter_take")
 	mark        = script("mark")
 	marker      = script("marker")
 	doubt       = script("shared", "doubt")

@@ -12,7 +12,6 @@ import (
 )
 
 var (
-	_ bucket.Filter    = (*Store)(nil)
 	_ bucket.Counter   = (*Store)(nil)
 	_ bucket.Entries   = (*Store)(nil)
 	_ bucket.Changes   = (*Store)(nil)
@@ -48,7 +47,11 @@ func New(config Config) (*Store, error) {
 	return s, nil
 }
 
-// call runs a script of store mode: the memory's arguments precede those given.
+// mostTogether is the most elements of one run of a script: Lua's stack bounds the arguments of one
+// command, and a longer run would delay the other clients of the server.
+const mostTogether = 1000
+
+// call runs a script: the memory's arguments precede those given.
 func (s *Store) call(ctx context.Context, op string, m bucket.Memory, script *driver.Script,
 	keys []string, args ...any) (any, error) {
 	all := append(

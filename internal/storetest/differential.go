@@ -28,7 +28,7 @@ func Differential(t *testing.T, one, two Subject) {
 			p.terms[i] = &pairTerms{termsOf(int64(i+1), nowA), termsOf(int64(i+1), nowB)}
 		}
 		t.Repeat(map[string]func(*rapid.T){
-			"set": p.set, "take": p.take, "open": p.open, "grant": p.grant, "deduct": p.deduct,
+			"open": p.open, "grant": p.grant, "deduct": p.deduct,
 			"again": p.deduct,
 			"more":  p.deduct, "rollback": p.rollback, "cancel": p.cancel, "close": p.close, "read": p.read,
 			"lose": p.lose, "acknowledge": p.acknowledge, "copy": p.copy,
@@ -88,30 +88,6 @@ func (p *pair) ref(t *rapid.T) bucket.Ref {
 	b := p.bucket(t)
 	epoch := p.epochs[b] + rapid.SampledFrom([]int64{0, 0, 0, 0, 0, 1, -1}).Draw(t, "epoch")
 	return bucket.Ref{Bucket: b, Epoch: max(epoch, 1)}
-}
-
-func (p *pair) set(t *rapid.T) {
-	level := bucket.Level{Bucket: p.bucket(t), Fill: rapid.Int64Range(0, 5).Draw(t, "fill"),
-		Outstanding: rapid.Int64Range(0, 50).
-			Draw(t, "outstanding"),
-		Added: rapid.Int64Range(0, 9).Draw(t, "added")}
-	same(t, "set", 0, 0, p.a.Store.Set(p.a.Context(), p.a.partition(0), []bucket.Level{level}),
-		p.b.Store.Set(p.b.Context(), p.b.partition(0), []bucket.Level{level}))
-}
-
-func (p *pair) take(t *rapid.T) {
-	var takes []bucket.Take
-	for i := range rapid.Int64Range(1, 3).Draw(t, "buckets") {
-		takes = append(
-			takes,
-			bucket.Take{Bucket: p.first + i + 1, Fill: rapid.Int64Range(0, 5).Draw(t, "fill"),
-				Back:    rapid.Int64Range(0, 3).Draw(t, "back"),
-				Amounts: rapid.SliceOfN(rapid.Int64Range(1, 20), 0, 4).Draw(t, "amounts")},
-		)
-	}
-	a, errA := p.a.Store.Take(p.a.Context(), p.a.partition(0), takes)
-	b, errB := p.b.Store.Take(p.b.Context(), p.b.partition(0), takes)
-	same(t, "take", a, b, errA, errB)
 }
 
 func (p *pair) open(t *rapid.T) {

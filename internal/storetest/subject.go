@@ -11,7 +11,6 @@ import (
 
 // Store is everything that a store implements.
 type Store interface {
-	bucket.Filter
 	bucket.Counter
 	bucket.Entries
 	bucket.Changes
@@ -38,19 +37,8 @@ type check struct {
 	run  func(*kit)
 }
 
-// RunFilter runs the part of the suite that ledger mode needs. Of the store it calls Set and Take
-// only. It calls create for the store of each test.
-func RunFilter(t *testing.T, create func(t *testing.T) Subject) {
-	for _, c := range []check{
-		{"FilterSet", filterSet}, {"FilterTake", filterTake}, {"FilterFar", filterFar},
-	} {
-		t.Run(c.name, func(t *testing.T) { c.run(&kit{T: t, Subject: create(t)}) })
-	}
-}
-
 // Run runs the suite. It calls create for the store of each test.
 func Run(t *testing.T, create func(t *testing.T) Subject) {
-	RunFilter(t, create)
 	for _, c := range []check{
 		{"Marker", markerRules}, {"OtherMemory", otherMemory},
 		{"OpenGrantClose", openGrantClose}, {"LateOpen", lateOpen}, {"LostEntry", lostEntry},

@@ -29,8 +29,7 @@ var settings = []setting{
 	{
 		"maxmemory-policy",
 		"noeviction",
-		"keys may be evicted: a filter of ledger mode only loses speed by it, " +
-			"budgets with durability \"store\" lose every bucket of the partition",
+		"keys may be evicted: budgets with durability \"store\" lose every bucket of the partition",
 		false,
 	},
 	{
@@ -88,7 +87,6 @@ func (i *Instance) Condition(ctx context.Context,
 		if want.clustered && !i.config.isCluster() {
 			continue
 		}
-		about := bucket.Finding{StoreMode: !want.clustered}
 		value, err := readSetting(ctx, conn, want.name)
 		word, _, answered := replyOf(err)
 		kept := want.clustered || err == nil && value == want.want
@@ -98,12 +96,12 @@ func (i *Instance) Condition(ctx context.Context,
 		case (answered || err == nil && value == "") && i.config.Vouched:
 			kept = true
 		case answered || err == nil && value == "":
-			find(about, "%s cannot be read: allow CONFIG GET to its user (ACL SETUSER … +config|get), or "+
+			find(bucket.Finding{}, "%s cannot be read: allow CONFIG GET to its user (ACL SETUSER … +config|get), or "+
 				"make sure that it is %q and set vouched: true", want.name, want.want)
 		case err != nil:
 			return bucket.Condition{}, where.judgeRead(op, err)
 		case value != want.want:
-			find(about, "%s is %q, so %s; set it: CONFIG SET %s %s, and in redis.conf", want.name, value,
+			find(bucket.Finding{}, "%s is %q, so %s; set it: CONFIG SET %s %s, and in redis.conf", want.name, value,
 				want.why, want.name, want.want)
 		}
 		out.Persistent = out.Persistent && kept
@@ -124,8 +122,8 @@ var strangers = []struct{ field, name, lacks string }{
 func unfit(facts map[string]string) string {
 	for _, s := range strangers {
 		if version, is := facts[s.field]; is {
-			return fmt.Sprintf("%s %s, which is unsuitable for store mode: %s; as a filter of ledger mode "+
-				"it will do, and store mode needs Redis or Valkey", s.name, version, s.lacks)
+			return fmt.Sprintf("%s %s, which is unsuitable for store mode: %s; store mode needs "+
+				"Redis or Valkey", s.name, version, s.lacks)
 		}
 	}
 	return ""

@@ -1,4 +1,4 @@
--- shared.lua is the common beginning of all scripts of store mode.
+-- shared.lua is the common beginning of all scripts.
 --
 -- Every script begins with KEYS[1], the partition's marker, a hash: installation, incarnation, since (the first
 -- incarnation since which this memory was kept without a gap), since_ms (when that began, or later: doubt.lua; 0 for

@@ -138,13 +138,13 @@ func benchBudget(b *testing.B, db *engine.DB, each int64, buckets int) *bucket.B
 				sharding_bucket_key, instance, partition_number, out_quantity, sharding_quantity, out_cnt, status,
 				offline_by, epoch, created_at, updated_at)
 				VALUES (?, 1, ?, ?, ?, 0, ?, 0, 0, 'online', '', 1, 0, 0)`, i+2, i,
-				[]byte(strconv.Itoa(i)), []byte("i"), each); err != nil {
+				[]byte(strconv.Itoa(i)), []byte{}, each); err != nil {
 				return err
 			}
 			_, err = t.Exec(`INSERT INTO bucket_epoch (bucket_id, epoch, budget_id, status, period,
-				period_end_ms, definition_version, fill, outstanding_quantity, held_quantity, used_quantity,
+				period_end_ms, definition_version, outstanding_quantity, held_quantity, used_quantity,
 				returning_quantity, closed_quantity, swept_quantity, next_grant, next_entry, halted,
-				created_at) VALUES (?, 1, 1, 'open', 1, 0, 1, 1, ?, 0, 0, 0, 0, 0, 2, 1, ?, 0)`, i+2, each,
+				created_at) VALUES (?, 1, 1, 'open', 1, 0, 1, ?, 0, 0, 0, 0, 0, 2, 1, ?, 0)`, i+2, each,
 				[]byte{})
 		}
 		return err

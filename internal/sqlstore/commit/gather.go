@@ -18,33 +18,28 @@ import (
 // and U, then those of other buckets, the fullest first. Under its locks it sees everything that
 // the open period may get, so an operation that does not fit is Exhausted (I3). An operation is
 // Short if more epochs hold units than one transaction locks, if a rule forbids the bucket to
-// apply, or if units are halted. All operations are Over if a rollover is due. Gather returns the
-// levels of the buckets whose filters should be told.
+// apply, or if units are halted. All operations are Over if a rollover is due.
 //
 // A repetition is harmless, as with Commit. Errors: BudgetNotFound, Unavailable, OutcomeUnknown,
 // Internal. Keeps I1, I2, I3, I4, I6, I7.
 func (p *Part) Gather(ctx context.Context, budgetID, bucketID int64, ops []bucket.Operation) (
-	[]bucket.Outcome, []bucket.Level, error) {
+	[]bucket.Outcome, error) {
 	out := make([]bucket.Outcome, len(ops))
-	var levels []bucket.Level
 	for i, f := range split(ops, out) {
-		some, err := p.gather(ctx, f, budgetID, bucketID)
-		if err != nil {
+		if err := p.gather(ctx, f, budgetID, bucketID); err != nil {
 			if i > 0 && budget.Is(err, budget.Unavailable) {
 				err = engine.MaybeDone("gather", err)
 			}
-			return nil, nil, err
+			return nil, err
 		}
-		levels = append(levels, some...)
 		p.learn(f)
 	}
-	return out, levels, nil
+	return out, nil
 }
 
 // gather serves a flight in as many steps as it needs to see all epochs. Each step that does not
 // suffice brings the units of the epochs that it locked into the target.
-func (p *Part) gather(ctx context.Context, f *flight, budgetID, bucketID int64) (
-	levels []bucket.Level, err error) {
+func (p *Part) gather(ctx context.Context, f *flight, budgetID, bucketID int64) error {
 	const steps = budget.MaxBuckets/(maxBuckets-1) + 2
 	for left, step := f, 0; ; step++ {
 		var g *gathering
@@ -54,15 +49,14 @@ func (p *Part) gather(ctx context.Context, f *flight, budgetID, bucketID int64) 
 			return err
 		})
 		if err != nil {
-			return nil, err
+			return err
 		}
-		levels = append(levels, g.levels...)
 		f.take(left)
 		if !g.partial || step == steps {
-			return levels, nil
+			return nil
 		}
 		if left = f.rest(bucket.Short); left == nil {
-			return levels, nil
+			return nil
 		}
 	}
 }
@@ -80,7 +74,6 @@ type gathering struct {
 	back []*rows.Epoch
 	// partial reports that epochs that are not locked may hold units.
 	partial bool
-	levels  []bucket.Level
 	// free is what the target may take of the units that came back, bound what it may take of all
 	// of U. potential is the most that it can hold.
 	free, bound, potential int64
@@ -228,7 +221,7 @@ func (g *gathering) place(locked map[rows.Position]*rows.Epoch) error {
 	}
 	if row := g.target; row.OfflineBy == string(bucket.ByService) && !row.Live() &&
 		g.budget.IsOver == 0 {
-		if _, err := moves.Begin(g.tx, "gather", g.budget, row); err != nil {
+		if err := moves.Begin(g.tx, "gather", g.budget, row); err != nil {
 			return err
 		}
 	}
@@ -300,7 +293,7 @@ func (g *gathering) move() error {
 	if s == nil {
 		return nil
 	}
-	taken, before, fill := s.used+s.held, g.target.Outstanding, g.target.Fill
+	taken, before := s.used+s.held, g.target.Outstanding
 	need := taken - before
 	if g.partial && g.count(bucket.Short) > 0 {
 		need = g.potential - before // the next step locks the other epochs
@@ -315,16 +308,5 @@ func (g *gathering) move() error {
 		s.left -= taken
 	}
 	g.remaining()
-	if err := g.write(g.tx); err != nil {
-		return err
-	}
-	if g.target.Fill != fill {
-		g.target.Outstanding = s.left
-		level := moves.Level(g.target, max(s.left-before, 0))
-		if g.target.Fill != fill+1 {
-			level.Added = s.left // a filter replaces what it holds
-		}
-		g.levels = append(g.levels, level)
-	}
-	return nil
+	return g.write(g.tx)
 }

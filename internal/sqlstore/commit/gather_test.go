@@ -10,13 +10,12 @@ import (
 )
 
 // gather brings units into the first bucket for operations, and compares their verdicts.
-func (w *world) gather(want []bucket.Verdict, ops ...bucket.Operation) (
-	[]bucket.Outcome, []bucket.Level) {
+func (w *world) gather(want []bucket.Verdict, ops ...bucket.Operation) []bucket.Outcome {
 	w.Helper()
-	out, levels, err := w.part.Gather(w.Ctx, w.b.ID, ops[0].Bucket, ops)
+	out, err := w.part.Gather(w.Ctx, w.b.ID, ops[0].Bucket, ops)
 	w.OK(err)
 	w.verdicts(out, want...)
-	return out, levels
+	return out
 }
 
 // outstanding lists O of the buckets' newest epochs.
@@ -39,15 +38,11 @@ func (w *world) holds(want string) {
 func TestGatherFromDonors(t *testing.T) {
 	each(t, 3000, 3, nil, func(w *world) {
 		w.commit(w.asks(1, "a", 300))
-		out, levels := w.gather(one(bucket.Accepted), w.asks(0, "b", 1500))
+		out := w.gather(one(bucket.Accepted), w.asks(0, "b", 1500))
 		if out[0].Remaining != 0 || out[0].Deduction.Bucket != w.b.Buckets[0].ID {
 			t.Errorf("%+v", out[0])
 		}
 		w.holds("[0 700 500]") // the fullest gives, and no more than is needed
-		if len(levels) != 2 || levels[0].Bucket != w.b.Buckets[2].ID || levels[0].Outstanding != 500 ||
-			levels[1].Bucket != w.b.Buckets[0].ID || levels[1].Outstanding != 0 || levels[1].Fill != 2 {
-			t.Errorf("levels %+v", levels)
-		}
 		if n := w.figure(`SELECT amount FROM grant_log WHERE kind = 'collect'`); n != 500 {
 			t.Errorf("collected %d units, want 500", n)
 		}
@@ -57,20 +52,15 @@ func TestGatherFromDonors(t *testing.T) {
 
 func TestGatherExhausted(t *testing.T) {
 	each(t, 300, 3, nil, func(w *world) {
-		out, levels := w.gather([]bucket.Verdict{bucket.Exhausted, bucket.Accepted, bucket.Exhausted},
+		out := w.gather([]bucket.Verdict{bucket.Exhausted, bucket.Accepted, bucket.Exhausted},
 			w.asks(0, "a", 301), w.asks(0, "b", 200), w.asks(0, "c", 101))
 		if out[0].Cover.Sum() != 300 || out[2].Cover.Sum() != 300-200 {
 			t.Errorf("covers %+v, %+v", out[0].Cover, out[2].Cover)
 		}
-		if len(levels) == 0 {
-			t.Error("Gather returned no levels")
-		}
 		// A request for more than the budget has moves nothing.
 		before := w.outstanding()
-		_, levels = w.gather(one(bucket.Exhausted), w.asks(0, "d", 101))
-		if w.holds(before); len(levels) != 0 {
-			t.Errorf("levels %+v", levels)
-		}
+		w.gather(one(bucket.Exhausted), w.asks(0, "d", 101))
+		w.holds(before)
 	})
 }
 
@@ -79,7 +69,7 @@ func TestGatherExhausted(t *testing.T) {
 func TestGatherInOrder(t *testing.T) {
 	each(t, 30, 3, nil, func(w *world) {
 		w.gather(one(bucket.Accepted), w.asks(0, "a", 28))
-		out, _ := w.gather([]bucket.Verdict{bucket.Exhausted, bucket.Accepted, bucket.Known},
+		out := w.gather([]bucket.Verdict{bucket.Exhausted, bucket.Accepted, bucket.Known},
 			w.asks(0, "b", 3), w.asks(0, "b", 2), w.asks(0, "b", 3))
 		if left := out[0].Cover.Sum(); left != 2 {
 			t.Errorf("the refusal states %d available units, want 2", left)
@@ -157,7 +147,7 @@ func TestGatherVerdicts(t *testing.T) {
 		newer.Version = 2
 		w.Exec([]any{`UPDATE bucket_epoch SET definition_version = 2`})
 		current := func(op *bucket.Operation) { op.Budget = &newer }
-		out, _ := w.gather([]bucket.Verdict{bucket.Known, bucket.Outdated, bucket.Limited, bucket.Accepted,
+		out := w.gather([]bucket.Verdict{bucket.Known, bucket.Outdated, bucket.Limited, bucket.Accepted,
 			bucket.Known}, w.asks(0, "a", 50), w.asks(0, "b", 1), w.asks(0, "c", 1, user("u"), current),
 			w.asks(0, "d", 10, user("v"), current), w.asks(0, "d", 10, user("v"), current))
 		if out[4].Deduction != out[3].Deduction {
@@ -169,11 +159,11 @@ func TestGatherVerdicts(t *testing.T) {
 		w.gather(one(bucket.Gone), w.asks(0, "e", 1, current))
 		w.Exec([]any{`UPDATE budget_management_bucket SET roll_over_ms = 1`})
 		w.gather([]bucket.Verdict{bucket.Over, bucket.Over}, w.asks(0, "a", 50), w.asks(1, "f", 1, current))
-		_, _, err := w.part.Gather(w.Ctx, 4711, 1, nil)
+		_, err := w.part.Gather(w.Ctx, 4711, 1, nil)
 		if err != nil {
 			t.Errorf("nothing asked for: %v", err)
 		}
-		if _, _, err = w.part.Gather(w.Ctx, 4711, 1, []bucket.Operation{w.asks(1, "g", 1)}); !budget.Is(err,
+		if _, err = w.part.Gather(w.Ctx, 4711, 1, []bucket.Operation{w.asks(1, "g", 1)}); !budget.Is(err,
 			budget.BudgetNotFound) {
 			t.Errorf("%v, want budget_not_found", err)
 		}
@@ -209,16 +199,8 @@ func TestLookups(t *testing.T) {
 		first := w.b.Buckets[0].ID
 		got, err := w.part.Standings(w.Ctx, []int64{first, 4711})
 		w.OK(err)
-		if l := got[first]; len(got) != 1 || l.Fill != 1 || l.Outstanding != 50 || !l.Open || l.Added != 0 ||
-			l.Partition.Instance != "store-0" {
-			t.Errorf("standings %+v", got)
-		}
-		for _, step := range []struct{ wrong, want int64 }{{0, 1}, {1, 3}, {1, 3}, {9, 11}, {10, 11}} {
-			now, err := w.part.RaiseFill(w.Ctx, bucket.Level{Bucket: first, Fill: step.wrong})
-			w.OK(err)
-			if now.Fill != step.want || now.Outstanding != 50 || !now.Open {
-				t.Errorf("a content of fill %d was wrong: raised to %+v", step.wrong, now)
-			}
+		if len(got) != 1 || got[first] != 50 {
+			t.Errorf("standings %v", got)
 		}
 	})
 }

@@ -38,9 +38,9 @@ func TestEpochBeginsMeanwhile(t *testing.T) {
 		}, `UPDATE bucket_epoch SET status = 'closed', closed_quantity = 50, outstanding_quantity = 0
 			WHERE bucket_id = 2`,
 			`INSERT INTO bucket_epoch (bucket_id, epoch, budget_id, status, period, period_end_ms,
-			definition_version, fill, outstanding_quantity, held_quantity, used_quantity,
+			definition_version, outstanding_quantity, held_quantity, used_quantity,
 			returning_quantity, closed_quantity, swept_quantity, next_grant, next_entry, halted,
-			created_at) VALUES (2, 2, 1, 'open', 1, 0, 1, 3, 50, 0, 0, 0, 0, 0, 2, 1, '', 1)`,
+			created_at) VALUES (2, 2, 1, 'open', 1, 0, 1, 50, 0, 0, 0, 0, 0, 2, 1, '', 1)`,
 			`INSERT INTO grant_log (bucket_id, epoch, number, budget_id, kind, amount, status,
 			created_at) VALUES (2, 2, 1, 1, 'apply', 50, 'done', 1)`,
 			`UPDATE sharding_budget_management_bucket SET epoch = 2 WHERE id = 2`)

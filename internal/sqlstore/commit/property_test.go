@@ -152,7 +152,7 @@ func flightBesideModel(rt *rapid.T, w *world, m *model) {
 	var out []bucket.Outcome
 	var err error
 	if gathers {
-		out, _, err = w.part.Gather(w.Ctx, w.b.ID, ops[0].Bucket, ops)
+		out, err = w.part.Gather(w.Ctx, w.b.ID, ops[0].Bucket, ops)
 	} else {
 		out, err = w.part.Commit(w.Ctx, ops)
 	}

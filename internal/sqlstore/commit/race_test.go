@@ -49,7 +49,7 @@ func TestConcurrentFlights(t *testing.T) {
 							ops[i].Bucket = ops[0].Bucket
 						}
 						var more []bucket.Outcome
-						more, _, err = node.Gather(w.Ctx, w.b.ID, ops[0].Bucket, ops)
+						more, err = node.Gather(w.Ctx, w.b.ID, ops[0].Bucket, ops)
 						out = append(out, more...)
 					}
 					if err != nil {

@@ -42,8 +42,7 @@ func (g *gathering) supply(need, taken int64) error {
 }
 
 func (g *gathering) give(kind moves.Kind, units int64) error {
-	_, err := moves.Give(g.tx, g.budget, kind, moves.Portion{Row: g.target, Units: units})
-	return err
+	return moves.Give(g.tx, g.budget, kind, moves.Portion{Row: g.target, Units: units})
 }
 
 // collect brings units of donors into the target, the fullest donor first.
@@ -60,11 +59,9 @@ func (g *gathering) collect(need, taken int64) error {
 		return engine.Defect("%d units of budget %d were found and not moved", need,
 			g.budget.ID)
 	}
-	levels, err := moves.Draw(g.tx, portions...)
-	if err != nil {
+	if err := moves.Draw(g.tx, portions...); err != nil {
 		return err
 	}
-	g.levels = append(g.levels, levels...)
 	if err := g.give(moves.Collect, sum); err != nil {
 		return err
 	}

@@ -162,15 +162,14 @@ func (a *adjusting) append() (out manage.Adjusted, err error) {
 	if err != nil {
 		return manage.Adjusted{}, err
 	}
-	out.Levels, err = moves.HandOut(a.t, a.budget, moves.Apply, list)
-	return out, err
+	return out, moves.HandOut(a.t, a.budget, moves.Apply, list)
 }
 
 // shrink takes units back in ledger mode. If it refuses, it changes nothing.
 func (a *adjusting) shrink() (out manage.Adjusted, err error) {
 	b, units := a.budget, -a.order.Quantity
 	if b.Unfunded+b.Undistributed < units {
-		if out.Levels, err = a.gather(units); err != nil {
+		if err := a.gather(units); err != nil {
 			return manage.Adjusted{}, err
 		}
 	}
@@ -195,20 +194,20 @@ func tooMuch(b *rows.Budget, available, units int64) error {
 // gather moves units to F and U until these cover a shrink or no units are left: first all of R,
 // then O, the fullest buckets first. Halted units stay. Rollbacks may bring units meanwhile, so
 // before it gives up it looks again under the locks of the first look.
-func (a *adjusting) gather(units int64) (levels []bucket.Level, err error) {
+func (a *adjusting) gather(units int64) error {
 	t, b := a.t, a.budget
 	for range 2 {
 		held, err := listPositions(&t.Reader, selectWithUnits, b.ID)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		list, err := rows.Buckets(&t.Reader, b.ID)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		locked, err := rows.LockEpochs(t, held)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		var back []*rows.Epoch
 		for _, at := range held {
@@ -217,20 +216,19 @@ func (a *adjusting) gather(units int64) (levels []bucket.Level, err error) {
 			}
 		}
 		if _, err := moves.Sweep(t, b, back...); err != nil {
-			return nil, err
+			return err
 		}
-		drawn, err := a.draw(units-b.Unfunded-b.Undistributed, list, locked)
-		levels = append(levels, drawn...)
+		err = a.draw(units-b.Unfunded-b.Undistributed, list, locked)
 		if err != nil || b.Unfunded+b.Undistributed >= units {
-			return levels, err
+			return err
 		}
 	}
-	return levels, nil
+	return nil
 }
 
 // draw moves up to units from O of locked open epochs to U.
-func (a *adjusting) draw(units int64, list []rows.Bucket, locked map[rows.Position]*rows.Epoch) (
-	[]bucket.Level, error) {
+func (a *adjusting) draw(units int64, list []rows.Bucket,
+	locked map[rows.Position]*rows.Epoch) error {
 	var donors []*rows.Bucket
 	for i := range list {
 		row := &list[i]
@@ -254,11 +252,10 @@ func (a *adjusting) draw(units int64, list []rows.Bucket, locked map[rows.Positi
 		portions = append(portions, moves.Portion{Row: row, Units: part})
 		back = append(back, moves.Coming{Row: &row.Epoch, Never: part})
 	}
-	levels, err := moves.Draw(a.t, portions...)
-	if err != nil {
-		return nil, err
+	if err := moves.Draw(a.t, portions...); err != nil {
+		return err
 	}
-	return levels, moves.ComeBack(a.t, a.budget, back...)
+	return moves.ComeBack(a.t, a.budget, back...)
 }
 
 // takeTotal lowers the total by units of F, then of U, which cover it.

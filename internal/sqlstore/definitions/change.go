@@ -40,13 +40,13 @@ const (
 // Change changes a definition and raises its version. Under the locks of all live epochs it also
 // raises their definition version and changes their end, so that every later commit obeys the new
 // definition (I8). It hands out what the open period gets beyond its units under a new rule.
-// BucketQuantity also changes the number of buckets in ledger mode; partitions has one partition
-// per bucket (see resize). All of this is one transaction.
+// BucketQuantity also changes the number of buckets in ledger mode (see resize). All of this is one
+// transaction.
 //
 // Errors: BudgetNotFound; VersionConflict; Invalid; BudgetNotOver; NameTaken; LedgerModeOnly for
 // another number of buckets in store mode; Unavailable; OutcomeUnknown. Keeps I1.
-func (p *Part) Change(ctx context.Context, id int64, change bucket.Change,
-	partitions []bucket.Partition) (out manage.Changed, err error) {
+func (p *Part) Change(ctx context.Context, id int64, change bucket.Change) (
+	out manage.Changed, err error) {
 	tried := budget.Definition{} // what an earlier attempt wrote, committed or not
 	err = p.db.Write(ctx, "change", func(t *engine.Tx) error {
 		out = manage.Changed{}
@@ -84,9 +84,9 @@ func (p *Part) Change(ctx context.Context, id int64, change bucket.Change,
 		}
 		switch {
 		case after.BucketQuantity != before.BucketQuantity:
-			out.Levels, err = c.resize(partitions)
+			err = c.resize()
 		case row.Undistributed > undistributed:
-			out.Levels, err = c.handOut()
+			err = c.handOut()
 		}
 		out.Definition, out.IsDue = after, row.Due(t.Now)
 		return err
@@ -244,10 +244,10 @@ func (c *changing) rename() error {
 }
 
 // handOut gives buckets the units that the open period got by the change.
-func (c *changing) handOut() ([]bucket.Level, error) {
+func (c *changing) handOut() error {
 	list, err := rows.LockBuckets(c.t, c.row.ID)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	return moves.HandOut(c.t, c.row, moves.Apply, list)
 }

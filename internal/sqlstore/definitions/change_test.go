@@ -63,17 +63,17 @@ func TestChangeIsRefused(t *testing.T) {
 		b := w.create(promo("b", 100, 3))
 		w.unchanged(b.ID, "refused changes", func() {
 			paused, early, many := true, time.Time{}.Add(time.Hour), budget.MaxBuckets+1
-			_, err := w.part.Change(w.ctx, b.ID, bucket.Change{IfVersion: 2, Paused: &paused}, nil)
+			_, err := w.part.Change(w.ctx, b.ID, bucket.Change{IfVersion: 2, Paused: &paused})
 			w.refused(err, budget.VersionConflict)
-			_, err = w.part.Change(w.ctx, b.ID, bucket.Change{EndAt: &early}, nil)
+			_, err = w.part.Change(w.ctx, b.ID, bucket.Change{EndAt: &early})
 			w.refused(err, budget.Invalid)
-			_, err = w.part.Change(w.ctx, b.ID, bucket.Change{BucketQuantity: &many}, partitions(many))
+			_, err = w.part.Change(w.ctx, b.ID, bucket.Change{BucketQuantity: &many})
 			w.refused(err, budget.Invalid)
-			_, err = w.part.Change(w.ctx, b.ID+1, bucket.Change{Paused: &paused}, nil)
+			_, err = w.part.Change(w.ctx, b.ID+1, bucket.Change{Paused: &paused})
 			w.refused(err, budget.BudgetNotFound)
 		})
 		paused := true
-		_, err := w.part.Change(w.ctx, b.ID, bucket.Change{IfVersion: 1, Paused: &paused}, nil)
+		_, err := w.part.Change(w.ctx, b.ID, bucket.Change{IfVersion: 1, Paused: &paused})
 		w.ok(err)
 		_, err = w.part.Budget(w.ctx, bucket.BudgetRef{ID: b.ID, Tenant: "games"})
 		w.refused(err, budget.BudgetNotFound)
@@ -88,7 +88,6 @@ func TestChangeOfARule(t *testing.T) {
 		rule.Quantity = 30
 		changed := w.change(b.ID, bucket.Change{Rule: &rule})
 		equal(w, "due", changed.IsDue, false) // the day goes on and gets more
-		equal(w, "levels", len(changed.Levels), 2)
 		w.has(b.ID, ledger.Figures{Total: 100, Unfunded: 70, InBuckets: 26,
 			Used: 4, Online: 2})
 		rule.Quantity = 5
@@ -130,7 +129,7 @@ func TestChangesRace(t *testing.T) {
 		for i := range cap(done) {
 			go func() {
 				n := i + 1
-				_, err := w.part.Change(w.ctx, b.ID, bucket.Change{IfVersion: 1, AdjustCnt: &n}, nil)
+				_, err := w.part.Change(w.ctx, b.ID, bucket.Change{IfVersion: 1, AdjustCnt: &n})
 				done <- err
 			}()
 		}
@@ -161,11 +160,10 @@ func TestResizeToMore(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		b := w.create(promo("b", 90, 2))
 		n := 4
-		changed := w.change(b.ID, bucket.Change{BucketQuantity: &n})
-		equal(w, "levels", len(changed.Levels), 0) // there is nothing to hand out
+		w.change(b.ID, bucket.Change{BucketQuantity: &n})
 		after := w.read(b.ID)
-		for i, one := range after.Buckets {
-			equal(w, "partition", one.Partition, partitions(4)[i])
+		for _, one := range after.Buckets {
+			equal(w, "home", one.Partition, bucket.Partition{})
 			equal(w, "online", one.Online, true)
 			equal(w, "status", one.Epoch.Status, ledger.Open)
 		}
@@ -193,10 +191,6 @@ func TestResizeToFewerAndBack(t *testing.T) {
 		equal(w, "online", back.Online, true)
 		equal(w, "epoch", back.Epoch.Number, 2)
 		equal(w, "status", back.Epoch.Status, ledger.Open)
-		if back.Epoch.Fill <= retired.Epoch.Fill {
-			t.Errorf("fill %d after %d: a filter may keep what it held", back.Epoch.Fill,
-				retired.Epoch.Fill)
-		}
 		w.resize(b.ID, 5)
 	})
 }
@@ -230,14 +224,13 @@ func TestResizeInStoreModeIsRefused(t *testing.T) {
 		b := w.create(d)
 		w.unchanged(b.ID, "another number of buckets", func() {
 			n := 2
-			_, err := w.part.Change(w.ctx, b.ID, bucket.Change{BucketQuantity: &n}, partitions(n))
+			_, err := w.part.Change(w.ctx, b.ID, bucket.Change{BucketQuantity: &n})
 			w.refused(err, budget.LedgerModeOnly)
 		})
 	})
 }
 
-// TestChangeInStoreMode checks that a change in store mode sends units out as pending grants and
-// returns no levels for filters.
+// TestChangeInStoreMode checks that a change in store mode sends units out as pending grants.
 func TestChangeInStoreMode(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		w.partition("store-0")
@@ -247,8 +240,8 @@ func TestChangeInStoreMode(t *testing.T) {
 		w.exec(`UPDATE bucket_epoch SET status = 'open' WHERE bucket_id = ?`, b.Buckets[0].ID)
 		rule := *b.Rule
 		rule.Quantity = 30
-		equal(w, "levels", len(w.change(b.ID, bucket.Change{Rule: &rule}).Levels), 0)
-		equal(w, "levels", len(w.adjusts(b.ID, "more", 5).Levels), 0)
+		w.change(b.ID, bucket.Change{Rule: &rule})
+		w.adjusts(b.ID, "more", 5)
 		w.has(b.ID, ledger.Figures{Total: 105, Unfunded: 75, InBuckets: 30,
 			Online: 1})
 		w.exec(`UPDATE grant_log SET status = 'done' WHERE bucket_id = ? AND number = 2 AND amount = 20

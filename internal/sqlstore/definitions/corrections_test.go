@@ -36,7 +36,7 @@ func TestCorrections(t *testing.T) {
 			_, err := w.part.Budget(w.ctx, bucket.BudgetRef{Tenant: d.Tenant, Name: d.Name})
 			w.refused(err, budget.BudgetNotFound)
 			taken := "taken"
-			_, err = w.part.Change(w.ctx, b.ID, bucket.Change{Name: &taken}, nil)
+			_, err = w.part.Change(w.ctx, b.ID, bucket.Change{Name: &taken})
 			w.refused(err, budget.NameTaken)
 		}
 	})
@@ -58,7 +58,7 @@ func TestStartIsCorrected(t *testing.T) {
 		}
 		begun := w.create(promo("begun", 100, 2))
 		start := now.Add(time.Hour)
-		_, err := w.part.Change(w.ctx, begun.ID, bucket.Change{StartAt: &start}, nil)
+		_, err := w.part.Change(w.ctx, begun.ID, bucket.Change{StartAt: &start})
 		equal(w, "field", w.refused(err, budget.Invalid).Fields[0].Field, "start_at")
 	})
 }
@@ -72,7 +72,7 @@ func TestArchive(t *testing.T) {
 		yes, no, end := true, false, w.db.Now().Add(time.Hour)
 		archive := func(want budget.Code) {
 			w.Helper()
-			_, err := w.part.Change(w.ctx, b.ID, bucket.Change{Archived: &yes}, nil)
+			_, err := w.part.Change(w.ctx, b.ID, bucket.Change{Archived: &yes})
 			if want == "" {
 				w.ok(err)
 				return
@@ -100,7 +100,7 @@ func TestArchive(t *testing.T) {
 		equal(w, "with archived ones", listed(bucket.Page{Archived: true}), []string{"sale", "other"})
 		equal(w, "it is read", w.read(b.ID).Archived, true)
 		later := w.db.Now().Add(time.Hour)
-		_, err := w.part.Change(w.ctx, b.ID, bucket.Change{EndAt: &later}, nil)
+		_, err := w.part.Change(w.ctx, b.ID, bucket.Change{EndAt: &later})
 		w.refused(err, budget.BudgetNotOver)
 		w.change(b.ID, bucket.Change{Archived: &no})
 		equal(w, "list again", listed(bucket.Page{}), []string{"sale", "other"})

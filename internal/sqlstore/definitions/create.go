@@ -59,16 +59,17 @@ func createdAs(d budget.Definition) (string, error) {
 	return string(text), err
 }
 
-// Create stores a budget with one bucket per partition and hands out the units of its first period.
-// A promo budget gets all of its total, divided evenly, with the remainder in the first buckets.
-// BucketQuantity 0 means one bucket per partition; other partitions do not make it another budget.
-// All of this is one transaction. A repeated call with the same definition returns the existing
-// budget in its present state.
+// Create stores a budget with one bucket per element of homes and hands out the units of its first
+// period. A promo budget gets all of its total, divided evenly, with the remainder in the first
+// buckets. homes are the partitions of the buckets; in ledger mode they are zero. BucketQuantity 0
+// means one bucket per home; other homes do not make it another budget. All of this is one
+// transaction. A repeated call with the same definition returns the existing budget in its present
+// state.
 //
 // Errors: Invalid if the end has passed and AllowPast is not set; NameTaken if the name has another
-// definition; Unavailable if a partition is drained or, in store mode, was never reached;
+// definition; Unavailable, in store mode also if a partition is drained or was never reached;
 // OutcomeUnknown.
-func (p *Part) Create(ctx context.Context, d budget.Definition, partitions []bucket.Partition) (
+func (p *Part) Create(ctx context.Context, d budget.Definition, homes []bucket.Partition) (
 	out manage.Created, err error) {
 	d.Limits = limit.Zoned(d)
 	as, err := createdAs(d)
@@ -76,11 +77,11 @@ func (p *Part) Create(ctx context.Context, d budget.Definition, partitions []buc
 		return out, &budget.Error{Code: budget.Internal, Op: "create", Err: err}
 	}
 	if d.BucketQuantity == 0 {
-		d.BucketQuantity = len(partitions)
+		d.BucketQuantity = len(homes)
 	}
-	if len(partitions) != d.BucketQuantity || len(partitions) == 0 {
-		return out, budget.Refuse(budget.Internal, "create", "%d partitions for %d buckets",
-			len(partitions), d.BucketQuantity)
+	if len(homes) != d.BucketQuantity || len(homes) == 0 {
+		return out, budget.Refuse(budget.Internal, "create", "%d homes for %d buckets", len(homes),
+			d.BucketQuantity)
 	}
 	made := int64(0) // the id that an earlier attempt used
 	err = p.db.Write(ctx, "create", func(t *engine.Tx) error {
@@ -98,7 +99,7 @@ func (p *Part) Create(ctx context.Context, d budget.Definition, partitions []buc
 			made = old.ID
 		default:
 			out.New = true
-			if made, err = create(t, d, as, partitions); err != nil {
+			if made, err = create(t, d, as, homes); err != nil {
 				return err
 			}
 			trail.FromContext(ctx).Change(d.Tenant, d.Name, nil, []byte(as))
@@ -108,14 +109,6 @@ func (p *Part) Create(ctx context.Context, d budget.Definition, partitions []buc
 	})
 	if err != nil {
 		return manage.Created{}, err
-	}
-	if out.New && !out.Budget.InStoreMode() {
-		for i := range out.Budget.Buckets {
-			b := &out.Budget.Buckets[i]
-			out.Levels = append(out.Levels, bucket.Level{Bucket: b.ID, Epoch: b.Epoch.Number,
-				Partition: b.Partition, Fill: b.Epoch.Fill, Outstanding: b.Epoch.Outstanding,
-				Added: b.Epoch.Outstanding, Open: true})
-		}
 	}
 	return out, nil
 }
@@ -159,13 +152,12 @@ func numbers(t *engine.Tx, kind string, n int) (int64, error) {
 }
 
 // create inserts the rows of a new budget and returns its id.
-func create(t *engine.Tx, d budget.Definition, as string, partitions []bucket.Partition) (int64,
-	error) {
+func create(t *engine.Tx, d budget.Definition, as string, homes []bucket.Partition) (int64, error) {
 	if faults := budget.CheckEnd(d.EndAt, t.Now); len(faults) > 0 && !d.AllowPast {
 		return 0, &budget.Error{Code: budget.Invalid, Op: "create", Fields: faults,
 			Message: "the definition has faults"}
 	}
-	incarnations, err := moves.Incarnations(t, "create", d.Durability, partitions)
+	incarnations, err := moves.Incarnations(t, "create", d.Durability, homes)
 	if err != nil {
 		return 0, err
 	}
@@ -197,7 +189,7 @@ func create(t *engine.Tx, d budget.Definition, as string, partitions []bucket.Pa
 	if err != nil {
 		return 0, err
 	}
-	list, err := addBuckets(t, b, 0, partitions, incarnations)
+	list, err := addBuckets(t, b, 0, homes, incarnations)
 	if err != nil {
 		return 0, err
 	}
@@ -214,7 +206,7 @@ func giveFirst(t *engine.Tx, b *rows.Budget, list []*rows.Bucket) error {
 			handedOut += units
 		}
 	}
-	if _, err := moves.Give(t, b, moves.Apply, portions...); err != nil {
+	if err := moves.Give(t, b, moves.Apply, portions...); err != nil {
 		return err
 	}
 	return moves.Units(t, b, allocation.Movement{Undistributed: -handedOut})
@@ -252,20 +244,20 @@ func orNull(text string) any {
 	return []byte(text)
 }
 
-// addBuckets creates buckets of a locked budget with ordinals from `from` to the last partition.
-// They are online and have first epochs without units.
-func addBuckets(t *engine.Tx, b *rows.Budget, from int, partitions []bucket.Partition,
+// addBuckets creates one bucket of a locked budget per home, with ordinals from `from` on. They are
+// online and have first epochs without units.
+func addBuckets(t *engine.Tx, b *rows.Budget, from int, homes []bucket.Partition,
 	incarnations map[bucket.Partition]int64) ([]*rows.Bucket, error) {
-	if from >= len(partitions) {
+	if len(homes) == 0 {
 		return nil, nil
 	}
-	first, err := numbers(t, sequenceBucket, len(partitions)-from)
+	first, err := numbers(t, sequenceBucket, len(homes))
 	if err != nil {
 		return nil, err
 	}
 	now := engine.ToMS(t.Now)
 	list, epochs, values := []*rows.Bucket(nil), []*rows.Epoch(nil), []any(nil)
-	for i, partition := range partitions[from:] {
+	for i, partition := range homes {
 		id, ordinal := first+int64(i), from+i
 		row := &rows.Bucket{
 			Ordinal:        ordinal,
@@ -277,9 +269,8 @@ func addBuckets(t *engine.Tx, b *rows.Budget, from int, partitions []bucket.Part
 		}
 		row.Epoch = rows.Epoch{Bucket: id, Number: 1, Budget: b.ID,
 			Status:      string(moves.FirstStatus(budget.Durability(b.Durability))),
-			Incarnation: incarnations[partition], Fill: 1, NextGrant: 1, NextEntry: 1,
-			DefinitionVersion: b.Version,
-			Period:            b.Period, PeriodEndMS: b.PeriodEndMS}
+			Incarnation: incarnations[partition], NextGrant: 1, NextEntry: 1, DefinitionVersion: b.Version,
+			Period: b.Period, PeriodEndMS: b.PeriodEndMS}
 		values = append(values, id, b.ID, ordinal, []byte(row.Key), []byte(partition.Instance),
 			partition.Index, 0, 0, 0, rows.Online, "", 1, now, now)
 		list, epochs = append(list, row), append(epochs, &row.Epoch)

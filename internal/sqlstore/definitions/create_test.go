@@ -27,7 +27,7 @@ func TestCreateStoresTheDefinition(t *testing.T) {
 		for i, one := range b.Buckets {
 			equal(w, "ordinal", one.Ordinal, i)
 			equal(w, "key", one.Key, fmt.Sprint("spring-sale:bucket-", i))
-			equal(w, "partition", one.Partition, partitions(3)[i])
+			equal(w, "home", one.Partition, bucket.Partition{})
 			equal(w, "online", one.Online, true)
 			equal(w, "end", one.Epoch.EndAt, d.EndAt)
 		}
@@ -36,7 +36,7 @@ func TestCreateStoresTheDefinition(t *testing.T) {
 
 func TestCreateHandsOutEvenly(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
-		made, err := w.part.Create(w.ctx, promo("b", 11, 4), partitions(4))
+		made, err := w.part.Create(w.ctx, promo("b", 11, 4), make([]bucket.Partition, 4))
 		w.ok(err)
 		b := made.Budget
 		for i, want := range []int64{3, 3, 3, 2} {
@@ -44,10 +44,8 @@ func TestCreateHandsOutEvenly(t *testing.T) {
 			equal(w, "handed out", one.OutQuantity, want)
 			equal(w, "applications", one.OutCnt, 1)
 			equal(w, "epoch", one.Epoch, ledger.Epoch{Budget: b.ID, Bucket: one.ID, Number: 1,
-				Status: ledger.Open, Outstanding: want, Fill: 2, NextGrant: 2, NextEntry: 1, Period: 1,
+				Status: ledger.Open, Outstanding: want, NextGrant: 2, NextEntry: 1, Period: 1,
 				DefinitionVersion: 1})
-			equal(w, "level", made.Levels[i], bucket.Level{Bucket: one.ID, Epoch: 1, Partition: one.Partition,
-				Fill: 2, Outstanding: want, Added: want, Open: true})
 		}
 		w.has(b.ID, ledger.Figures{Total: 11, InBuckets: 11, Online: 4})
 		few := w.create(promo("few", 2, 5))
@@ -82,7 +80,6 @@ func TestCreateInStoreModeBeginsOpening(t *testing.T) {
 		made, err := w.part.Create(w.ctx, d, partitions(2))
 		w.ok(err)
 		w.conserved(made.Budget.ID)
-		equal(w, "levels", len(made.Levels), 0)
 		equal(w, "on loss", made.Budget.OnLoss, budget.AssumeUnused)
 		for _, one := range made.Budget.Buckets {
 			equal(w, "status", one.Epoch.Status, ledger.Opening)
@@ -98,7 +95,10 @@ func TestCreateOnADrainedPartition(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		w.exec(`INSERT INTO store_partition (instance, partition_number, identity, incarnation, since_incarnation, is_draining,
 			began_at) VALUES (?, 0, ?, 1, 1, 1, 1)`, []byte("store-1"), []byte{})
-		_, err := w.part.Create(w.ctx, promo("b", 10, 2), partitions(2))
+		w.partition("store-0")
+		d := promo("b", 10, 2)
+		d.Durability = budget.Store
+		_, err := w.part.Create(w.ctx, d, partitions(2))
 		w.refused(err, budget.Unavailable)
 		_, err = w.part.Budget(w.ctx, bucket.BudgetRef{Tenant: "shop", Name: "b"})
 		w.refused(err, budget.BudgetNotFound)
@@ -117,7 +117,6 @@ func TestCreateAgain(t *testing.T) {
 				w.ok(err)
 				equal(w, "new "+when, made.New, false)
 				equal(w, "budget "+when, made.Budget, w.read(b.ID))
-				equal(w, "levels "+when, len(made.Levels), 0)
 			})
 		}
 		repeat("at once")
@@ -143,7 +142,7 @@ func TestCreateAgain(t *testing.T) {
 			other := d
 			edit(&other)
 			w.unchanged(b.ID, field, func() {
-				_, err := w.part.Create(w.ctx, other, partitions(other.BucketQuantity))
+				_, err := w.part.Create(w.ctx, other, make([]bucket.Partition, other.BucketQuantity))
 				w.refused(err, budget.NameTaken)
 			})
 		}
@@ -178,7 +177,7 @@ func TestUnlimitedDrawsFromNothing(t *testing.T) {
 		b := w.create(d)
 		w.has(b.ID, ledger.Figures{Online: 2})
 		equal(w, "epoch", b.Buckets[0].Epoch, ledger.Epoch{Budget: b.ID, Bucket: b.Buckets[0].ID,
-			Number: 1, Status: ledger.Open, Fill: 1, NextGrant: 1, NextEntry: 1, Period: 1,
+			Number: 1, Status: ledger.Open, NextGrant: 1, NextEntry: 1, Period: 1,
 			DefinitionVersion: 1})
 		for _, quantity := range []int64{5, -5} {
 			_, err := w.adjust(b.ID, "more", quantity)
@@ -194,10 +193,10 @@ func TestUnlimitedDrawsFromNothing(t *testing.T) {
 		for n := int64(1); n <= 512; n *= 2 { // 4 buckets with 1,024 epochs each
 			w.ok(w.db.Write(w.ctx, "test", func(t *engine.Tx) error {
 				_, err := t.Exec(`INSERT INTO bucket_epoch (bucket_id, epoch, budget_id, status, period, period_end_ms,
-				definition_version, fill, outstanding_quantity, held_quantity, used_quantity,
+				definition_version, outstanding_quantity, held_quantity, used_quantity,
 				returning_quantity, closed_quantity, swept_quantity, next_grant, next_entry, halted,
 				created_at) SELECT bucket_id, epoch + ?, budget_id, status, period, period_end_ms,
-				definition_version, fill, outstanding_quantity, held_quantity, used_quantity,
+				definition_version, outstanding_quantity, held_quantity, used_quantity,
 				returning_quantity, closed_quantity, swept_quantity, next_grant, next_entry, halted,
 				created_at FROM bucket_epoch WHERE budget_id = ?`, n, b.ID)
 				return err
@@ -220,7 +219,7 @@ func TestCreatesRace(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 8 {
 			all.Go(func() {
-				got, err := w.part.Create(w.ctx, promo(fmt.Sprint("b", i%2), 100, 3), partitions(3))
+				got, err := w.part.Create(w.ctx, promo(fmt.Sprint("b", i%2), 100, 3), make([]bucket.Partition, 3))
 				if err != nil {
 					w.Error(err)
 					return

@@ -65,18 +65,6 @@ func (q *pageQuery) status(status budget.Status, now int64) error {
 	return nil
 }
 
-const countInStoreMode = `SELECT COUNT(*) FROM budget_management_bucket WHERE durability = 'store'`
-
-// AnyInStoreMode reports whether any budget is in store mode. Error: Unavailable.
-func (p *Part) AnyInStoreMode(ctx context.Context) (bool, error) {
-	var n int
-	err := p.db.Read(ctx, "list", func(r *engine.Reader) error {
-		_, err := r.Get(&n, countInStoreMode)
-		return err
-	})
-	return n > 0, err
-}
-
 // Budgets reads a page of budgets with their figures, sorted by id. The status is that at SQL's
 // time. Errors: Invalid for an unknown status, Unavailable.
 func (p *Part) Budgets(ctx context.Context, page bucket.Page) (out []bucket.View, err error) {

@@ -46,7 +46,7 @@ func TestRepeatsOfUnknownOutcomes(t *testing.T) {
 		name := fmt.Sprint("b", k)
 		made := manage.Created{}
 		known := disturbed(k, func() (err error) {
-			made, err = w.part.Create(w.ctx, promo(name, 100, 3), partitions(3))
+			made, err = w.part.Create(w.ctx, promo(name, 100, 3), make([]bucket.Partition, 3))
 			return err
 		})
 		if known && !made.New {
@@ -64,7 +64,7 @@ func TestRepeatsOfUnknownOutcomes(t *testing.T) {
 		equal(w, "total", w.figures(id).Total, 70)
 		n, before := 5, w.read(id).Version
 		known = disturbed(k, func() error {
-			_, err := w.part.Change(w.ctx, id, bucket.Change{BucketQuantity: &n}, partitions(n))
+			_, err := w.part.Change(w.ctx, id, bucket.Change{BucketQuantity: &n})
 			return err
 		})
 		w.conserved(id)

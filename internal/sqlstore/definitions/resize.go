@@ -9,67 +9,49 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-const (
-	setBuckets = `UPDATE budget_management_bucket SET bucket_quantity = ? WHERE id = ?`
-	moveBucket = `UPDATE sharding_budget_management_bucket SET instance = ?, partition_number = ?
-		WHERE id = ?`
-)
+const setBuckets = `UPDATE budget_management_bucket SET bucket_quantity = ? WHERE id = ?`
 
 // resize changes the number of buckets of a ledger-mode budget. Buckets beyond the number retire:
 // their epochs end, and the other buckets get their units. Buckets within it that had retired come
-// back on the given partitions, and missing ones are created there. An effective budget keeps one
-// bucket online.
-func (c *changing) resize(partitions []bucket.Partition) ([]bucket.Level, error) {
+// back, and missing ones are created. An effective budget keeps one bucket online.
+func (c *changing) resize() error {
 	t, b, n := c.t, c.row, c.after.BucketQuantity
-	if len(partitions) != n {
-		return nil, budget.Refuse(budget.Internal, "resize", "%d partitions for %d buckets",
-			len(partitions), n)
-	}
 	list, err := rows.LockBuckets(t, b.ID)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for i := range list {
 		if list[i].Halted != "" && i >= n && list[i].Live() {
-			return nil, budget.Refuse(budget.Unavailable, "resize",
+			return budget.Refuse(budget.Unavailable, "resize",
 				"bucket %s is halted: %s", list[i].Key, list[i].Halted)
 		}
 	}
 	if err := retire(t, b, list[min(n, len(list)):]); err != nil {
-		return nil, err
+		return err
 	}
 	stay := list[:min(n, len(list))]
-	begin, err := returning(t, b, stay, partitions)
-	if err != nil {
-		return nil, err
-	}
+	begin := returning(t, b, stay, n)
 	if err := moves.PutOnline(t, b, begin...); err != nil {
-		return nil, err
+		return err
 	}
-	incarnations, err := moves.Incarnations(t, "resize", budget.Ledger, partitions[len(stay):])
+	made, err := addBuckets(t, b, len(stay), make([]bucket.Partition, n-len(stay)), nil)
 	if err != nil {
-		return nil, err
-	}
-	made, err := addBuckets(t, b, len(stay), partitions, incarnations)
-	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := t.Hit(1, setBuckets, n, b.ID); err != nil {
-		return nil, err
+		return err
 	}
 	b.Buckets = n
 	if b.IsOver == 1 { // no period is open, so no epoch begins
-		return nil, closeAll(t, b, begin, made)
+		return closeAll(t, b, begin, made)
 	}
-	levels, err := moves.Begin(t, "resize", b, begin...)
-	if err != nil {
-		return nil, err
+	if err := moves.Begin(t, "resize", b, begin...); err != nil {
+		return err
 	}
 	for _, row := range made {
 		stay = append(stay, *row)
 	}
-	handedOut, err := moves.HandOut(t, b, moves.Again, stay)
-	return append(levels, handedOut...), err
+	return moves.HandOut(t, b, moves.Again, stay)
 }
 
 // retire ends the epochs of buckets, returns their units to U, and removes the buckets from the
@@ -97,25 +79,15 @@ func retire(t *engine.Tx, b *rows.Budget, list []rows.Bucket) error {
 	return moves.ComeBack(t, b, back...)
 }
 
-// returning selects the buckets that come back: retired ones, which move to the given partitions,
-// and one of the others if an effective budget has no bucket online.
-func returning(t *engine.Tx, b *rows.Budget, stay []rows.Bucket, partitions []bucket.Partition) (
-	begin []*rows.Bucket, err error) {
-	anyOnline := len(partitions) > len(stay)
+// returning selects the buckets that come back: retired ones, and one of the others if an effective
+// budget has no bucket online. n is the new number of buckets.
+func returning(t *engine.Tx, b *rows.Budget, stay []rows.Bucket, n int) (begin []*rows.Bucket) {
+	anyOnline := n > len(stay)
 	for i := range stay {
 		row := &stay[i]
 		anyOnline = anyOnline || row.ListStatus == rows.Online
-		if !row.Retired() {
-			continue
-		}
-		begin, anyOnline = append(begin, row), true
-		if row.Partition() == partitions[i] {
-			continue
-		}
-		row.Instance, row.PartitionIndex = partitions[i].Instance, partitions[i].Index
-		err := t.Hit(1, moveBucket, []byte(row.Instance), row.PartitionIndex, row.Epoch.Bucket)
-		if err != nil {
-			return nil, err
+		if row.Retired() {
+			begin, anyOnline = append(begin, row), true
 		}
 	}
 	if !anyOnline && b.Definition().StatusAt(t.Now) == budget.Effective {
@@ -128,7 +100,7 @@ func returning(t *engine.Tx, b *rows.Budget, stay []rows.Bucket, partitions []bu
 		}
 		begin = append(begin, first)
 	}
-	return begin, nil
+	return begin
 }
 
 // closeAll takes the buckets of a budget without an open period offline, without a live epoch.

@@ -28,7 +28,7 @@ func TestAnEndThatHasPassedIsRefused(t *testing.T) {
 
 		open := w.create(promo("open", 10, 1))
 		w.unchanged(open.ID, "a refused end", func() {
-			_, err = w.part.Change(w.ctx, open.ID, bucket.Change{EndAt: &past}, nil)
+			_, err = w.part.Change(w.ctx, open.ID, bucket.Change{EndAt: &past})
 			equal(w, "field", w.refused(err, budget.Invalid).Fields[0].Field, "end_at")
 		})
 		equal(w, "due", w.change(open.ID, bucket.Change{EndAt: &past, AllowPast: true}).IsDue, true)

@@ -109,7 +109,11 @@ func daily(name string, total, quantity int64, unused budget.Where) budget.Defin
 
 func (w *world) create(d budget.Definition) bucket.Budget {
 	w.Helper()
-	made, err := w.part.Create(w.ctx, d, partitions(max(d.BucketQuantity, 1)))
+	homes := make([]bucket.Partition, max(d.BucketQuantity, 1))
+	if d.Durability == budget.Store {
+		homes = partitions(len(homes))
+	}
+	made, err := w.part.Create(w.ctx, d, homes)
 	w.ok(err)
 	if !made.New {
 		w.Fatalf("%q existed", d.Name)
@@ -156,11 +160,7 @@ func (w *world) adjusts(id int64, request string, quantity int64) manage.Adjuste
 
 func (w *world) change(id int64, c bucket.Change) manage.Changed {
 	w.Helper()
-	n := 0
-	if c.BucketQuantity != nil {
-		n = *c.BucketQuantity
-	}
-	out, err := w.part.Change(w.ctx, id, c, partitions(n))
+	out, err := w.part.Change(w.ctx, id, c)
 	w.ok(err)
 	w.conserved(id)
 	return out

@@ -11,7 +11,4 @@
 //	epochs     Begin, End, RestartCounts
 //	the list   PutOnline, PutOffline, Retire, ListChanged
 //	periods    OpenPeriod, InsertPeriod, Leave, Turn
-//
-// A step that raises O or begins an epoch returns a bucket.Level per epoch, which the service sends
-// to the filters after the commit. Losing a level is harmless (I9).
 package moves

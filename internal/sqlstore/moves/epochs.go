@@ -14,10 +14,10 @@ import (
 
 const (
 	insertEpochs = `INSERT INTO bucket_epoch (bucket_id, epoch, budget_id, status, period,
-		period_end_ms, definition_version, fill, outstanding_quantity, held_quantity, used_quantity,
+		period_end_ms, definition_version, outstanding_quantity, held_quantity, used_quantity,
 		returning_quantity, closed_quantity, swept_quantity, next_grant, next_entry, incarnation,
 		halted, created_at)`
-	epochWidth  = 19
+	epochWidth  = 18
 	bringOnline = `UPDATE sharding_budget_management_bucket /*by PRIMARY*/ SET status = 'online',
 		offline_by = '', epoch = epoch + 1, updated_at = ? WHERE `
 	endEpochs = `UPDATE bucket_epoch /*by PRIMARY*/ SET status = ?,
@@ -32,16 +32,12 @@ const (
 		WHERE id = ?`
 )
 
-// overwrite is the increment of a fill when the filter's content must be replaced:
-// bucket.Filter.Set adds to a content of the previous fill, and replaces an older one.
-const overwrite = 2
-
 // InsertEpochs writes new epoch rows.
 func InsertEpochs(t *engine.Tx, epochs ...*rows.Epoch) error {
 	values := make([]any, 0, len(epochs)*epochWidth)
 	for _, e := range epochs {
 		values = append(values, e.Bucket, e.Number, e.Budget, e.Status, e.Period, e.PeriodEndMS,
-			e.DefinitionVersion, e.Fill, e.Outstanding, 0, 0, 0, e.Closed, 0, e.NextGrant, e.NextEntry,
+			e.DefinitionVersion, e.Outstanding, 0, 0, 0, e.Closed, 0, e.NextGrant, e.NextEntry,
 			e.Incarnation, []byte{}, engine.ToMS(t.Now))
 	}
 	return t.Insert(insertEpochs, epochWidth, values)
@@ -58,12 +54,11 @@ func FirstStatus(durability budget.Durability) ledger.Status {
 
 // Begin begins the next epochs of buckets whose newest epochs are locked and have ended, without
 // units and in the open period. The budget is locked. It brings the buckets online and replaces the
-// epochs in the rows. In store mode there are no levels. It returns Unavailable if a partition is
-// drained or, in store mode, was never reached.
-func Begin(t *engine.Tx, op string, b *rows.Budget, buckets ...*rows.Bucket) (
-	[]bucket.Level, error) {
+// epochs in the rows. In store mode it returns Unavailable if a partition is drained or was never
+// reached.
+func Begin(t *engine.Tx, op string, b *rows.Budget, buckets ...*rows.Bucket) error {
 	if len(buckets) == 0 {
-		return nil, nil
+		return nil
 	}
 	partitions := make([]bucket.Partition, len(buckets))
 	for i, row := range buckets {
@@ -72,7 +67,7 @@ func Begin(t *engine.Tx, op string, b *rows.Budget, buckets ...*rows.Bucket) (
 	durability := budget.Durability(b.Durability)
 	incarnations, err := Incarnations(t, op, durability, partitions)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	now := engine.ToMS(t.Now)
 	epochs, keys := make([]*rows.Epoch, len(buckets)), []any(nil)
@@ -81,39 +76,20 @@ func Begin(t *engine.Tx, op string, b *rows.Budget, buckets ...*rows.Bucket) (
 		row.Epoch = rows.Epoch{
 			Bucket: row.Epoch.Bucket, Number: row.Number + 1, Budget: b.ID,
 			Status: string(FirstStatus(durability)), Incarnation: incarnations[partitions[i]],
-			NextGrant: 1, NextEntry: row.NextEntry, Fill: row.Fill + overwrite,
+			NextGrant: 1, NextEntry: row.NextEntry,
 			DefinitionVersion: b.Version, Period: b.Period, PeriodEndMS: b.PeriodEndMS,
 		}
 		row.ListStatus, row.OfflineBy, row.UpdatedAt = rows.Online, "", now
 		epochs[i] = &row.Epoch
 	}
 	if err := InsertEpochs(t, epochs...); err != nil {
-		return nil, err
+		return err
 	}
 	if err := t.HitAll(bringOnline, []any{now}, `(id = ? AND epoch = ?)`, keys); err != nil {
-		return nil, err
+		return err
 	}
 	b.ListVersion += int64(len(buckets))
-	if err := ListChanged(t, b.ID, len(buckets)); err != nil || durability == budget.Store {
-		return nil, err
-	}
-	return Levels(buckets...), nil
-}
-
-// Levels returns the contents of buckets after a change that a filter cannot follow by adding.
-func Levels(buckets ...*rows.Bucket) []bucket.Level {
-	out := make([]bucket.Level, len(buckets))
-	for i, row := range buckets {
-		out[i] = Level(row, row.Outstanding)
-	}
-	return out
-}
-
-// Level returns the content of a bucket after `added` units arrived under its fill.
-func Level(row *rows.Bucket, added int64) bucket.Level {
-	return bucket.Level{Bucket: row.Epoch.Bucket, Epoch: row.Number, Partition: row.Partition(),
-		Fill: row.Fill, Outstanding: row.Outstanding, Added: added,
-		Open: row.Status == string(ledger.Open)}
+	return ListChanged(t, b.ID, len(buckets))
 }
 
 // End moves live, locked epochs of a locked budget to a final status and takes their units out of
@@ -230,11 +206,14 @@ func comparePartitions(a, b bucket.Partition) int {
 	return cmp.Or(cmp.Compare(a.Instance, b.Instance), cmp.Compare(a.Index, b.Index))
 }
 
-// Incarnations returns the present incarnations of partitions. In ledger mode, which needs none, it
-// is 0 for a partition without a row. It returns Unavailable if a partition is drained or, in store
-// mode, was never reached.
+// Incarnations returns the present incarnations of the partitions of buckets in store mode. In
+// ledger mode buckets have no partition, and it returns nil. It returns Unavailable if a partition
+// is drained or was never reached.
 func Incarnations(t *engine.Tx, op string, durability budget.Durability,
 	partitions []bucket.Partition) (map[bucket.Partition]int64, error) {
+	if durability != budget.Store {
+		return nil, nil
+	}
 	partitions = slices.Clone(partitions)
 	slices.SortFunc(partitions, comparePartitions)
 	partitions = slices.Compact(partitions)
@@ -269,7 +248,7 @@ func Incarnations(t *engine.Tx, op string, durability budget.Durability,
 		out[partition] = row.Incarnation
 	}
 	for _, l := range partitions {
-		if durability == budget.Store && out[l] == 0 {
+		if out[l] == 0 {
 			return nil, budget.Refuse(budget.Unavailable, op,
 				"instance %s has never been reached", l.Instance)
 		}

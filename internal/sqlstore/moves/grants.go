@@ -35,7 +35,7 @@ const (
 		created_at)`
 	grantWidth   = 8
 	giveToEpochs = `UPDATE bucket_epoch /*by PRIMARY*/ SET
-		outstanding_quantity = outstanding_quantity + $value, fill = fill + 1,
+		outstanding_quantity = outstanding_quantity + $value,
 		next_grant = next_grant + 1 WHERE `
 	giveWhere = `bucket_id = ? AND epoch = ? AND next_grant = ? AND status IN ('opening', 'open')
 		AND LENGTH(halted) = 0`
@@ -44,19 +44,19 @@ const (
 		collect_cnt = collect_cnt + $value, updated_at = $value WHERE `
 	drawFromEpochs = `UPDATE bucket_epoch /*by PRIMARY*/ SET
 		outstanding_quantity = outstanding_quantity - $value,
-		closed_quantity = closed_quantity + $value, fill = fill + 2 WHERE `
+		closed_quantity = closed_quantity + $value WHERE `
 	drawWhere = `bucket_id = ? AND epoch = ? AND outstanding_quantity >= ? AND status = 'open'`
 	ofEpoch   = `bucket_id = ? AND epoch = ?`
 )
 
-// Give moves units into locked epochs, at most one portion each. It raises O and fill, writes a
-// numbered grant, and raises the bucket's totals and, with Apply and Collect, its count of those.
-// In store mode the grant is pending until the store has it, its number is the row's NextGrant
-// less 1, and there are no levels. The caller takes the units from their source: Units, Draw, End.
-// The totals of an unlimited budget's buckets stay 0: nothing is handed out of a total.
-func Give(t *engine.Tx, b *rows.Budget, kind Kind, portions ...Portion) ([]bucket.Level, error) {
+// Give moves units into locked epochs, at most one portion each. It raises O, writes a numbered
+// grant, and raises the bucket's totals and, with Apply and Collect, its count of those. In store
+// mode the grant is pending until the store has it, and its number is the row's NextGrant less 1.
+// The caller takes the units from their source: Units, Draw, End. The totals of an unlimited
+// budget's buckets stay 0: nothing is handed out of a total.
+func Give(t *engine.Tx, b *rows.Budget, kind Kind, portions ...Portion) error {
 	if len(portions) == 0 {
-		return nil, nil
+		return nil
 	}
 	status, now := grantDone, engine.ToMS(t.Now)
 	applications, collects := int(OneIf(kind == Apply)), int(OneIf(kind == Collect))
@@ -75,27 +75,22 @@ func Give(t *engine.Tx, b *rows.Budget, kind Kind, portions ...Portion) ([]bucke
 			Values: []any{counted(b, p.Units), p.Units, applications, collects, now}, Where: []any{id}}
 	}
 	if err := t.Insert(insertGrants, grantWidth, grants); err != nil {
-		return nil, err
+		return err
 	}
 	if err := t.ChangeRows(giveToEpochs, ofEpoch, giveWhere, epochs); err != nil {
-		return nil, err
+		return err
 	}
 	if err := t.ChangeRows(giveToBuckets, `id = ?`, `id = ?`, buckets); err != nil {
-		return nil, err
+		return err
 	}
-	var levels []bucket.Level
 	for _, p := range portions {
 		p.Row.Outstanding += p.Units
 		p.Row.OutQuantity += counted(b, p.Units)
 		p.Row.OutCnt += applications
 		p.Row.CollectCnt += collects
 		p.Row.NextGrant++
-		p.Row.Fill++
-		if status == grantDone {
-			levels = append(levels, Level(p.Row, p.Units))
-		}
 	}
-	return levels, nil
+	return nil
 }
 
 // counted returns what a grant adds to the units that its bucket got out of the budget's total.
@@ -107,8 +102,7 @@ func counted(b *rows.Budget, units int64) int64 {
 }
 
 // Draw takes units out of O of open, locked epochs (ledger mode); the caller puts them elsewhere.
-// The levels make filters discard their contents.
-func Draw(t *engine.Tx, portions ...Portion) ([]bucket.Level, error) {
+func Draw(t *engine.Tx, portions ...Portion) error {
 	changes := make([]engine.RowChange, len(portions))
 	for i, p := range portions {
 		id, epoch := p.Row.Epoch.Bucket, p.Row.Number
@@ -116,30 +110,30 @@ func Draw(t *engine.Tx, portions ...Portion) ([]bucket.Level, error) {
 			Where: []any{id, epoch, p.Units}}
 	}
 	if err := t.ChangeRows(drawFromEpochs, ofEpoch, drawWhere, changes); err != nil {
-		return nil, err
+		return err
 	}
-	levels := make([]bucket.Level, len(portions))
-	for i, p := range portions {
+	for _, p := range portions {
 		p.Row.Outstanding -= p.Units
 		p.Row.Closed += p.Units
-		p.Row.Fill += overwrite
-		levels[i] = Level(p.Row, p.Row.Outstanding)
 	}
-	return levels, nil
+	return nil
 }
 
 // HandOut spreads the releasable part of U evenly over the buckets that can take it
 // (rows.Bucket.MayTake), the remainder to the first; under the rule free each gets a first step. A
 // bucket that the service took offline gets a new epoch. The budget and the newest epochs of the
 // buckets are locked. Buckets on drained partitions are skipped. It does nothing if U is 0.
-func HandOut(t *engine.Tx, b *rows.Budget, kind Kind, list []rows.Bucket) ([]bucket.Level, error) {
+func HandOut(t *engine.Tx, b *rows.Budget, kind Kind, list []rows.Bucket) error {
 	units := b.Releasable(t.Now)
 	if units == 0 || b.IsOver == 1 {
-		return nil, nil
+		return nil
 	}
-	drained, err := Drained(t)
-	if err != nil {
-		return nil, err
+	drained := map[bucket.Partition]bool{}
+	if b.Durability == string(budget.Store) {
+		var err error
+		if drained, err = Drained(t); err != nil {
+			return err
+		}
 	}
 	var takers []*rows.Bucket
 	for i := range list {
@@ -160,14 +154,13 @@ func HandOut(t *engine.Tx, b *rows.Budget, kind Kind, list []rows.Bucket) ([]buc
 			ended = append(ended, takers[i])
 		}
 	}
-	if _, err := Begin(t, "hand out", b, ended...); err != nil {
-		return nil, err
+	if err := Begin(t, "hand out", b, ended...); err != nil {
+		return err
 	}
-	levels, err := Give(t, b, kind, portions...)
-	if err != nil {
-		return nil, err
+	if err := Give(t, b, kind, portions...); err != nil {
+		return err
 	}
-	return levels, Units(t, b, allocation.Movement{Undistributed: -sum})
+	return Units(t, b, allocation.Movement{Undistributed: -sum})
 }
 
 const selectDrained = `SELECT instance, partition_number FROM store_partition WHERE is_draining = 1`

@@ -155,10 +155,10 @@ func (c *closing) keep(need int64) (begun []int64, err error) {
 	if len(again) == 0 {
 		return nil, nil
 	}
-	if _, err := moves.Begin(c.t, "close", c.b, again...); err != nil {
+	if err := moves.Begin(c.t, "close", c.b, again...); err != nil {
 		return nil, err
 	}
-	if _, err := moves.Give(c.t, c.b, moves.Again, portions...); err != nil {
+	if err := moves.Give(c.t, c.b, moves.Again, portions...); err != nil {
 		return nil, err
 	}
 	return begun, moves.Units(c.t, c.b, allocation.Movement{Undistributed: -sum})

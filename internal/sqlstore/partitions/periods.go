@@ -190,10 +190,10 @@ func spread(t *engine.Tx, b *rows.Budget, list []rows.Bucket) (begun []int64, er
 		portions = append(portions, moves.Portion{Row: takers[i], Units: share})
 		sum += share
 	}
-	if _, err := moves.Begin(t, "hand out", b, begin...); err != nil {
+	if err := moves.Begin(t, "hand out", b, begin...); err != nil {
 		return nil, err
 	}
-	if _, err := moves.Give(t, b, moves.Apply, portions...); err != nil {
+	if err := moves.Give(t, b, moves.Apply, portions...); err != nil {
 		return nil, err
 	}
 	return begun, moves.Units(t, b, allocation.Movement{Undistributed: -sum})

@@ -145,7 +145,7 @@ func (a *application) run() (out counter.Applied, err error) {
 		return out, err
 	}
 	if !row.Live() {
-		if _, err := moves.Begin(a.t, "apply", b, row); err != nil {
+		if err := moves.Begin(a.t, "apply", b, row); err != nil {
 			return out, err
 		}
 	} else if row.ListStatus != rows.Online {
@@ -156,7 +156,7 @@ func (a *application) run() (out counter.Applied, err error) {
 	if units == 0 {
 		return out, nil
 	}
-	if _, err := moves.Give(a.t, b, kind, moves.Portion{Row: row, Units: units}); err != nil {
+	if err := moves.Give(a.t, b, kind, moves.Portion{Row: row, Units: units}); err != nil {
 		return out, err
 	}
 	out.Units = units
@@ -169,11 +169,11 @@ func (a *application) unlimited() (out counter.Applied, err error) {
 	b, row := a.b, a.row
 	switch {
 	case !row.Live():
-		if _, err := moves.Begin(a.t, "apply", b, row); err != nil {
+		if err := moves.Begin(a.t, "apply", b, row); err != nil {
 			return out, err
 		}
 		out.Units = budget.MaxAmount
-		_, err := moves.Give(a.t, b, moves.Apply, moves.Portion{Row: row, Units: out.Units})
+		err := moves.Give(a.t, b, moves.Apply, moves.Portion{Row: row, Units: out.Units})
 		return out, err
 	case row.ListStatus != rows.Online:
 		return out, moves.PutOnline(a.t, b, row)

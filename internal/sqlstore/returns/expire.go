@@ -21,7 +21,7 @@ const (
 // decides under locks, so one that was confirmed or extended meanwhile stays unchanged. Keeps I1,
 // I5.
 func (p *Part) ExpireHolds(ctx context.Context, limit, skip int) (
-	out hold.Expired, levels []bucket.Level, err error) {
+	out hold.Expired, err error) {
 	var due []struct {
 		Budget    int64  `db:"budget_id"`
 		RequestID string `db:"request_id"`
@@ -56,16 +56,15 @@ func (p *Part) ExpireHolds(ctx context.Context, limit, skip int) (
 				return err
 			}
 		}
-		levels, err = s.write()
-		return err
+		return s.write()
 	})
 	if err != nil && len(due) == 1 {
 		err = fmt.Errorf("hold %q of budget %d: %w", due[0].RequestID, due[0].Budget, err)
 	}
 	if err != nil {
-		return hold.Expired{}, nil, err
+		return hold.Expired{}, err
 	}
-	return out, levels, nil
+	return out, nil
 }
 
 // OpenHolds counts open holds by their index: see hold.DueHolds.

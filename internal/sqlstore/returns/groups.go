@@ -22,7 +22,7 @@ const (
 // ExecuteGroup executes an order on a group: see hold.Ledger. A deduction that joins the group
 // locks its row too, so the list of members is complete while the row is locked. Keeps I1, I5, I6.
 func (p *Part) ExecuteGroup(ctx context.Context, order hold.GroupOrder) (
-	out []hold.Result, levels []bucket.Level, err error) {
+	out []hold.Result, err error) {
 	tried := false // an earlier attempt wrote it, committed or not
 	redo := &redo{}
 	err = p.db.Write(ctx, order.Kind.String()+" group", func(t *engine.Tx) error {
@@ -48,13 +48,12 @@ func (p *Part) ExecuteGroup(ctx context.Context, order hold.GroupOrder) (
 			}
 		}
 		tried = tried || !replayed
-		levels, err = s.write()
-		return err
+		return s.write()
 	})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return out, levels, nil
+	return out, nil
 }
 
 // executeGroup decides the outcome of a locked group and its members.

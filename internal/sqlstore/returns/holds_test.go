@@ -120,7 +120,7 @@ func TestExpiryByAWrongClock(t *testing.T) {
 		b := w.Create("b", 100, 1)
 		w.hold(b.Buckets[0], "order", "", 10, time.Hour)
 		w.Clock.Advance(2 * time.Hour)
-		_, _, err := w.part.ExpireHolds(w.Ctx, 1, 0)
+		_, err := w.part.ExpireHolds(w.Ctx, 1, 0)
 		if budget.CodeOf(err) != budget.Unavailable {
 			t.Errorf("%v", err)
 		}
@@ -199,9 +199,9 @@ func TestWhatIsNoHold(t *testing.T) {
 				}
 			}
 			for _, kind := range []hold.Kind{hold.Confirm, hold.Extend, hold.Rollback} {
-				_, _, err := w.part.ExecuteGroup(w.Ctx, hold.GroupOrder{Kind: kind, Budget: b.ID, Group: "g"})
+				_, err := w.part.ExecuteGroup(w.Ctx, hold.GroupOrder{Kind: kind, Budget: b.ID, Group: "g"})
 				w.refused(err, budget.DeductionNotFound)
-				_, _, err = w.part.ExecuteGroup(w.Ctx, hold.GroupOrder{Kind: kind, Budget: b.ID + 70, Group: "g"})
+				_, err = w.part.ExecuteGroup(w.Ctx, hold.GroupOrder{Kind: kind, Budget: b.ID + 70, Group: "g"})
 				w.refused(err, budget.BudgetNotFound)
 			}
 		})
@@ -234,7 +234,7 @@ func TestHoldsOfAnEndedEpoch(t *testing.T) {
 // group executes an order on the group g, and lists its members as texts.
 func (w *world) group(kind hold.Kind, b fixture.Budget) ([]string, error) {
 	w.Helper()
-	got, _, err := w.part.ExecuteGroup(w.Ctx, hold.GroupOrder{Kind: kind, Budget: b.ID, Group: "g",
+	got, err := w.part.ExecuteGroup(w.Ctx, hold.GroupOrder{Kind: kind, Budget: b.ID, Group: "g",
 		TTL: time.Hour})
 	var out []string
 	for _, s := range got {

@@ -26,7 +26,7 @@ func together(n int, call func(i int)) {
 
 // try is execute for calls that race: it reports whether the order changed something.
 func (w *world) try(o hold.Order) (did bool, err error) {
-	got, _, err := w.part.Execute(w.Ctx, []hold.Order{o})
+	got, err := w.part.Execute(w.Ctx, []hold.Order{o})
 	if err != nil {
 		w.Errorf("%v", err)
 		return false, err
@@ -78,7 +78,7 @@ func TestEverythingRaces(t *testing.T) {
 					_, _ = w.try(hold.Order{Kind: hold.Rollback, Budget: b.ID, RequestID: id, Amount: 3,
 						RollbackID: fmt.Sprint(i)})
 				case 2:
-					if _, _, err := w.part.ExpireHolds(w.Ctx, 3, 0); err != nil {
+					if _, err := w.part.ExpireHolds(w.Ctx, 3, 0); err != nil {
 						w.Errorf("expire: %v", err)
 					}
 				default:
@@ -183,7 +183,7 @@ func TestGroupRaces(t *testing.T) {
 					}
 					return
 				}
-				_, _, err := w.part.ExecuteGroup(w.Ctx, hold.GroupOrder{Kind: hold.Confirm, Budget: b.ID,
+				_, err := w.part.ExecuteGroup(w.Ctx, hold.GroupOrder{Kind: hold.Confirm, Budget: b.ID,
 					Group: name})
 				if err != nil {
 					w.Errorf("confirm: %v", err)

@@ -50,7 +50,7 @@ func TestLostReplies(t *testing.T) {
 				w.OK(err)
 			}
 			for again := false; ; again = true {
-				got, _, err := w.part.Execute(w.Ctx, []hold.Order{o})
+				got, err := w.part.Execute(w.Ctx, []hold.Order{o})
 				if budget.CodeOf(err) == budget.OutcomeUnknown || budget.CodeOf(err) == budget.Unavailable {
 					unknown++
 					continue

@@ -47,9 +47,9 @@ func New(db *engine.DB) *Part {
 
 // Execute carries out orders on single deductions: see hold.Ledger. Keeps I1, I4, I5.
 func (p *Part) Execute(ctx context.Context, orders []hold.Order) (
-	out []hold.Result, levels []bucket.Level, err error) {
+	out []hold.Result, err error) {
 	if len(orders) == 0 {
-		return nil, nil, nil
+		return nil, nil
 	}
 	tried := make([]bool, len(orders)) // an earlier attempt wrote it, committed or not
 	redo := &redo{}
@@ -71,13 +71,12 @@ func (p *Part) Execute(ctx context.Context, orders []hold.Order) (
 				out[i].Replayed = false // this call did it in an attempt whose reply was lost
 			}
 		}
-		levels, err = s.write()
-		return err
+		return s.write()
 	})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return out, levels, nil
+	return out, nil
 }
 
 // Recorded reads the state of request ids: see hold.Ledger.

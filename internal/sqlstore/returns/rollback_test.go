@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/hold"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
@@ -17,17 +16,11 @@ func TestRollbackOfTheWhole(t *testing.T) {
 		id := b.Buckets[0]
 		w.Use(id, "order", 30)
 		w.Use(id, "other", 5)
-		got, levels, err := w.part.Execute(w.Ctx, []hold.Order{{Kind: hold.Rollback, Budget: b.ID,
+		got, err := w.part.Execute(w.Ctx, []hold.Order{{Kind: hold.Rollback, Budget: b.ID,
 			RequestID: "order"}})
 		w.OK(err)
 		equal(w, "state", got[0].Deduction.State, ledger.StateRolledBack)
-		want := bucket.Level{Bucket: id, Epoch: 1, Partition: bucket.Partition{Instance: "store-0"}, Fill: 2,
-			Outstanding: 95, Added: 30, Open: true}
-		if len(levels) != 1 || levels[0] != want {
-			w.Errorf("levels %+v, want %+v", levels, want)
-		}
 		w.columns(id, 1, 95, 0, 5, 0)
-		equal(w, "fill", w.Newest(id).Fill, 2)
 		equal(w, "next entry", w.Newest(id).NextEntry, 4)
 		w.unchanged(id, "a repeated rollback", func() {
 			w.gives(b, "order", "", 0, 30, true)
@@ -186,7 +179,7 @@ func TestOrdersShareATransaction(t *testing.T) {
 			return hold.Order{Kind: hold.Rollback, Budget: id, RequestID: name, RollbackID: rollbackID,
 				Amount: amount}
 		}
-		got, levels, err := w.part.Execute(w.Ctx, []hold.Order{
+		got, err := w.part.Execute(w.Ctx, []hold.Order{
 			back(b.ID, "a", "1", 6), back(b.ID, "a", "2", 5), back(b.ID, "a", "1", 6), back(b.ID, "a", "3", 4),
 			back(other.ID, "a", "", 0), back(b.ID, "absent", "", 0), back(b.ID, "b", "", 1),
 			{Kind: hold.Cancel, Budget: b.ID, RequestID: "void"}, back(b.ID, "void", "", 0),
@@ -208,7 +201,6 @@ func TestOrdersShareATransaction(t *testing.T) {
 				w.Errorf("order %d: %+v, want %+v", i, got[i], test)
 			}
 		}
-		equal(w, "levels", len(levels), 3)
 		w.columns(b.Buckets[0], 1, 50, 0, 0, 0)
 		w.columns(b.Buckets[1], 1, 31, 0, 19, 0)
 		w.columns(other.Buckets[0], 1, 100, 0, 0, 0)

@@ -27,7 +27,7 @@ func onEveryEngine(t *testing.T, run func(w *world)) {
 // execute executes one order.
 func (w *world) execute(o hold.Order) (ledger.Deduction, bool, error) {
 	w.Helper()
-	got, _, err := w.part.Execute(w.Ctx, []hold.Order{o})
+	got, err := w.part.Execute(w.Ctx, []hold.Order{o})
 	w.OK(err)
 	return got[0].Deduction, got[0].Replayed, got[0].Err
 }
@@ -77,7 +77,7 @@ func (w *world) confirm(b fixture.Budget, id string, amount int64) (ledger.Deduc
 
 func (w *world) expire(limit int) hold.Expired {
 	w.Helper()
-	got, _, err := w.part.ExpireHolds(w.Ctx, limit, 0)
+	got, err := w.part.ExpireHolds(w.Ctx, limit, 0)
 	w.OK(err)
 	return got
 }

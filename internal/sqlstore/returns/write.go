@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
@@ -14,9 +13,8 @@ import (
 )
 
 const (
-	selectPlaces = `SELECT b.id, b.budget_id, b.epoch, b.instance, b.partition_number, u.version,
-		u.limits_version,
-		u.unlimited FROM sharding_budget_management_bucket b /*by PRIMARY*/
+	selectPlaces = `SELECT b.id, b.budget_id, b.epoch, u.version, u.limits_version, u.unlimited
+		FROM sharding_budget_management_bucket b /*by PRIMARY*/
 		JOIN budget_management_bucket u ON u.id = b.budget_id WHERE `
 	insertBacks = `INSERT INTO give_back (budget_id, request_id, kind, rollback_id, amount, is_whole,
 		is_direct, bucket_id, epoch, created_at)`
@@ -27,7 +25,7 @@ const (
 	moveUnits    = `UPDATE bucket_epoch /*by PRIMARY*/ SET
 		outstanding_quantity = outstanding_quantity + $value, held_quantity = held_quantity + $value,
 		used_quantity = used_quantity + $value, returning_quantity = returning_quantity + $value,
-		late_quantity = late_quantity + $value, fill = fill + $value, next_entry = next_entry + $value
+		late_quantity = late_quantity + $value, next_entry = next_entry + $value
 		WHERE `
 	ofEpoch    = `bucket_id = ? AND epoch = ?`
 	whileThere = ofEpoch + ` AND held_quantity + ? >= 0 AND used_quantity + ? >= 0 AND next_entry = ?`
@@ -37,14 +35,12 @@ const (
 
 // place is a bucket's state, with the limits that apply to its deductions.
 type place struct {
-	Bucket         int64  `db:"id"`
-	Budget         int64  `db:"budget_id"`
-	Epoch          int64  `db:"epoch"`
-	Instance       string `db:"instance"`
-	PartitionIndex int    `db:"partition_number"`
-	Version        int64  `db:"version"`
-	LimitsVersion  int64  `db:"limits_version"`
-	Unlimited      int64  `db:"unlimited"`
+	Bucket        int64 `db:"id"`
+	Budget        int64 `db:"budget_id"`
+	Epoch         int64 `db:"epoch"`
+	Version       int64 `db:"version"`
+	LimitsVersion int64 `db:"limits_version"`
+	Unlimited     int64 `db:"unlimited"`
 }
 
 // newest returns the bucket's newest epoch.
@@ -54,28 +50,28 @@ func (p *place) newest() rows.Position { return rows.Position{Bucket: p.Bucket, 
 type move struct {
 	row                                *rows.Epoch
 	outstanding, held, used, returning int64 // changes of O, H, S and R
-	late, fill, entries                int64
+	late, entries                      int64
 }
 
 // write writes the changes of the orders: limits first, then under the locks of the epochs the
-// give-backs, holds, epochs and feed rows. It returns the level of each bucket whose O has grown.
-func (s *execution) write() ([]bucket.Level, error) {
+// give-backs, holds, epochs and feed rows.
+func (s *execution) write() error {
 	if len(s.changed) == 0 {
-		return nil, nil
+		return nil
 	}
 	if len(s.backs) == 0 {
-		return nil, s.writeHolds() // extensions move nothing
+		return s.writeHolds() // extensions move nothing
 	}
 	places, err := s.places()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := s.lowerLimits(places); err != nil {
-		return nil, err
+		return err
 	}
 	epochs, err := s.lockEpochs(places)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	now := s.tx.DB.Now() // under the locks
 	moves := map[rows.Position]*move{}
@@ -83,20 +79,17 @@ func (s *execution) write() ([]bucket.Level, error) {
 		moves[position] = &move{row: row}
 	}
 	if err := s.writeBacks(places, moves, now); err != nil {
-		return nil, err
+		return err
 	}
 	if err := s.writeHolds(); err != nil {
-		return nil, err
+		return err
 	}
 	bodies := s.bodies(places, moves)
 	saturate(places, moves)
 	if err := s.writeMoves(moves); err != nil {
-		return nil, err
+		return err
 	}
-	if err := s.writeFeed(bodies, now); err != nil {
-		return nil, err
-	}
-	return levels(places, moves), nil
+	return s.writeFeed(bodies, now)
 }
 
 // places reads the state of the changed deductions' buckets.
@@ -341,14 +334,11 @@ func (s *execution) writeMoves(moves map[rows.Position]*move) error {
 	var changes []engine.RowChange
 	for _, p := range slices.SortedFunc(maps.Keys(moves), rows.Position.Compare) {
 		m := moves[p]
-		if m.outstanding > 0 {
-			m.fill = 1
-		}
 		if *m == (move{row: m.row}) {
 			continue
 		}
 		changes = append(changes, engine.RowChange{Key: []any{p.Bucket, p.Epoch},
-			Values: []any{m.outstanding, m.held, m.used, m.returning, m.late, m.fill, m.entries},
+			Values: []any{m.outstanding, m.held, m.used, m.returning, m.late, m.entries},
 			Where:  []any{p.Bucket, p.Epoch, m.held, m.used, m.row.NextEntry}})
 	}
 	return s.tx.ChangeRows(moveUnits, ofEpoch, whileThere, changes)
@@ -367,20 +357,4 @@ func (s *execution) writeFeed(bodies []*body, now time.Time) error {
 		to.Number(engine.ToMS(now))
 	}
 	return to.End()
-}
-
-// levels returns the contents of the buckets whose O has grown, by bucket.
-func levels(places map[int64]*place, moves map[rows.Position]*move) (out []bucket.Level) {
-	for _, p := range slices.SortedFunc(maps.Keys(moves), rows.Position.Compare) {
-		m := moves[p]
-		if m.outstanding == 0 {
-			continue
-		}
-		at := places[p.Bucket]
-		out = append(out, bucket.Level{Bucket: p.Bucket, Epoch: p.Epoch,
-			Partition: bucket.Partition{Instance: at.Instance, Index: at.PartitionIndex},
-			Fill:      m.row.Fill + 1, Outstanding: m.row.Outstanding + m.outstanding,
-			Added: m.outstanding, Open: true})
-	}
-	return out
 }

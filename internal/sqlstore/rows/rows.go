@@ -161,7 +161,7 @@ func UnusedColumn(d budget.Definition) string {
 // EpochColumns are the columns of an Epoch, of bucket_epoch e.
 const EpochColumns = `e.bucket_id, e.epoch, e.budget_id, e.status, e.incarnation,
 	e.outstanding_quantity, e.held_quantity, e.used_quantity, e.returning_quantity, e.closed_quantity,
-	e.swept_quantity, e.next_grant, e.next_entry, e.fill, e.definition_version, e.period_end_ms,
+	e.swept_quantity, e.next_grant, e.next_entry, e.definition_version, e.period_end_ms,
 	e.halted, e.period, e.late_quantity, e.taken_quantity, e.given_back_quantity, e.late_sum_quantity`
 
 // Epoch is a row of bucket_epoch.
@@ -179,7 +179,6 @@ type Epoch struct {
 	Swept             int64  `db:"swept_quantity"`
 	NextGrant         int64  `db:"next_grant"`
 	NextEntry         int64  `db:"next_entry"`
-	Fill              int64  `db:"fill"`
 	DefinitionVersion int64  `db:"definition_version"`
 	PeriodEndMS       int64  `db:"period_end_ms"`
 	Halted            string `db:"halted"`
@@ -196,7 +195,7 @@ func (r *Epoch) Ledger() ledger.Epoch {
 		Budget: r.Budget, Bucket: r.Bucket, Number: r.Number, Status: ledger.Status(r.Status),
 		Incarnation: r.Incarnation, Outstanding: r.Outstanding, Held: r.Held, Used: r.Used,
 		Returning: r.Returning, Swept: r.Swept, NextGrant: r.NextGrant, NextEntry: r.NextEntry,
-		Fill: r.Fill, DefinitionVersion: r.DefinitionVersion, Closed: r.Closed, Halted: r.Halted,
+		DefinitionVersion: r.DefinitionVersion, Closed: r.Closed, Halted: r.Halted,
 		Taken: r.Taken, GivenBack: r.GivenBack, LateSum: r.LateSum,
 		EndAt: engine.FromMS(r.PeriodEndMS), Period: r.Period, Late: r.Late,
 	}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/allocation"
-	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
@@ -72,12 +71,11 @@ type handout struct {
 }
 
 // choose chooses the next buckets of a hand-out, from an ordinal on: those that may take units, and
-// those without an epoch. Buckets on drained partitions get neither here: see Move.
-func choose(b *rows.Budget, list []rows.Bucket, from int, drained map[bucket.Partition]bool) (
-	h handout) {
+// those without an epoch.
+func choose(b *rows.Budget, list []rows.Bucket, from int) (h handout) {
 	for i := range list {
 		row := &list[i]
-		if row.Ordinal < from || drained[row.Partition()] || !idle(row) && !row.MayTake(b) {
+		if row.Ordinal < from || !idle(row) && !row.MayTake(b) {
 			continue
 		}
 		h.takers++
@@ -126,12 +124,15 @@ func (h *handout) handOut(t *engine.Tx, op string, b *rows.Budget, kind moves.Ki
 	shares := h.shares(b, t.Now)
 	var ended []*rows.Bucket
 	for i, row := range h.chunk {
-		if !row.Live() && (idle(row) || i < len(shares)) {
+		begins := !row.Live() && (idle(row) || i < len(shares))
+		if begins {
 			ended = append(ended, row)
 		}
+		if begins || i < len(shares) {
+			out.Buckets++
+		}
 	}
-	began, err := moves.Begin(t, op, b, ended...)
-	if err != nil {
+	if err := moves.Begin(t, op, b, ended...); err != nil {
 		return out, err
 	}
 	portions := make([]moves.Portion, len(shares))
@@ -139,29 +140,8 @@ func (h *handout) handOut(t *engine.Tx, op string, b *rows.Budget, kind moves.Ki
 		portions[i] = moves.Portion{Row: s.row, Units: s.units}
 		out.Units += s.units
 	}
-	given, err := moves.Give(t, b, kind, portions...)
-	if err != nil {
+	if err := moves.Give(t, b, kind, portions...); err != nil {
 		return out, err
 	}
-	out.Levels = merged(began, given)
 	return out, moves.Units(t, b, allocation.Movement{Undistributed: -out.Units})
-}
-
-// merged returns the levels of both steps, of each bucket the later one. For a bucket that began an
-// epoch and got units the content must be replaced: Added is all that it holds.
-func merged(began, given []bucket.Level) []bucket.Level {
-	out := slices.Clone(began)
-	at := make(map[int64]int, len(began))
-	for i := range began {
-		at[began[i].Bucket] = i
-	}
-	for _, level := range given {
-		if i, ok := at[level.Bucket]; ok {
-			level.Added = level.Outstanding
-			out[i] = level
-			continue
-		}
-		out = append(out, level)
-	}
-	return out
 }

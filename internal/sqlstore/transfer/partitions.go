@@ -8,7 +8,6 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/transfer"
-	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 )
 
@@ -23,7 +22,7 @@ const (
 		WHERE u.durability = 'store' AND u.unlimited = 0 GROUP BY b.instance, b.partition_number`
 	countOnPartitions = `SELECT instance, partition_number, COUNT(*) AS buckets
 		FROM sharding_budget_management_bucket /*by sharding_budget_management_bucket_partition*/
-		GROUP BY instance, partition_number`
+		WHERE instance <> '' GROUP BY instance, partition_number`
 	selectPartition = `SELECT instance, partition_number, incarnation, is_draining FROM store_partition
 		WHERE instance = ? AND partition_number = ?`
 	setDraining = `UPDATE store_partition SET is_draining = ?
@@ -148,17 +147,17 @@ func (p *Part) SetDraining(ctx context.Context, partitions []bucket.Partition, o
 
 const (
 	selectPlaced = `SELECT b.budget_id, b.id, b.ordinal, b.instance, b.partition_number, u.tenant,
-		u.name,
-		u.durability FROM sharding_budget_management_bucket b
-		JOIN budget_management_bucket u ON u.id = b.budget_id
-		WHERE b.offline_by <> 'resize' AND b.budget_id IN (`
-	selectAfter = `SELECT id FROM budget_management_bucket WHERE id > ? ORDER BY id LIMIT ?`
-	selectOn    = `SELECT DISTINCT budget_id
+		u.name
+		FROM sharding_budget_management_bucket b
+		JOIN budget_management_bucket u ON u.id = b.budget_id WHERE b.budget_id IN (`
+	selectAfter = `SELECT id FROM budget_management_bucket
+		WHERE id > ? AND durability = 'store' ORDER BY id LIMIT ?`
+	selectOn = `SELECT DISTINCT budget_id
 		FROM sharding_budget_management_bucket /*by sharding_budget_management_bucket_partition*/
-		WHERE budget_id > ? AND offline_by <> 'resize' AND (`
+		WHERE budget_id > ? AND (`
 )
 
-// PlacedAfter returns budgets above an id with the partitions of their buckets. See
+// PlacedAfter returns budgets in store mode above an id with the partitions of their buckets. See
 // transfer.Partitions.
 func (p *Part) PlacedAfter(ctx context.Context, partitions []bucket.Partition, after int64,
 	limit int) (out []transfer.Placed, err error) {
@@ -185,7 +184,7 @@ func (p *Part) PlacedAfter(ctx context.Context, partitions []bucket.Partition, a
 			row := &rows[i]
 			if len(out) == 0 || out[len(out)-1].Budget != row.Budget {
 				out = append(out, transfer.Placed{Budget: row.Budget, Tenant: row.Tenant,
-					Name: row.Name, Durability: budget.Durability(row.Durability)})
+					Name: row.Name})
 			}
 			last := &out[len(out)-1]
 			last.Buckets = append(last.Buckets, transfer.PlacedBucket{ID: row.ID,
@@ -202,17 +201,17 @@ func (p *Part) PlacedAfter(ctx context.Context, partitions []bucket.Partition, a
 
 // placedRow is a bucket with its partition and its budget's name.
 type placedRow struct {
-	Budget     int64  `db:"budget_id"`
-	ID         int64  `db:"id"`
-	Ordinal    int    `db:"ordinal"`
-	Instance   string `db:"instance"`
-	Partition  int    `db:"partition_number"`
-	Tenant     string `db:"tenant"`
-	Name       string `db:"name"`
-	Durability string `db:"durability"`
+	Budget    int64  `db:"budget_id"`
+	ID        int64  `db:"id"`
+	Ordinal   int    `db:"ordinal"`
+	Instance  string `db:"instance"`
+	Partition int    `db:"partition_number"`
+	Tenant    string `db:"tenant"`
+	Name      string `db:"name"`
 }
 
-// budgetsOn reads ids of budgets with a bucket on one of the partitions, or of all budgets.
+// budgetsOn reads ids of budgets in store mode: those with a bucket on one of the partitions, or
+// all.
 func budgetsOn(r *engine.Reader, partitions []bucket.Partition, after int64, limit int) (
 	ids []int64, err error) {
 	if len(partitions) == 0 {

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/budgetd/budgetd/allocation"
-	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
@@ -46,7 +45,7 @@ func (p *Part) Over(ctx context.Context, limit int) (ids []int64, err error) {
 func (p *Part) RollOver(ctx context.Context, budgetID int64) (out transfer.RolledOver, err error) {
 	for range maxSteps {
 		step, more, err := p.rollOverStep(ctx, budgetID)
-		out.Levels, out.Units = append(out.Levels, step.Levels...), out.Units+step.Units
+		out.Buckets, out.Units = out.Buckets+step.Buckets, out.Units+step.Units
 		if err != nil {
 			return out, err
 		}
@@ -194,11 +193,7 @@ func (r *rollover) begin() error {
 	if r.b.IsOver == 1 {
 		return nil
 	}
-	drained, err := moves.Drained(r.t)
-	if err != nil {
-		return err
-	}
-	h := choose(r.b, r.list, firstIdle(r.list, drained), drained)
+	h := choose(r.b, r.list, firstIdle(r.list))
 	if !r.locked {
 		if err := h.lock(r.t, r.b); err != nil {
 			return err
@@ -208,7 +203,7 @@ func (r *rollover) begin() error {
 	if err != nil {
 		return err
 	}
-	r.moved, r.more = moved, firstIdle(r.list, drained) > 0
+	r.moved, r.more = moved, firstIdle(r.list) > 0
 	due := moves.RollOverMS(r.b.PeriodNow())
 	if r.more {
 		due = engine.ToMS(r.t.Now)
@@ -221,10 +216,10 @@ func (r *rollover) begin() error {
 }
 
 // firstIdle returns the ordinal of the first bucket in the list without an epoch; 0 if that is the
-// first bucket, or if every bucket has one. Buckets on drained partitions do not count.
-func firstIdle(list []rows.Bucket, drained map[bucket.Partition]bool) int {
+// first bucket, or if every bucket has one.
+func firstIdle(list []rows.Bucket) int {
 	for i := range list {
-		if idle(&list[i]) && !drained[list[i].Partition()] {
+		if idle(&list[i]) {
 			return list[i].Ordinal
 		}
 	}

@@ -18,7 +18,6 @@ func (w *world) rollOver(id int64) want.RolledOver {
 	w.Helper()
 	done := must(w.part.RollOver(w.ctx, id))(w)
 	equal(w, "rolled over", done.Done, true)
-	w.told(id, done.Levels)
 	return done
 }
 
@@ -89,16 +88,14 @@ func TestRollOverAtTheEnd(t *testing.T) {
 		period := budget.Period{Number: 2, Start: start.Add(dayLong), End: start.Add(2 * dayLong)}
 		equal(w, "period", read.Period, period)
 		equal(w, "period answered", done.Period, period)
-		equal(w, "levels", len(done.Levels), 2)
+		equal(w, "buckets", done.Buckets, 2)
 		for i := range read.Buckets {
-			e, level := read.Buckets[i].Epoch, done.Levels[i]
+			e := read.Buckets[i].Epoch
 			equal(w, "epoch", e.Number, 2)
 			equal(w, "its period", e.Period, 2)
 			equal(w, "its end", e.EndAt, period.End)
 			equal(w, "out_cnt", read.Buckets[i].OutCnt, 1)
-			equal(w, "level", level, bucket.Level{Bucket: e.Bucket, Epoch: 2, Fill: e.Fill,
-				Partition: read.Buckets[i].Partition, Outstanding: 20, Added: 20, Open: true})
-			equal(w, "fill", e.Fill, b.Buckets[i].Epoch.Fill+3) // a content before it is replaced
+			equal(w, "its units", e.Outstanding, 20)
 		}
 		w.holds("after the first day", b.ID, [5]int64{945, 40, 0, 15, 0})
 		w.gone("the first day", b.ID, 1, [5]int64{40, 0, 25, 0, 0})
@@ -178,7 +175,7 @@ func TestRollOverOfManyBuckets(t *testing.T) {
 		w.use(b.Buckets[n-1].ID, "a", 4)
 		w.until(dayLong)
 		done := w.rollOver(b.ID)
-		equal(w, "levels", len(done.Levels), n)
+		equal(w, "buckets", done.Buckets, n)
 		equal(w, "units", done.Units, 10*n)
 		held := w.outstanding(b.ID)
 		if slices.Min(held) != 10 || slices.Max(held) != 10 {
@@ -193,7 +190,7 @@ func TestRollOverOfManyBuckets(t *testing.T) {
 		}
 		done = must(w.part.RollOver(w.ctx, b.ID))(w)
 		equal(w, "the same period", done.Done, false)
-		equal(w, "opened", len(done.Levels) >= 70, true)
+		equal(w, "opened", done.Buckets >= 70, true)
 		equal(w, "due", len(must(w.part.Over(w.ctx, 10))(w)), 0)
 		equal(w, "online without an epoch", w.idle(b.ID), 0)
 	})
@@ -259,7 +256,7 @@ func TestRollOverOfTheLastPeriod(t *testing.T) {
 			w.use(b.Buckets[0].ID, "a", 10)
 			w.until(dayLong)
 			done := w.rollOver(b.ID)
-			if p := done.Period; !p.Over || p.Number != 2 || len(done.Levels) > 0 {
+			if p := done.Period; !p.Over || p.Number != 2 || done.Buckets > 0 {
 				w.Errorf("after the last: %+v", done)
 			}
 			w.holds("expired", b.ID, [5]int64{tc.unfunded, 0, 0, 10, tc.forfeited})

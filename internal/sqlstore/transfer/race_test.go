@@ -102,11 +102,6 @@ func TestMovementsAtOnce(t *testing.T) {
 			_, err := w.part.Sweep(w.ctx, []int64{b.ID})
 			return err
 		})
-		run("move", func(r *rand.Rand, i int) error {
-			_, _, err := w.part.Move(w.ctx, b.ID, []want.Placement{{Bucket: ids[i%n],
-				From: w.read(b.ID).Buckets[i%n].Partition, To: partition(r.IntN(9))}})
-			return err
-		})
 		run("roll over", func(_ *rand.Rand, i int) error {
 			w.until(time.Duration(i) * 20 * time.Minute)
 			_, err := w.part.RollOver(w.ctx, b.ID)

@@ -106,9 +106,8 @@ func (l *layout) shares(b *rows.Budget, now time.Time) []int64 {
 // is above its share and gets what is below it. Otherwise the run passes over the buckets twice:
 // they give first, and get afterwards. next_ordinal counts through both passes.
 func (p *Part) StepRecycle(ctx context.Context, budgetID, number int64) (
-	out transfer.Step, err error) {
+	out bucket.Recycle, err error) {
 	err = p.db.Write(ctx, "recycle", func(t *engine.Tx) error {
-		out = transfer.Step{}
 		b, err := rows.LockBudget(t, "recycle", budgetID)
 		if err != nil {
 			return err
@@ -126,24 +125,22 @@ func (p *Part) StepRecycle(ctx context.Context, budgetID, number int64) (
 			if err := s.step(); err != nil {
 				return err
 			}
-			out.Moved = s.moved
 		}
-		out.Run = run.recycle()
+		out = run.recycle()
 		return nil
 	})
 	if err != nil {
-		return transfer.Step{}, err
+		return bucket.Recycle{}, err
 	}
 	return out, nil
 }
 
 // recycling is one step of a recycle. The budget is locked.
 type recycling struct {
-	t     *engine.Tx
-	b     *rows.Budget
-	run   *runRow
-	l     *layout
-	moved transfer.Moved
+	t   *engine.Tx
+	b   *rows.Budget
+	run *runRow
+	l   *layout
 }
 
 // step recycles the next buckets, and ends the run after the last.
@@ -159,32 +156,28 @@ func (s *recycling) step() (err error) {
 	if s.b.IsOver == 1 || n == 0 {
 		return s.end()
 	}
-	drained, err := moves.Drained(s.t)
-	if err != nil {
-		return err
-	}
 	if n <= transfer.MaxEpochs {
 		if err := rows.LockNewest(s.t, s.l.fit); err != nil {
 			return err
 		}
-		if err := s.exchange(0, n, true, true, drained); err != nil {
+		if err := s.exchange(0, n, true, true); err != nil {
 			return err
 		}
 		s.run.Buckets, s.run.Skipped = n, s.l.skipped
 		return s.end()
 	}
-	return s.pass(n, drained)
+	return s.pass(n)
 }
 
 // pass takes or gives for the next transfer.MaxEpochs of more buckets.
-func (s *recycling) pass(n int, drained map[bucket.Partition]bool) error {
+func (s *recycling) pass(n int) error {
 	giving := s.run.Next >= n
 	from := s.run.Next % n
 	to := min(from+transfer.MaxEpochs, n)
 	if err := rows.LockNewest(s.t, s.l.fit[from:to]); err != nil {
 		return err
 	}
-	if err := s.exchange(from, to, !giving, giving, drained); err != nil {
+	if err := s.exchange(from, to, !giving, giving); err != nil {
 		return err
 	}
 	s.run.Next += to - from
@@ -200,8 +193,7 @@ func (s *recycling) pass(n int, drained map[bucket.Partition]bool) error {
 
 // exchange brings buckets from..to to their shares: take lowers those above, give raises those
 // below. A bucket without a share goes offline unless it is the last one.
-func (s *recycling) exchange(from, to int, take, give bool,
-	drained map[bucket.Partition]bool) error {
+func (s *recycling) exchange(from, to int, take, give bool) error {
 	shares := s.l.shares(s.b, s.t.Now)
 	var surplus, short []moves.Portion
 	var ended []*rows.Bucket
@@ -214,7 +206,7 @@ func (s *recycling) exchange(from, to int, take, give bool,
 			}
 		case over > 0 && take:
 			surplus = append(surplus, moves.Portion{Row: row, Units: over})
-		case over < 0 && give && (row.Live() || !drained[row.Partition()]):
+		case over < 0 && give:
 			short = append(short, moves.Portion{Row: row, Units: -over})
 			if !row.Live() {
 				ended = append(ended, row)
@@ -249,11 +241,9 @@ func (s *recycling) contract(row *rows.Bucket) error {
 
 // take moves what buckets have above their shares into U.
 func (s *recycling) take(surplus []moves.Portion) error {
-	levels, err := moves.Draw(s.t, surplus...)
-	if err != nil {
+	if err := moves.Draw(s.t, surplus...); err != nil {
 		return err
 	}
-	s.moved.Levels = append(s.moved.Levels, levels...)
 	back := make([]moves.Coming, len(surplus))
 	for i, p := range surplus {
 		back[i] = moves.Coming{Row: &p.Row.Epoch, Never: p.Units}
@@ -273,16 +263,12 @@ func (s *recycling) give(short []moves.Portion, ended []*rows.Bucket) error {
 		}
 		portions, sum = append(portions, p), sum+p.Units
 	}
-	began, err := moves.Begin(s.t, "recycle", s.b, ended...)
-	if err != nil {
+	if err := moves.Begin(s.t, "recycle", s.b, ended...); err != nil {
 		return err
 	}
-	given, err := moves.Give(s.t, s.b, moves.Again, portions...)
-	if err != nil {
+	if err := moves.Give(s.t, s.b, moves.Again, portions...); err != nil {
 		return err
 	}
-	s.moved.Levels = append(s.moved.Levels, merged(began, given)...)
-	s.moved.Units += sum
 	return moves.Units(s.t, s.b, allocation.Movement{Undistributed: -sum})
 }
 

@@ -27,10 +27,10 @@ const (
 // Apply moves units from U to a bucket's open epoch. See transfer.Supply. It recognises an attempt
 // with an unknown commit by its grant number, so the units move once.
 func (p *Part) Apply(ctx context.Context, budgetID int64, want transfer.Want) (
-	level bucket.Level, err error) {
-	tried := bucket.Level{} // what an earlier attempt wrote, committed or not
+	units int64, err error) {
+	var tried struct{ epoch, grant, units int64 } // what an earlier attempt wrote, committed or not
 	err = p.db.Write(ctx, "apply", func(t *engine.Tx) error {
-		level = bucket.Level{}
+		units = 0
 		b, err := rows.LockBudget(t, "apply", budgetID)
 		if err != nil {
 			return err
@@ -43,26 +43,24 @@ func (p *Part) Apply(ctx context.Context, budgetID int64, want transfer.Want) (
 		if err := rows.LockNewest(t, []*rows.Bucket{row}); err != nil {
 			return err
 		}
-		level = moves.Level(row, 0)
-		if t.Unsure && tried.Added > 0 && row.Number == tried.Epoch && row.Fill == tried.Fill {
-			level = tried
+		if t.Unsure && tried.units > 0 && row.Number == tried.epoch && row.NextGrant > tried.grant {
+			units = tried.units
 			return nil
 		}
-		units, kind, err := applicable(t, b, row, want)
-		if err != nil || units == 0 {
+		var kind moves.Kind
+		if units, kind, err = applicable(t, b, row, want); err != nil || units == 0 {
 			return err
 		}
-		levels, err := moves.Give(t, b, kind, moves.Portion{Row: row, Units: units})
-		if err != nil {
+		tried.epoch, tried.grant, tried.units = row.Number, row.NextGrant, units
+		if err := moves.Give(t, b, kind, moves.Portion{Row: row, Units: units}); err != nil {
 			return err
 		}
-		level, tried = levels[0], levels[0]
 		return moves.Units(t, b, allocation.Movement{Undistributed: -units})
 	})
 	if err != nil {
-		return bucket.Level{}, err
+		return 0, err
 	}
-	return level, nil
+	return units, nil
 }
 
 // applicable returns how many units a bucket may apply for now, 0 for none. Units that came back
@@ -118,12 +116,13 @@ func cameBack(t *engine.Tx, b *rows.Budget) (int64, error) {
 	return max(b.Undistributed-max(p.Funded+p.Carried-applied, 0), 0), nil
 }
 
-// HandOut spreads U over the buckets that can take it. See transfer.Supply. It takes one
-// transaction per transfer.MaxEpochs buckets.
+// HandOut spreads U over the buckets that are online, and over those that the service took offline,
+// which begin an epoch. It takes one transaction per transfer.MaxEpochs buckets. Repeating it hands
+// out what U has received since.
 func (p *Part) HandOut(ctx context.Context, budgetID int64) (out transfer.Moved, err error) {
 	for from := 0; ; {
 		moved, next, err := p.handOutStep(ctx, budgetID, from)
-		out.Levels, out.Units = append(out.Levels, moved.Levels...), out.Units+moved.Units
+		out.Buckets, out.Units = out.Buckets+moved.Buckets, out.Units+moved.Units
 		if err != nil || next == 0 {
 			return out, err
 		}
@@ -145,11 +144,7 @@ func (p *Part) handOutStep(ctx context.Context, budgetID int64, from int) (
 		if err != nil {
 			return err
 		}
-		drained, err := moves.Drained(t)
-		if err != nil {
-			return err
-		}
-		h := choose(b, list, from, drained)
+		h := choose(b, list, from)
 		if len(h.chunk) == 0 {
 			return nil
 		}
@@ -228,10 +223,8 @@ func takeOffline(t *engine.Tx, b *rows.Budget, row *rows.Bucket, by bucket.Offli
 }
 
 // Online begins a bucket's next epoch. See transfer.Supply. Handing out is a separate step.
-func (p *Part) Online(ctx context.Context, budgetID, bucketID int64) (transfer.Moved, error) {
-	var out transfer.Moved
+func (p *Part) Online(ctx context.Context, budgetID, bucketID int64) (int64, error) {
 	err := p.db.Write(ctx, "online", func(t *engine.Tx) error {
-		out = transfer.Moved{}
 		b, _, row, err := lockOne(t, "online", budgetID, bucketID)
 		if err != nil {
 			return err
@@ -247,18 +240,16 @@ func (p *Part) Online(ctx context.Context, budgetID, bucketID int64) (transfer.M
 		case b.IsOver == 1 || b.PeriodNow().OverAt(t.Now):
 			return noPeriod(b)
 		}
-		out.Levels, err = moves.Begin(t, "online", b, row)
-		return err
+		return moves.Begin(t, "online", b, row)
 	})
 	if err != nil {
-		return transfer.Moved{}, err
+		return 0, err
 	}
 	moved, err := p.HandOut(ctx, budgetID)
 	if err != nil {
-		return out, nil // the bucket is online; what is undistributed is applied for
+		return 0, nil // the bucket is online; what is undistributed is applied for
 	}
-	out.Levels, out.Units = merged(out.Levels, moved.Levels), moved.Units
-	return out, nil
+	return moved.Units, nil
 }
 
 // noPeriod refuses to bring a bucket online if no period is open.

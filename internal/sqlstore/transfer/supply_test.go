@@ -41,22 +41,20 @@ func (w *world) append(id, units int64) {
 
 func (w *world) apply(budgetID int64, wish want.Want) int64 {
 	w.Helper()
-	return must(w.part.Apply(w.ctx, budgetID, wish))(w).Added
+	return must(w.part.Apply(w.ctx, budgetID, wish))(w)
 }
 
 func TestApplyGrants(t *testing.T) {
 	everywhere(t, func(w *world) {
 		b := w.stock("b", 100, 2)
 		first := b.Buckets[0]
-		level := must(w.part.Apply(w.ctx, b.ID, want.Want{Bucket: first.ID, Need: 10, Units: 30}))(w)
-		equal(w, "level", level, bucket.Level{Bucket: first.ID, Epoch: 1, Partition: first.Partition,
-			Fill: first.Epoch.Fill + 1, Outstanding: 31, Added: 30, Open: true})
+		equal(w, "applied", w.apply(b.ID, want.Want{Bucket: first.ID, Need: 10, Units: 30}), 30)
 		read := w.read(b.ID)
 		equal(w, "out_quantity", read.Buckets[0].OutQuantity, 31)
 		equal(w, "out_cnt", read.Buckets[0].OutCnt, 2)
 		equal(w, "out_cnt of the other", read.Buckets[1].OutCnt, 1)
 		equal(w, "next grant", read.Buckets[0].Epoch.NextGrant, 3)
-		equal(w, "fill", read.Buckets[0].Epoch.Fill, level.Fill)
+		equal(w, "outstanding", read.Buckets[0].Epoch.Outstanding, 31)
 		equal(w, "list version", read.ListVersion, b.ListVersion)
 		equal(w, "undistributed", w.figures(b.ID).Undistributed, 70)
 		_, err := w.part.Apply(w.ctx, b.ID+99, want.Want{Bucket: first.ID, Need: 1, Units: 1})
@@ -138,8 +136,7 @@ func TestHandOut(t *testing.T) {
 		b := w.stock("b", 11, 4)
 		moved := must(w.part.HandOut(w.ctx, b.ID))(w)
 		equal(w, "units", moved.Units, 11)
-		equal(w, "levels", len(moved.Levels), 4)
-		w.told(b.ID, moved.Levels)
+		equal(w, "buckets", moved.Buckets, 4)
 		w.lies("evenly, the remainder to the first", b.ID, 4, 4, 4, 3)
 		equal(w, "again", must(w.part.HandOut(w.ctx, b.ID))(w).Units, 0)
 		_, err := w.part.HandOut(w.ctx, b.ID+99)
@@ -162,15 +159,11 @@ func TestHandOutReopensWhatTheServiceTookOffline(t *testing.T) {
 		equal(w, "undistributed", w.figures(b.ID).Undistributed, 29)
 		moved := must(w.part.HandOut(w.ctx, b.ID))(w)
 		w.lies("handed out", b.ID, 18, 7, 17, 7, 0)
-		w.told(b.ID, moved.Levels)
-		for _, level := range moved.Levels {
-			if at := slices.Index(ids, level.Bucket); at == 1 || at == 3 {
-				equal(w, "epoch", level.Epoch, 2)
-				equal(w, "added", level.Added, 7)
-				equal(w, "fill", level.Fill, before.Buckets[at].Epoch.Fill+3)
-			}
-		}
+		equal(w, "buckets", moved.Buckets, 4)
 		after := w.read(b.ID)
+		for _, at := range []int{1, 3} {
+			equal(w, "epoch", after.Buckets[at].Epoch.Number, 2)
+		}
 		equal(w, "online", w.figures(b.ID).Online, 4)
 		equal(w, "entries go on", after.Buckets[1].Epoch.NextEntry, 2)
 		if after.ListVersion <= before.ListVersion {
@@ -214,19 +207,9 @@ func TestOfflineAndOnline(t *testing.T) {
 		}
 		w.refused(w.part.Offline(w.ctx, b.ID, 1<<40, bucket.ByOperator), budget.BucketNotFound)
 
-		w.ok(w.part.SetDraining(w.ctx, []bucket.Partition{partition(0)}, true))
-		_, err = w.part.Online(w.ctx, b.ID, first)
-		w.refused(err, budget.Unavailable)
-		w.ok(w.part.SetDraining(w.ctx, []bucket.Partition{partition(0)}, false))
-		fill := w.read(b.ID).Buckets[0].Epoch.Fill
-		moved := must(w.part.Online(w.ctx, b.ID, first))(w)
-		equal(w, "units", moved.Units, 15)
-		equal(w, "levels", len(moved.Levels), 2)
-		if now := w.read(b.ID).Buckets[0].Epoch.Fill; now < fill+2 { // + 1 would be taken for a refill of the same content
-			w.Errorf("the content of the epoch before, with fill %d, is as new as %d", fill, now)
-		}
+		equal(w, "units", must(w.part.Online(w.ctx, b.ID, first))(w), 15)
 		w.lies("back online", b.ID, 8, 27)
-		equal(w, "again", must(w.part.Online(w.ctx, b.ID, first))(w).Units, 0)
+		equal(w, "again", must(w.part.Online(w.ctx, b.ID, first))(w), 0)
 		equal(w, "epoch", w.read(b.ID).Buckets[0].Epoch.Number, 2)
 	})
 }

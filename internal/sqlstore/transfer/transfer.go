@@ -1,5 +1,5 @@
-// Package transfer is the database's part of package bucket/transfer: it moves units and buckets in
-// ledger mode.
+// Package transfer is the database's part of package bucket/transfer: it moves units in ledger mode,
+// and keeps the partitions of store mode.
 //
 // Every method is one transaction, or a bounded series of transactions that lock the budget's row
 // and at most transfer.MaxEpochs epochs each. Each transaction keeps I1.
@@ -19,7 +19,7 @@ var (
 	_ transfer.Stocks     = (*Part)(nil)
 )
 
-// Part moves units and buckets. It is safe for concurrent use.
+// Part moves units and keeps partitions. It is safe for concurrent use.
 type Part struct{ db *engine.DB }
 
 // New returns the part of a database.

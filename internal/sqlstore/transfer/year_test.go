@@ -154,7 +154,7 @@ func (y *year) happen(i int, e naive.Event) {
 		rule := *y.d.Rule
 		rule.Quantity = e.Quantity
 		y.d.Rule = &rule
-		_, err := y.defs.Change(y.ctx, y.id, bucket.Change{Rule: &rule}, nil)
+		_, err := y.defs.Change(y.ctx, y.id, bucket.Change{Rule: &rule})
 		y.ok(err)
 		must(y.part.RollOver(y.ctx, y.id))(y.world)
 	default:
