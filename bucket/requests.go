@@ -41,8 +41,8 @@ type DeductAnswer struct {
 	// Bucket is the key of the bucket it was deducted from.
 	Bucket string
 	// BucketRemaining is what that bucket held immediately afterwards, in minor units. On a replay
-	// it is what the bucket holds in the ledger. It is not set if RemainingUnknown is, because a replay
-	// could not read it in time.
+	// it is what the bucket holds in the ledger. It is not set if RemainingUnknown is, because a
+	// replay could not read it in time.
 	BucketRemaining  int64
 	RemainingUnknown bool
 	// BudgetRemaining is what the whole budget still covers after this deduction, at most 1 s old. It

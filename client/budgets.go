@@ -172,16 +172,13 @@ type Budget struct {
 	TotalQuantity int64 `json:"total_quantity"`
 	// OutQuantity is what was handed out: total − undistributed − forfeited.
 	OutQuantity int64 `json:"out_quantity"`
-	// Undistributed is what no bucket holds. NotFunded is the part of it that no period has
-	// received.
+	// Undistributed is what no bucket holds, NotFunded the part that no period has received.
 	Undistributed int64 `json:"undistributed"`
 	NotFunded     int64 `json:"not_funded"`
 	// PendingShrink is what pending shrinks still wait for.
 	PendingShrink int64 `json:"pending_shrink,omitzero"`
-	// Remaining is what deductions can take now: InBuckets, InTransit and the funded part of
-	// Undistributed, less PendingShrink. It is 0 unless the budget is effective.
+	// Remaining is what deductions can take now, InBuckets the part of it in open buckets.
 	Remaining int64 `json:"remaining"`
-	// InBuckets is what the open buckets hold.
 	InBuckets int64 `json:"in_buckets"`
 	Held      int64 `json:"held"`
 	Used      int64 `json:"used"`

@@ -31,8 +31,8 @@ type Figures struct {
 // epochs.
 func (f Figures) InTransit() int64 { return f.Returning + f.Unsettled }
 
-// Available returns what deductions can take, in minor units: U, ΣO and ΣR, less pending shrinks. It
-// is not negative: a shrink waits for units that do not exist yet.
+// Available returns what deductions can take, in minor units: U, ΣO and ΣR, less pending shrinks.
+// It is not negative: a shrink waits for units that do not exist yet.
 func (f Figures) Available() int64 {
 	return max(0, f.Undistributed+f.InBuckets+f.InTransit()-f.PendingShrink)
 }
