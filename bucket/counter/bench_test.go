@@ -40,12 +40,12 @@ func cpu(b *testing.B) (report func()) {
 // worlds are a store that does nothing, and Redis, which is another process.
 var worlds = map[string]func(testing.TB) *world{
 	"no store": func(t testing.TB) *world {
-		w := inMemory(t, 1)
-		w.stores["m"] = &counter.Store{Counter: yes{}, Entries: w.mem, Changes: w.mem, Memories: w.mem}
+		w := onRedis(t, "sqlite", 1)
+		w.stores["m"].Counter = yes{}
 		w.node, w.budgets = w.newNode(func(*counter.Config) {})
 		return w
 	},
-	"redis": func(t testing.TB) *world { w, _ := onRedis(t, "sqlite", 1); return w },
+	"redis": func(t testing.TB) *world { return onRedis(t, "sqlite", 1) },
 }
 
 const plenty = 1 << 50

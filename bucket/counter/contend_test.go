@@ -14,7 +14,7 @@ import (
 // TestLargeCallersOnSeveralNodes lets callers on several nodes ask for half of a scattered budget
 // each. They collect units from each other's buckets, and yet two of them get their half.
 func TestLargeCallersOnSeveralNodes(t *testing.T) {
-	w, _ := onRedis(t, "mariadb", 2)
+	w := onRedis(t, "mariadb", 2)
 	nodes := []*counter.Service{w.node}
 	for range 3 {
 		node, _ := w.newNode(func(*counter.Config) {})

@@ -10,11 +10,11 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// everywhere runs a test on a store in memory and on Redis.
+// everywhere runs a test on Redis with each SQL engine.
 func everywhere(t *testing.T, partitions int, test func(w *world)) {
-	t.Run("memory", func(t *testing.T) { test(inMemory(t, partitions)) })
-	t.Run("redis", func(t *testing.T) { w, _ := onRedis(t, "sqlite", partitions); test(w) })
-	t.Run("redis and mariadb", func(t *testing.T) { w, _ := onRedis(t, "mariadb", partitions); test(w) })
+	for _, driver := range []string{"sqlite", "mariadb"} {
+		t.Run(driver, func(t *testing.T) { test(onRedis(t, driver, partitions)) })
+	}
 }
 
 // TestDeduct runs a budget from its creation to its last unit: deductions, replays, a conflict, a

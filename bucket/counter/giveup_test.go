@@ -6,7 +6,7 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/memstore"
+	"github.com/budgetd/budgetd/internal/redisstore/faultstore"
 	"github.com/budgetd/budgetd/ledger"
 )
 
@@ -22,7 +22,7 @@ func TestGiveUp(t *testing.T) {
 }
 
 func giveUp(t *testing.T, driver string, onLoss budget.OnLoss) {
-	w := inMemoryOn(t, driver, 2)
+	w := onRedis(t, driver, 2)
 	d := promo("sale", 100, 2)
 	d.OnLoss = onLoss
 	b := w.create(d)
@@ -30,11 +30,11 @@ func giveUp(t *testing.T, driver string, onLoss budget.OnLoss) {
 	ids := idsOn(w, b, 0, 2)
 	w.deduct(b, ids[0], 20)
 	w.settled(b, books{T: 100, O: 80, S: 20})
-	w.mem.Inject(1, func(op string) memstore.Fault {
-		if op == "doubt" { // a call of the other partition
-			return memstore.None
+	w.network.Inject(func(_ string, partition bucket.Partition) faultstore.Fault {
+		if partition == dead {
+			return faultstore.LoseCall
 		}
-		return memstore.LoseRequest
+		return faultstore.None
 	})
 	given, err := w.node.GiveUp(w.Context(), []bucket.Partition{dead})
 	w.ok(err)
@@ -47,7 +47,7 @@ func giveUp(t *testing.T, driver string, onLoss budget.OnLoss) {
 	}
 	bk := b.Home(ids[0])
 	w.ok(w.node.Move(w.Context(), b.ID, bk.ID, other)) // the dead one is not asked
-	w.mem.Inject(1, nil)
+	w.network.Inject(nil)
 	w.run("store sync")
 	w.run("store epochs")
 	b = w.read(b.ID)

@@ -39,7 +39,7 @@ func (w *world) halted(b *bucket.Budget) string {
 // TestMoreThanWasGranted checks that a store that took more than SQL has granted is not believed:
 // its bucket is halted, and SQL's columns stay.
 func TestMoreThanWasGranted(t *testing.T) {
-	w := inMemory(t, 1)
+	w := onRedis(t, "sqlite", 1)
 	b := w.create(promo("sale", 100, 1))
 	_, err := w.part.Record(t.Context(), w.memory(0), []bucket.Sum{{Bucket: b.Buckets[0].ID,
 		Epoch: b.Buckets[0].Epoch.Number, Verdict: bucket.Accepted, Taken: 101}})
@@ -67,7 +67,7 @@ func TestBalanceAtClose(t *testing.T) {
 		{"a grant on its way and too much", 10, 90, 10, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			w := inMemory(t, 1)
+			w := onRedis(t, "sqlite", 1)
 			b := w.create(promo("sale", 100, 1))
 			e := b.Buckets[0].Epoch
 			w.write(`UPDATE bucket_epoch SET status = 'closing' WHERE bucket_id = ?`, e.Bucket)
@@ -100,7 +100,7 @@ func TestBalanceAtClose(t *testing.T) {
 // TestIncarnationBegunOnce checks that of two nodes that find the same loss, one begins the next
 // incarnation.
 func TestIncarnationBegunOnce(t *testing.T) {
-	w := inMemory(t, 1)
+	w := onRedis(t, "sqlite", 1)
 	row, err := w.part.Partition(t.Context(), w.partitions[0])
 	w.ok(err)
 	next := row
@@ -116,7 +116,7 @@ func TestIncarnationBegunOnce(t *testing.T) {
 // TestAnswersOfAnOlderMemory checks that answers of an earlier memory change nothing once SQL has
 // given that memory up.
 func TestAnswersOfAnOlderMemory(t *testing.T) {
-	w := inMemory(t, 1)
+	w := onRedis(t, "sqlite", 1)
 	b := w.create(promo("sale", 100, 1))
 	e, older := b.Buckets[0].Epoch, w.memory(0)
 	row, err := w.part.Partition(t.Context(), w.partitions[0])

@@ -11,7 +11,7 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/counter"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/memstore"
+	"github.com/budgetd/budgetd/internal/redisstore/faultstore"
 )
 
 // late is a store that receives the first deduction of an id only when the test sends it. Until then
@@ -86,24 +86,24 @@ func TestLateAttempt(t *testing.T) {
 // TestLateRollbackIsUnclear checks that a rollback whose first attempt is on its way is not refused
 // because the deduction is missing: the attempt may follow the deduction.
 func TestLateRollbackIsUnclear(t *testing.T) {
-	w := inMemory(t, 1)
+	w := onRedis(t, "sqlite", 1)
 	b := w.create(promo("sale", 100, 1))
 	r := bucket.RollbackRequest{Budget: ref(b), RequestID: "a"}
 	if _, err := w.node.Rollback(t.Context(), r); !budget.Is(err, budget.DeductionNotFound) {
 		t.Errorf("without a deduction: %v", err)
 	}
 	var first atomic.Bool
-	w.mem.Inject(1, func(op string) memstore.Fault {
+	w.network.Inject(func(op string, _ bucket.Partition) faultstore.Fault {
 		if op == "rollback" && first.CompareAndSwap(false, true) {
-			return memstore.HoldBack
+			return faultstore.HoldBack
 		}
-		return memstore.None
+		return faultstore.None
 	})
 	if _, err := w.node.Rollback(t.Context(), r); !budget.Is(err, budget.OutcomeUnknown) {
 		t.Errorf("on its way: %v", err)
 	}
 	w.deduct(b, "a", 30)
-	if n := w.mem.Release(); n != 1 {
+	if n := w.network.Release(); n != 1 {
 		t.Fatalf("%d calls were held back", n)
 	}
 	w.settled(b, books{T: 100, O: 100})

@@ -24,7 +24,7 @@ func limited(total int64) budget.Definition {
 }
 
 // TestLimits checks that limits on the routing dimension are evaluated and counted together with
-// the balance, also after a change of the limits and on the next day.
+// the balance, also after a change of the limits.
 func TestLimits(t *testing.T) {
 	everywhere(t, 2, func(w *world) {
 		b := w.create(limited(1000))
@@ -76,22 +76,33 @@ func TestLimits(t *testing.T) {
 			w.Errorf("%+v", v)
 		}
 		must("4", "ann", 5) // the call and the units are free again
-		if w.mem != nil {   // the clock of a server cannot be moved
-			w.clock.Advance(24 * time.Hour)
-		} else {
-			return
-		}
-		if a := must("11", "ann", 1); a.Limits[0].Used != 1 || a.Limits[1].Used != 27 {
-			w.Errorf("the next day: %+v", a.Limits)
-		}
 		list := limited(1).Limits.List
-		list[1].Max = 28
+		list[1].Max = 31 // vip has taken 30
 		_, err = w.defs.Change(w.Context(), b.ID, bucket.Change{Limits: &list})
 		w.ok(err)
 		w.clock.Advance(2 * time.Second) // at most a second old
-		_, err = try("12", "ann", 2, nil)
+		_, err = try("12", "vip", 2, nil)
 		limit(err, "units")
-		must("13", "ann", 1)
+		must("13", "vip", 1)
+	})
+}
+
+// TestNextWindow checks that a calendar window begins empty, and that a lifetime goes on counting.
+func TestNextWindow(t *testing.T) {
+	everywhere(t, 2, func(w *world) {
+		d := limited(1000)
+		d.Limits.List[0].Window.Every, d.Limits.List[0].Max = budget.Second, 1
+		b := w.create(d)
+		for i := range 3 {
+			r := request(b, name(i), 10)
+			r.Dimensions = map[string]string{"user": "ann"}
+			a, err := w.node.Deduct(w.Context(), r)
+			w.ok(err)
+			if a.Limits[0].Used != 1 || a.Limits[1].Used != int64(10*(i+1)) {
+				w.Errorf("window %d: %+v", i, a.Limits)
+			}
+			time.Sleep(time.Until(a.Limits[0].ResetAt))
+		}
 	})
 }
 
@@ -99,13 +110,6 @@ func TestLimits(t *testing.T) {
 // when it fits, whatever the order of definition. The refusal is final if the amount never fits.
 func TestLimitRefusals(t *testing.T) {
 	everywhere(t, 2, func(w *world) {
-		later := func(d time.Duration) {
-			if w.mem != nil {
-				w.clock.Advance(d)
-			} else {
-				time.Sleep(d)
-			}
-		}
 		units := budget.Limit{Dimension: "user", Measure: budget.MeasureAmount, Max: 3, Enforce: true}
 		day, life, slide := units, units, units
 		day.Name, day.Window = "day", budget.LimitWindow{Kind: budget.WindowCalendar, Every: budget.Day}
@@ -130,7 +134,7 @@ func TestLimitRefusals(t *testing.T) {
 				w.Fatal(e)
 			}
 			if i == 0 {
-				later(2 * time.Second)
+				time.Sleep(2 * time.Second)
 			}
 			if e := try("two", 2); e != nil {
 				w.Fatal(e)
@@ -159,7 +163,7 @@ func TestLimitRefusals(t *testing.T) {
 func TestPeriods(t *testing.T) {
 	for _, driver := range []string{"sqlite", "mariadb"} {
 		t.Run(driver, func(t *testing.T) {
-			w := inMemoryOn(t, driver, 2)
+			w := onRedis(t, driver, 2)
 			d := promo("daily", 100, 2)
 			d.Type = budget.Daily
 			d.Rule = &budget.Rule{Kind: budget.Calendar, Every: budget.Day, Quantity: 30,
@@ -206,27 +210,28 @@ func (h halfDown) Close(ctx context.Context, m bucket.Memory, refs []bucket.Ref,
 // TestPeriodStoreDown checks that a partition that is down does not keep the budget in its old
 // period, and that the units of its epochs go where the rule says once it is back.
 func TestPeriodStoreDown(t *testing.T) {
-	w := inMemory(t, 2)
+	w := onRedis(t, "sqlite", 2)
 	d := promo("daily", 100, 2)
 	d.Type = budget.Daily
 	d.Rule = &budget.Rule{Kind: budget.Calendar, Every: budget.Day, Quantity: 30,
 		Unused: budget.Forfeit}
 	b := w.create(d)
-	w.stores["m"].Entries = halfDown{w.mem}
+	up := w.stores["m"].Entries
+	w.stores["m"].Entries = halfDown{up}
 	w.clock.Advance(24*time.Hour + time.Second)
 	w.run("store rollover")
 	if got, want := w.books(b.ID), (books{T: 100, F: 40, O: 45, X: 15}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	w.deduct(b, idsOn(w, w.read(b.ID), 1, 1)[0], 30)
-	w.stores["m"].Entries = w.mem
+	w.stores["m"].Entries = up
 	w.settled(b, books{T: 100, F: 40, S: 30, X: 30})
 }
 
 // TestRefill checks that a bucket applies for at most sharding_quantity at a time, and gets what it
 // needs.
 func TestRefill(t *testing.T) {
-	w := inMemory(t, 1)
+	w := onRedis(t, "sqlite", 1)
 	d := promo("free", 1000, 2)
 	d.Type = budget.Daily
 	d.Rule = &budget.Rule{Kind: budget.Free}

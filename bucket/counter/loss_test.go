@@ -10,7 +10,7 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/counter"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/memstore"
+	"github.com/budgetd/budgetd/internal/redisstore/faultstore"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 )
 
@@ -18,25 +18,23 @@ import (
 // total, as the budget says, and that the rest of the budget continues.
 func TestLostMemory(t *testing.T) {
 	for _, onLoss := range []budget.OnLoss{budget.Quarantine, budget.AssumeUnused} {
-		for name, lose := range map[string]func(*world, memstore.Memory){
-			"restart without data": func(w *world, _ memstore.Memory) { w.mem.Wipe(0, false) },
-			"flush":                func(w *world, _ memstore.Memory) { w.mem.Wipe(0, true) },
-			"restart with older":   func(w *world, m memstore.Memory) { w.mem.GoBack(0, m, false) },
-			"older in the process": func(w *world, m memstore.Memory) { w.mem.GoBack(0, m, true) },
-			"restart with all": func(w *world, _ memstore.Memory) {
-				w.mem.GoBack(0, w.mem.Remember(0), false)
-			},
+		for name, lose := range map[string]func(*world){
+			"restart without data": func(w *world) { w.ok(w.servers[0].RestartEmpty()) },
+			"flush":                func(w *world) { w.flush(0) },
+			"restart with older":   func(w *world) { w.goBack(0, "older"); w.restart(0) },
+			"older in the process": func(w *world) { w.goBack(0, "older") },
+			"restart with all":     func(w *world) { w.restart(0) },
 		} {
 			t.Run(string(onLoss)+"/"+name, func(t *testing.T) {
-				w := inMemory(t, 2)
+				w := onServers(t, "sqlite", 2)
 				d := promo("sale", 100, 2)
 				d.OnLoss = onLoss
 				b := w.create(d)
-				before := w.mem.Remember(0)
+				w.remember(0, "older")
 				on0 := idsOn(w, b, 0, 3)
 				w.deduct(b, on0[0], 20)
 				w.settled(b, books{T: 100, O: 80, S: 20})
-				lose(w, before)
+				lose(w)
 				_ = w.try("store sync")
 				w.run("store sync")
 				want := books{T: 100, O: 50, S: 20, Q: 30}
@@ -66,7 +64,7 @@ func TestLostMemory(t *testing.T) {
 func idsOn(w *world, b *bucket.Budget, index, n int) (out []string) {
 	for i := 0; len(out) < n; i++ {
 		id := fmt.Sprintf("on-%d-%d", index, i)
-		if b.Home(id).Partition.Index == index {
+		if b.Home(id).Partition == w.partitions[index] {
 			out = append(out, id)
 		}
 	}
@@ -77,20 +75,20 @@ func idsOn(w *world, b *bucket.Budget, index, n int) (out []string) {
 // stopped. SQL has given the bucket the units, its store does not have them yet, and no other units
 // cover the request.
 func TestUndelivered(t *testing.T) {
-	w := inMemory(t, 1)
+	w := onRedis(t, "sqlite", 1)
 	b := w.create(promo("sale", 99, 3))
 	other, _ := w.newNode(func(*counter.Config) {})
-	w.mem.Inject(1, func(call string) memstore.Fault {
-		if call == "grant" {
-			return memstore.LoseRequest
+	w.network.Inject(func(op string, _ bucket.Partition) faultstore.Fault {
+		if op == "grant" {
+			return faultstore.LoseCall
 		}
-		return memstore.None
+		return faultstore.None
 	})
 	_, err := other.Deduct(t.Context(), request(b, "one", 90))
 	if budget.CodeOf(err).Kind() != budget.NotDone {
 		t.Fatalf("without grants: %v", err)
 	}
-	w.mem.Inject(1, func(string) memstore.Fault { return memstore.None })
+	w.network.Inject(nil)
 	w.deduct(b, "one", 90)
 	w.settled(b, books{T: 99, O: 9, S: 90})
 }
@@ -98,7 +96,7 @@ func TestUndelivered(t *testing.T) {
 // TestLostRowAppears checks that an epoch of an older memory which only appears in SQL later, as
 // after a restore, also ends, although no other memory has begun since.
 func TestLostRowAppears(t *testing.T) {
-	w := inMemory(t, 1)
+	w := onRedis(t, "sqlite", 1)
 	b := w.create(promo("sale", 100, 2))
 	w.run("store sync")
 	w.ok(w.db.Write(w.Context(), "restore", func(t *engine.Tx) error {
@@ -118,12 +116,12 @@ func TestLostRowAppears(t *testing.T) {
 
 // TestLostEntry checks that a missing entry loses its epoch and no other.
 func TestLostEntry(t *testing.T) {
-	w := inMemory(t, 1)
+	w := onRedis(t, "sqlite", 1)
 	b := w.create(promo("sale", 100, 2))
 	id := name(0)
 	w.deduct(b, id, 10)
 	w.settled(b, books{T: 100, O: 90, S: 10})
-	w.mem.Forget(0, b.Home(id).ID)
+	w.forget(b.Home(id))
 	for i := range 50 {
 		if b.Home(name(1+i)).ID == b.Home(id).ID {
 			w.deduct(b, name(1+i), 5)
@@ -141,21 +139,21 @@ func TestLostEntry(t *testing.T) {
 
 // TestDurable checks that a durable store that comes back with its marker keeps its epochs.
 func TestDurable(t *testing.T) {
-	w := inMemory(t, 1)
-	w.stores["m"].Durable = true
+	w := onServers(t, "sqlite", 1)
+	w.stores["m0"].Durable = true
 	b := w.create(promo("sale", 100, 1))
 	w.deduct(b, "one", 10)
 	w.settled(b, books{T: 100, O: 90, S: 10})
-	synced := w.mem.Remember(0) // its set of changes is empty
+	w.remember(0, "synced") // its set of changes is empty
 	w.deduct(b, "two", 10)
-	older := w.mem.Remember(0)
-	w.mem.GoBack(0, older, false) // the same data
+	w.restart(0)
 	_ = w.try("store sync")
 	w.settled(b, books{T: 100, O: 80, S: 20})
 	if v := w.rollback(b, "one", "", 0); v.RolledBack != 10 {
 		t.Errorf("%+v", v)
 	}
-	w.mem.GoBack(0, synced, false) // below SQL's counters, and nothing in it says so
+	w.goBack(0, "synced") // below SQL's counters, and nothing in it says so
+	w.restart(0)
 	_ = w.try("store sync")
 	w.settled(b, books{T: 100, S: 10, Q: 90})
 }
@@ -163,12 +161,12 @@ func TestDurable(t *testing.T) {
 // TestTwoNodes checks that a node with an older memory cannot deduct from it, and that both nodes
 // verify a partition.
 func TestTwoNodes(t *testing.T) {
-	w := inMemory(t, 1)
+	w := onServers(t, "sqlite", 1)
 	b := w.create(promo("sale", 100, 1))
 	other, _ := w.newNode(func(*counter.Config) {})
 	_, err := other.Deduct(t.Context(), request(b, "one", 1))
 	w.ok(err)
-	w.mem.Wipe(0, false)
+	w.ok(w.servers[0].RestartEmpty())
 	_ = w.try("store sync")
 	w.run("store sync") // this node has given the memory up
 	for i := range 20 {
@@ -199,7 +197,11 @@ func TestFaults(t *testing.T) {
 
 func chaos(t *testing.T, seed uint64, losses bool) {
 	const total, ids = 300, 60
-	w := inMemory(t, 2)
+	world := onRedis
+	if losses {
+		world = onServers
+	}
+	w := world(t, "sqlite", 2)
 	b := w.create(promo("sale", total, 3))
 	// An id whose reply was lost waits for the whole deadline where its bucket has no more units.
 	brief := func(c *counter.Config) { c.Settings.Deadline = time.Second }
@@ -208,19 +210,31 @@ func chaos(t *testing.T, seed uint64, losses bool) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	var mu sync.Mutex
 	chance := func(n int) int { mu.Lock(); defer mu.Unlock(); return r.IntN(n) }
-	w.mem.Inject(seed, func(string) memstore.Fault {
+	w.network.Inject(func(string, bucket.Partition) faultstore.Fault {
 		switch chance(20) {
 		case 0:
-			return memstore.LoseRequest
+			return faultstore.LoseCall
 		case 1:
-			return memstore.LoseReply
+			return faultstore.LoseReply
 		case 2:
-			return memstore.HoldBack
+			return faultstore.HoldBack
 		case 3:
-			return memstore.Repeat
+			return faultstore.Double
+		case 4:
+			return faultstore.Delay
 		}
-		return memstore.None
+		return faultstore.None
 	})
+	var losing sync.Mutex
+	lose := func(partition int, sameProcess bool) {
+		losing.Lock() // a server that restarts cannot be flushed
+		defer losing.Unlock()
+		if sameProcess {
+			w.flush(partition)
+		} else if err := w.servers[partition].RestartEmpty(); err != nil {
+			t.Error(err)
+		}
+	}
 	accepted, back, unclear := map[string]int64{}, map[string]int64{}, map[string]bool{}
 	var all sync.WaitGroup
 	for worker := range 4 {
@@ -251,7 +265,7 @@ func chaos(t *testing.T, seed uint64, losses bool) {
 					}
 				}
 				if losses && chance(60) == 0 {
-					w.mem.Wipe(chance(2), chance(2) == 0)
+					lose(chance(2), chance(2) == 0)
 				}
 			}
 		})
@@ -264,7 +278,7 @@ func chaos(t *testing.T, seed uint64, losses bool) {
 				return
 			case <-time.After(10 * time.Millisecond):
 			}
-			w.mem.Release()
+			w.network.Release()
 			for _, l := range []string{"store sync", "store epochs"} {
 				_ = w.try(l)
 			}
@@ -274,8 +288,8 @@ func chaos(t *testing.T, seed uint64, losses bool) {
 	all.Wait()
 	close(stop)
 	watch.Wait()
-	w.mem.Release()
-	w.mem.Inject(0, nil)
+	w.network.Release()
+	w.network.Inject(nil)
 	for range 5 {
 		_ = w.try("store sync")
 		_ = w.try("store epochs")
@@ -317,12 +331,13 @@ func chaos(t *testing.T, seed uint64, losses bool) {
 // which units are left that have been sold since. The first deduction makes the new incarnation and
 // finds sums that SQL does not have (I2).
 func TestOldEpochUnderANewMarker(t *testing.T) {
-	w := inMemory(t, 1)
+	w := onServers(t, "sqlite", 1)
 	b := w.create(promo("sale", 100, 1))
-	older := w.mem.Remember(0)
+	w.remember(0, "older")
 	w.deduct(b, "one", 60)
 	w.settled(b, books{T: 100, O: 40, S: 60})
-	w.mem.GoBack(0, older, false)
+	w.goBack(0, "older")
+	w.restart(0)
 	w.refused(b, "two", 90, budget.BudgetExhausted)
 	w.refused(b, "three", 30, budget.BudgetExhausted)
 	w.settled(b, books{T: 100, S: 60, Q: 40})

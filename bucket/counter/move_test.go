@@ -54,13 +54,13 @@ func TestMove(t *testing.T) {
 func TestMoveAfterALoss(t *testing.T) {
 	for _, copied := range []bool{false, true} {
 		t.Run(fmt.Sprint("copied=", copied), func(t *testing.T) {
-			w := inMemory(t, 2)
+			w := onRedis(t, "sqlite", 2)
 			d := promo("sale", 100, 1)
 			d.OnLoss = budget.AssumeUnused
 			b := w.create(d)
 			bk := b.Buckets[0]
 			w.deduct(b, "lost", 5)
-			w.mem.Wipe(bk.Partition.Index, true)
+			w.flush(bk.Partition.Index)
 			_ = w.try("store sync") // the partition is verified again
 			w.run("store sync")
 			if copied { // an epoch of the new memory
@@ -76,7 +76,7 @@ func TestMoveAfterALoss(t *testing.T) {
 					t.Errorf("cancel: %+v, %v", v, err)
 				}
 			}
-			w.clock.Advance(11 * time.Minute)
+			w.age(11 * time.Minute)
 			r.RequestID = "other"
 			if v, err := w.node.Cancel(t.Context(), r); err != nil || v.State != ledger.StateVoid {
 				t.Errorf("%+v, %v", v, err)
@@ -88,7 +88,7 @@ func TestMoveAfterALoss(t *testing.T) {
 // TestShrink checks that a shrink that U does not cover waits until closed epochs have returned
 // enough, and is then done although its caller is gone.
 func TestShrink(t *testing.T) {
-	w := inMemory(t, 2)
+	w := onRedis(t, "sqlite", 2)
 	b := w.create(promo("sale", 100, 4))
 	w.deduct(b, "one", 10)
 	w.run("store sync")
@@ -133,7 +133,7 @@ func TestRedistribute(t *testing.T) {
 // TestCompare checks that audit 3 finds nothing on live traffic and brings SQL up to date, and that
 // it finds a missing entry.
 func TestCompare(t *testing.T) {
-	w := inMemory(t, 2)
+	w := onRedis(t, "sqlite", 2)
 	b := w.create(promo("sale", 100, 4))
 	for i := range 20 {
 		w.deduct(b, name(i), 2)
@@ -149,8 +149,8 @@ func TestCompare(t *testing.T) {
 			t.Fatalf("SQL has %d units after it, want %d", got, want)
 		}
 	}
-	bk := w.read(b.ID).Buckets[0]
-	w.mem.Forget(bk.Partition.Index, bk.ID)
+	bk := &w.read(b.ID).Buckets[0]
+	w.forget(bk)
 	found, _, err := w.node.Compare(t.Context(), b)
 	w.ok(err)
 	if len(found) != 1 || found[0].Bucket != bk.Key {

@@ -92,7 +92,7 @@ func TestPredictionsComeTrue(t *testing.T) {
 // TestPredictionsOfOthers checks predictions for what random traffic does not reach: a paused and a
 // cancelled one, holds and groups, a request that lacks a dimension, and two checks in one call that fit only separately.
 func TestPredictionsOfOthers(t *testing.T) {
-	w := inMemory(t, 1)
+	w := onRedis(t, "sqlite", 1)
 	b := w.create(limited(30))
 	user := func(id string, amount int64) bucket.DeductRequest {
 		r := request(b, id, amount)
@@ -120,7 +120,7 @@ func TestPredictionsOfOthers(t *testing.T) {
 			w.Errorf("check %d: %+v", i, a)
 		}
 	}
-	w.clock.Advance(15 * time.Minute) // the record window
+	w.age(15 * time.Minute) // the record window
 	_, err := w.node.Cancel(w.Context(), bucket.RollbackRequest{Budget: ref(b), RequestID: "gone",
 		Key: "ann"})
 	w.ok(err)

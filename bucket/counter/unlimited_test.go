@@ -60,11 +60,11 @@ func TestUnlimited(t *testing.T) {
 // TestUnlimitedIsLost checks that a lost store of a budget without a total leaves nothing in
 // quarantine, and that deductions continue.
 func TestUnlimitedIsLost(t *testing.T) {
-	w := inMemory(t, 1)
+	w := onRedis(t, "sqlite", 1)
 	b := w.create(unlimited("ads", 1))
 	w.deduct(b, "one", 5)
 	w.run("store sync")
-	w.mem.Wipe(0, true)
+	w.flush(0)
 	_ = w.try("store sync") // the partition is verified again
 	w.deduct(b, "two", 6)
 	w.run("store sync")

@@ -9,7 +9,7 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/counter"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/memstore"
+	"github.com/budgetd/budgetd/internal/redisstore/faultstore"
 	"github.com/budgetd/budgetd/ledger"
 )
 
@@ -118,10 +118,10 @@ func TestCancel(t *testing.T) {
 // TestCancelAfterALoss checks that an id without a record stays unclear, however often it is
 // cancelled, if an earlier memory may have had one.
 func TestCancelAfterALoss(t *testing.T) {
-	w := inMemory(t, 1)
+	w := onRedis(t, "sqlite", 1)
 	b := w.create(promo("sale", 100, 1))
 	w.deduct(b, "lost", 5)
-	w.mem.Wipe(0, true)
+	w.flush(0)
 	_ = w.try("store sync") // the partition is verified again
 	w.run("store sync")
 	r := bucket.RollbackRequest{Budget: ref(b), RequestID: "lost"}
@@ -138,7 +138,7 @@ func TestCancelAfterALoss(t *testing.T) {
 	unclear("at once")
 	unclear("again")
 	w.refused(b, "lost", 5, budget.RequestVoid)
-	w.clock.Advance(11 * time.Minute) // the memory is as old as the record window, and has the record
+	w.age(11 * time.Minute) // the memory is as old as the record window, and has the record
 	unclear("later")
 	r.RequestID = "new"
 	if v, err := w.node.Cancel(t.Context(), r); err != nil || v.State != ledger.StateVoid {
@@ -148,7 +148,7 @@ func TestCancelAfterALoss(t *testing.T) {
 
 // TestLookup checks that a record can be read by key or receipt.
 func TestLookup(t *testing.T) {
-	w := inMemory(t, 1)
+	w := onRedis(t, "sqlite", 1)
 	b := w.create(promo("sale", 100, 4))
 	a, err := w.node.Deduct(t.Context(), bucket.DeductRequest{Budget: ref(b), RequestID: "r",
 		Amount: 5,
@@ -163,7 +163,7 @@ func TestLookup(t *testing.T) {
 			t.Errorf("%+v", v)
 		}
 	}
-	w.clock.Advance(11 * time.Minute) // the memory is old enough now
+	w.age(11 * time.Minute)
 	_, err = w.node.Deduction(t.Context(), bucket.RollbackRequest{Budget: ref(b), RequestID: "other"})
 	if !budget.Is(err, budget.DeductionNotFound) {
 		t.Error(err)
@@ -179,11 +179,11 @@ func TestLookup(t *testing.T) {
 func TestRelease(t *testing.T) {
 	for _, driver := range []string{"sqlite", "mariadb"} {
 		t.Run(driver, func(t *testing.T) {
-			w := inMemoryOn(t, driver, 1)
+			w := onServers(t, driver, 1)
 			b := w.create(promo("sale", 100, 2))
 			w.deduct(b, "one", 20)
 			w.run("store sync")
-			w.mem.Wipe(0, false)
+			w.ok(w.servers[0].RestartEmpty())
 			_ = w.try("store sync")
 			w.settled(b, books{T: 100, S: 20, Q: 80})
 			list, err := w.node.Quarantines(t.Context(), ref(b))
@@ -220,7 +220,8 @@ func TestRelease(t *testing.T) {
 // TestStoreDown checks that the buckets of a store that is down are unavailable, with the reason,
 // and that the others continue.
 func TestStoreDown(t *testing.T) {
-	w, server := onRedis(t, "sqlite", 1)
+	w := onServers(t, "sqlite", 1)
+	server := w.servers[0]
 	b := w.create(promo("sale", 100, 1))
 	w.deduct(b, "one", 1)
 	w.ok(server.Kill())
@@ -253,13 +254,13 @@ func TestStoreDown(t *testing.T) {
 // TestUnansweredPush checks that a deduction that needs units of another bucket is told that a store
 // does not answer, whether or not the store did what it was asked for.
 func TestUnansweredPush(t *testing.T) {
-	for _, fault := range []memstore.Fault{memstore.LoseRequest, memstore.LoseReply} {
-		w := inMemory(t, 2)
+	for _, fault := range []faultstore.Fault{faultstore.LoseCall, faultstore.LoseReply} {
+		w := onRedis(t, "sqlite", 2)
 		b := w.create(promo("sale", 100, 2))
 		w.deduct(b, "one", 1)
-		w.mem.Inject(1, func(op string) memstore.Fault {
+		w.network.Inject(func(op string, _ bucket.Partition) faultstore.Fault {
 			if op == "deduct" {
-				return memstore.None
+				return faultstore.None
 			}
 			return fault
 		})
@@ -268,7 +269,7 @@ func TestUnansweredPush(t *testing.T) {
 			!strings.Contains(e.Message, "repeat") || e.RetryAfter <= 0 {
 			t.Errorf("fault %d: reason %q, retry after %s: %s", fault, e.Reason, e.RetryAfter, e.Message)
 		}
-		w.mem.Inject(1, nil)
+		w.network.Inject(nil)
 		w.run("store epochs")
 		w.deduct(b, "two", 60)
 		w.run("store sync")
@@ -280,7 +281,7 @@ func TestUnansweredPush(t *testing.T) {
 
 // TestSkew checks that a partition whose clock differs from SQL's is unavailable.
 func TestSkew(t *testing.T) {
-	w := inMemory(t, 1)
+	w := onRedis(t, "sqlite", 1)
 	b := w.create(promo("sale", 100, 1))
 	other, _ := w.newNode(func(c *counter.Config) {
 		c.Now = func() time.Time { return w.db.Now().Add(-1500 * time.Millisecond) }

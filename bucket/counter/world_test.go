@@ -11,8 +11,8 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/counter"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/memstore"
 	"github.com/budgetd/budgetd/internal/redisstore"
+	"github.com/budgetd/budgetd/internal/redisstore/faultstore"
 	"github.com/budgetd/budgetd/internal/sqlstore/commit"
 	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
@@ -44,7 +44,7 @@ func (c *clock) Sleep(ctx context.Context, d time.Duration) error {
 	return bucket.SystemClock{}.Sleep(ctx, d)
 }
 
-// world is a database, stores and one node.
+// world is a database, stores on Redis behind a network, and one node.
 type world struct {
 	testing.TB
 	db         *engine.DB
@@ -53,7 +53,8 @@ type world struct {
 	part       *partitions.Part
 	stores     map[string]*counter.Store
 	partitions []bucket.Partition
-	mem        *memstore.Store // nil with Redis
+	servers    []*testservers.RedisServer // by partition
+	network    faultstore.Network
 	node       *counter.Service
 	budgets    *bucket.Budgets
 	ids        []int64
@@ -76,47 +77,48 @@ func database(t testing.TB, driver string, clock func() time.Time) *engine.DB {
 	return db
 }
 
-// inMemory returns a world with one store in memory.
-func inMemory(t testing.TB, npartitions int) *world {
+// onRedis returns a world with one instance on the server that all tests share.
+func onRedis(t testing.TB, driver string, npartitions int) *world {
 	t.Helper()
-	return inMemoryOn(t, "sqlite", npartitions)
+	w := newWorld(t, driver)
+	w.instance("m", testservers.SharedRedis(t), npartitions)
+	w.begin()
+	return w
 }
 
-func inMemoryOn(t testing.TB, driver string, npartitions int) *world {
+// onServers returns a world with instances that have one partition each, on a server of its own.
+func onServers(t testing.TB, driver string, instances int) *world {
 	t.Helper()
-	w := &world{TB: t, clock: &clock{}}
-	w.db = database(t, driver, w.clock.Now)
-	w.mem = memstore.New(memstore.Config{Name: "m", Partitions: npartitions, Installation: w.db.InstallationID(),
-		Now: w.clock.Now})
-	w.stores = map[string]*counter.Store{"m": {Counter: w.mem, Entries: w.mem, Changes: w.mem,
-		Memories: w.mem, Copies: w.mem}}
-	for i := range npartitions {
-		w.partitions = append(w.partitions, bucket.Partition{Instance: "m", Index: i})
+	w := newWorld(t, driver)
+	for i := range instances {
+		w.instance(fmt.Sprint("m", i), testservers.Redis(t), 1)
 	}
 	w.begin()
 	return w
 }
 
-// onRedis returns a world with one Redis server.
-func onRedis(t testing.TB, driver string, npartitions int) (*world, *testservers.RedisServer) {
+func newWorld(t testing.TB, driver string) *world {
 	t.Helper()
-	w := &world{TB: t, clock: &clock{}}
+	w := &world{TB: t, clock: &clock{}, stores: map[string]*counter.Store{}}
 	w.db = database(t, driver, w.clock.Now)
-	server := testservers.Redis(t)
-	store, err := redisstore.New(redisstore.Config{Name: "m", Addr: server.Addr(), Partitions: npartitions,
+	return w
+}
+
+// instance adds an instance.
+func (w *world) instance(name string, server *testservers.RedisServer, npartitions int) {
+	w.Helper()
+	redis, err := redisstore.New(redisstore.Config{Name: name, Addr: server.Addr(), Partitions: npartitions,
 		InstallationID: w.db.InstallationID(), DialTimeout: 2 * time.Second,
 		ReadTimeout: 2 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = store.Disconnect() })
-	w.stores = map[string]*counter.Store{"m": {Counter: store, Entries: store, Changes: store,
-		Memories: store, Copies: store}}
+	w.ok(err)
+	w.Cleanup(func() { _ = redis.Disconnect() })
+	store := faultstore.Store{Store: redis, Network: &w.network}
+	w.stores[name] = &counter.Store{Counter: store, Entries: store, Changes: store, Memories: store,
+		Copies: store}
 	for i := range npartitions {
-		w.partitions = append(w.partitions, bucket.Partition{Instance: "m", Index: i})
+		w.partitions = append(w.partitions, bucket.Partition{Instance: name, Index: i})
+		w.servers = append(w.servers, server)
 	}
-	w.begin()
-	return w, server
 }
 
 func (w *world) begin() {
