@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/internal/redisstore"
 	"github.com/budgetd/budgetd/internal/testservers"
@@ -32,6 +34,14 @@ func connect(t testing.TB, c redisstore.Config) *redisstore.Store {
 		}
 	})
 	return store
+}
+
+// raw returns a connection that bypasses the store, for what no store would do.
+func raw(t testing.TB, server *testservers.RedisServer) *redis.Client {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1, Protocol: 2})
+	t.Cleanup(func() { _ = c.Close() })
+	return c
 }
 
 // adopt marks a partition with an incarnation.

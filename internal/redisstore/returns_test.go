@@ -1,4 +1,4 @@
-package storetest
+package redisstore_test
 
 import (
 	"errors"
@@ -26,58 +26,25 @@ func rollbacks(k *kit) {
 	k.rollback("a", "r8", 1, bucket.Accepted)
 	k.same("all", k.rollback("a", "r9", 0, bucket.Known).Amount, int64(0))
 	k.rollback("a", "r9", 1, bucket.TooMuch)
-	k.entry(
-		1,
-		1,
-		bucket.Entry{
-			Verdict:   bucket.Accepted,
-			Epoch:     1,
-			Balance:   20,
-			Taken:     10,
-			GivenBack: 10,
-			LastGrant: 1,
-		},
-	)
+	k.entry(1, 1, bucket.Entry{Verdict: bucket.Accepted, Epoch: 1, Balance: 20, Taken: 10,
+		GivenBack: 10, LastGrant: 1})
 	k.deducted(k.deduction("b", 20, k.terms()), bucket.Accepted)
 	for i := range bucket.MostRollbackIDs {
 		k.rollback("b", fmt.Sprint(i), 1, bucket.Accepted)
 	}
 	k.rollback("b", "one more", 1, bucket.TooMany)
 	k.cancel("b", bucket.Accepted) // needs no further rollback id
-	k.entry(
-		1,
-		1,
-		bucket.Entry{
-			Verdict:   bucket.Accepted,
-			Epoch:     1,
-			Balance:   20,
-			Taken:     30,
-			GivenBack: 30,
-			LastGrant: 1,
-		},
-	)
+	k.entry(1, 1, bucket.Entry{Verdict: bucket.Accepted, Epoch: 1, Balance: 20, Taken: 30,
+		GivenBack: 30, LastGrant: 1})
 }
 
 // rollbackLimits checks that a rollback lowers what its deduction counted: a call when its last
 // unit comes back, units in proportion.
 func rollbackLimits(k *kit) {
 	k.fill(1, 1, 20)
-	terms := k.terms(
-		bucket.LimitTerms{
-			Name:    "a",
-			Changed: 1,
-			Kind:    budget.WindowLifetime,
-			Max:     100,
-			Measure: budget.MeasureAmount,
-		},
-		bucket.LimitTerms{
-			Name:    "n",
-			Changed: 1,
-			Kind:    budget.WindowLifetime,
-			Max:     100,
-			Measure: budget.MeasureCount,
-		},
-	)
+	terms := k.terms(bucket.LimitTerms{Name: "a", Changed: 1, Kind: budget.WindowLifetime, Max: 100,
+		Measure: budget.MeasureAmount}, bucket.LimitTerms{Name: "n", Changed: 1,
+		Kind: budget.WindowLifetime, Max: 100, Measure: budget.MeasureCount})
 	d := k.valued("a", 3, "u", terms)
 	k.used(k.deducted(d, bucket.Accepted), 3, 1)
 	d.ID, d.Counts = "own", []int64{5, 2}
@@ -107,18 +74,8 @@ func cancels(k *kit) {
 	k.same("rest", k.cancel("b", bucket.Accepted).Amount, int64(3))
 	k.cancel("b", bucket.Known)
 	k.deducted(k.deduction("b", 4, k.terms()), bucket.Known)
-	k.entry(
-		1,
-		1,
-		bucket.Entry{
-			Verdict:   bucket.Accepted,
-			Epoch:     1,
-			Balance:   10,
-			Taken:     4,
-			GivenBack: 4,
-			LastGrant: 1,
-		},
-	)
+	k.entry(1, 1, bucket.Entry{Verdict: bucket.Accepted, Epoch: 1, Balance: 10, Taken: 4,
+		GivenBack: 4, LastGrant: 1})
 }
 
 // youngMemory checks that a missing record is no proof while the memory is younger than the window,
@@ -130,17 +87,17 @@ func youngMemory(k *kit) {
 		began := time.Now()
 		k.m, id = k.adopt(0, n, n), fmt.Sprint("id", n)
 		one := []bucket.StoreRollback{{RecordID: bucket.RecordID{Bucket: 1, ID: id}}}
-		back, err := k.Store.Rollback(k.Context(), k.m, one)
+		back, err := k.store.Rollback(k.Context(), k.m, one)
 		k.must(err)
-		void, err := k.Store.Cancel(k.Context(), k.m, one)
+		void, err := k.store.Cancel(k.Context(), k.m, one)
 		k.must(err)
-		if time.Since(began) < Window {
+		if time.Since(began) < window {
 			k.verdict("rollback", back[0].Verdict, bucket.Unclear)
 			k.verdict("cancel", void[0].Verdict, bucket.Unclear)
 			break
 		}
 	}
-	k.Wait(Window + 50*time.Millisecond)
+	time.Sleep(window + 50*time.Millisecond)
 	k.rollback("other", "r", 0, bucket.NotFound)
 	if got := k.cancel(id, bucket.Unclear); !got.Record.Void || !got.Record.Unsure {
 		k.Errorf("cancelled: %+v", got)
@@ -156,18 +113,18 @@ func youngMemory(k *kit) {
 		k.Errorf("cancelled: %+v", got)
 	}
 	k.cancel("c", bucket.Known)
-	now, err := k.Store.Time(k.Context(), k.m.Partition)
+	now, err := k.store.Time(k.Context(), k.m.Partition)
 	k.must(err)
 	// The later instant counts. This one is so late that the memory stays young.
 	for _, since := range []int64{now.Add(time.Hour).UnixMilli(), 1} {
-		k.must(k.Store.Doubt(k.Context(), k.m, since))
+		k.must(k.store.Doubt(k.Context(), k.m, since))
 		k.rollback("d", "r", 0, bucket.Unclear)
 	}
 	k.cancel("d", bucket.Unclear)
 	k.cancel("c", bucket.Known)
 	other := k.m
 	other.Incarnation++
-	if err := k.Store.Doubt(k.Context(), other, 1); !errors.Is(err, bucket.ErrOtherMemory) {
+	if err := k.store.Doubt(k.Context(), other, 1); !errors.Is(err, bucket.ErrOtherMemory) {
 		k.Errorf("of another memory: %v", err)
 	}
 }
@@ -183,18 +140,8 @@ func olderIncarnation(k *kit) {
 	k.rollback("a", "gap", 1, bucket.Unclear)
 	k.cancel("a", bucket.Unclear)
 	k.deducted(k.deduction("a", 3, k.terms()), bucket.Known)
-	k.entry(
-		1,
-		1,
-		bucket.Entry{
-			Verdict:   bucket.Accepted,
-			Epoch:     1,
-			Balance:   8,
-			Taken:     3,
-			GivenBack: 1,
-			LastGrant: 1,
-		},
-	)
+	k.entry(1, 1, bucket.Entry{Verdict: bucket.Accepted, Epoch: 1, Balance: 8, Taken: 3, GivenBack: 1,
+		LastGrant: 1})
 }
 
 // lateSums checks that what comes back after the end of an epoch is added to the epoch's late sum,
@@ -202,7 +149,7 @@ func olderIncarnation(k *kit) {
 func lateSums(k *kit) {
 	k.fill(1, 1, 10)
 	k.deducted(k.deduction("a", 6, k.terms()), bucket.Accepted)
-	k.must(k.Store.Acknowledge(k.Context(), k.m, k.changes()))
+	k.must(k.store.Acknowledge(k.Context(), k.m, k.changes()))
 	k.close(1, 1, false, bucket.Accepted)
 	if got := k.rollback("a", "1", 2, bucket.Accepted); !got.Late {
 		k.Error("a rollback into a closed epoch is not late")
@@ -216,18 +163,18 @@ func lateSums(k *kit) {
 	want := bucket.Sum{Bucket: 1, Epoch: 1, Late: true, LateSum: 3, Verdict: bucket.Accepted}
 	k.same("changed", k.changes(), []bucket.Sum{want})
 	late := func() int64 {
-		got, err := k.Store.Read(k.Context(), k.m, []bucket.Ref{{Bucket: 1, Epoch: 1}})
+		got, err := k.store.Read(k.Context(), k.m, []bucket.Ref{{Bucket: 1, Epoch: 1}})
 		k.must(err)
 		return got[0].Late
 	}
 	nextSlice := func() {
-		k.Wait(Window + 50*time.Millisecond)
+		time.Sleep(window + 50*time.Millisecond)
 		k.sweep()
 	}
 	nextSlice()
 	nextSlice()
 	k.same("not acknowledged", late(), int64(3))
-	k.must(k.Store.Acknowledge(k.Context(), k.m, []bucket.Sum{want}))
+	k.must(k.store.Acknowledge(k.Context(), k.m, []bucket.Sum{want}))
 	k.same("acknowledged", len(k.changes()), 0)
 	nextSlice()
 	k.same("acknowledged and final", late(), int64(0))
@@ -238,20 +185,20 @@ func lateSums(k *kit) {
 func (k *kit) move(epoch int64, to bucket.Memory, attempt string) {
 	k.Helper()
 	ref := bucket.Ref{Bucket: 1, Epoch: epoch}
-	got, err := k.Store.BeginCopy(k.Context(), to, ref, attempt)
+	got, err := k.store.BeginCopy(k.Context(), to, ref, attempt)
 	k.must(err)
 	k.verdict("begin", got, bucket.Accepted)
 	for cursor := ""; ; {
-		part, next, err := k.Store.ReadCopy(k.Context(), k.m, ref, cursor)
+		part, next, err := k.store.ReadCopy(k.Context(), k.m, ref, cursor)
 		k.must(err)
-		got, err := k.Store.AddCopy(k.Context(), to, ref, attempt, part)
+		got, err := k.store.AddCopy(k.Context(), to, ref, attempt, part)
 		k.must(err)
 		k.verdict("add", got, bucket.Accepted)
 		if cursor = next; cursor == "" {
 			break
 		}
 	}
-	got, err = k.Store.EndCopy(k.Context(), to, ref, attempt)
+	got, err = k.store.EndCopy(k.Context(), to, ref, attempt)
 	k.must(err)
 	k.verdict("end", got, bucket.Accepted)
 }
@@ -259,15 +206,8 @@ func (k *kit) move(epoch int64, to bucket.Memory, attempt string) {
 // copyReplaces checks that a copy replaces records, counters and late sums at the new place, and
 // that the copied records can be rolled back there.
 func copyReplaces(k *kit) {
-	terms := k.terms(
-		bucket.LimitTerms{
-			Name:    "l",
-			Changed: 1,
-			Kind:    budget.WindowLifetime,
-			Max:     9,
-			Measure: budget.MeasureAmount,
-		},
-	)
+	terms := k.terms(bucket.LimitTerms{Name: "l", Changed: 1, Kind: budget.WindowLifetime, Max: 9,
+		Measure: budget.MeasureAmount})
 	from, to := k.m, k.adopt(1, 7, 7)
 	k.m = to
 	k.fill(1, 1, 50)
@@ -287,7 +227,7 @@ func copyReplaces(k *kit) {
 	k.m = to
 	k.find("a", bucket.Moving) // nor does the new place before open
 	k.deducted(d, bucket.Moving)
-	opened, err := k.Store.Open(k.Context(), k.m,
+	opened, err := k.store.Open(k.Context(), k.m,
 		[]bucket.Opening{{Ref: bucket.Ref{Bucket: 1, Epoch: 3}, CopyOf: 2}})
 	k.must(err)
 	k.verdict("open", opened[0].Verdict, bucket.Accepted)
@@ -316,7 +256,7 @@ func copyRules(k *kit) {
 	to := k.adopt(1, 1, 1)
 	k.fill(1, 1, 20)
 	ref := bucket.Ref{Bucket: 1, Epoch: 1}
-	if _, _, err := k.Store.ReadCopy(k.Context(), k.m, ref, ""); !budget.Is(err, budget.Invalid) {
+	if _, _, err := k.store.ReadCopy(k.Context(), k.m, ref, ""); !budget.Is(err, budget.Invalid) {
 		k.Errorf("a copy of an open bucket: %v", err)
 	}
 	k.close(1, 1, true, bucket.Accepted)
@@ -324,19 +264,19 @@ func copyRules(k *kit) {
 	k.cancel("a", bucket.Moving)
 	begin := func(attempt string, want bucket.Verdict) {
 		k.Helper()
-		got, err := k.Store.BeginCopy(k.Context(), to, ref, attempt)
+		got, err := k.store.BeginCopy(k.Context(), to, ref, attempt)
 		k.must(err)
 		k.verdict("begin "+attempt, got, want)
 	}
 	end := func(attempt string, want bucket.Verdict) {
 		k.Helper()
-		got, err := k.Store.EndCopy(k.Context(), to, ref, attempt)
+		got, err := k.store.EndCopy(k.Context(), to, ref, attempt)
 		k.must(err)
 		k.verdict("end "+attempt, got, want)
 	}
 	open := func(epoch, copyOf int64, want bucket.Verdict) {
 		k.Helper()
-		got, err := k.Store.Open(k.Context(), to,
+		got, err := k.store.Open(k.Context(), to,
 			[]bucket.Opening{{Ref: bucket.Ref{Bucket: 1, Epoch: epoch}, CopyOf: copyOf}})
 		k.must(err)
 		k.verdict("open", got[0].Verdict, want)
@@ -346,7 +286,7 @@ func copyRules(k *kit) {
 	begin("two", bucket.Accepted)
 	end("one", bucket.Closed)
 	open(2, 0, bucket.Moving)
-	got, err := k.Store.AddCopy(k.Context(), to, ref, "one", bucket.CopyPart{})
+	got, err := k.store.AddCopy(k.Context(), to, ref, "one", bucket.CopyPart{})
 	k.must(err)
 	k.verdict("add one", got, bucket.Closed)
 	end("two", bucket.Accepted)

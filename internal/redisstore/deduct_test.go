@@ -1,4 +1,4 @@
-package storetest
+package redisstore_test
 
 import (
 	"fmt"
@@ -12,15 +12,8 @@ import (
 // bucket.Counter. Each step removes the first failure.
 func orderOfChecks(k *kit) {
 	now := k.now()
-	limit := bucket.LimitTerms{
-		Name:    "l",
-		Changed: 1,
-		Kind:    budget.WindowCalendar,
-		FromMS:  now - 10,
-		ToMS:    now - 5,
-		Max:     2,
-		Measure: budget.MeasureAmount,
-	}
+	limit := bucket.LimitTerms{Name: "l", Changed: 1, Kind: budget.WindowCalendar, FromMS: now - 10,
+		ToMS: now - 5, Max: 2, Measure: budget.MeasureAmount}
 	wrong := &bucket.Terms{LimitsVersion: 1, EndMS: now - 1, Limits: []bucket.LimitTerms{limit}}
 	d := k.deduction("a", 5, wrong)
 	d.NotAfterMS, d.Value = now-1, "user"
@@ -74,18 +67,10 @@ func orderOfChecks(k *kit) {
 func refusalsWriteNothing(k *kit) {
 	k.fill(1, 1, 5)
 	before := k.changes()
-	limit := bucket.LimitTerms{
-		Name:    "l",
-		Changed: 1,
-		Kind:    budget.WindowLifetime,
-		Max:     5,
-		Measure: budget.MeasureAmount,
-	}
-	terms := k.terms(
-		limit,
-		bucket.LimitTerms{Name: "n", Changed: 1, Kind: budget.WindowLifetime, Max: 1,
-			Measure: budget.MeasureCount},
-	)
+	limit := bucket.LimitTerms{Name: "l", Changed: 1, Kind: budget.WindowLifetime, Max: 5,
+		Measure: budget.MeasureAmount}
+	terms := k.terms(limit, bucket.LimitTerms{Name: "n", Changed: 1, Kind: budget.WindowLifetime,
+		Max: 1, Measure: budget.MeasureCount})
 	with := func(id string, amount int64) bucket.StoreDeduction {
 		d := k.deduction(id, amount, terms)
 		d.Value = "user"
@@ -100,7 +85,7 @@ func refusalsWriteNothing(k *kit) {
 	k.entry(1, 1, bucket.Entry{Verdict: bucket.Accepted, Epoch: 1, Balance: 5, LastGrant: 1})
 	k.same("changes", k.changes(), before)
 	for _, id := range []string{"balance", "limit", "over"} {
-		got, err := k.Store.Find(k.Context(), k.m, []bucket.RecordID{{Bucket: 1, ID: id}})
+		got, err := k.store.Find(k.Context(), k.m, []bucket.RecordID{{Bucket: 1, ID: id}})
 		k.must(err)
 		k.verdict(id, got[0].Verdict, bucket.NotFound)
 	}
@@ -144,11 +129,13 @@ func repeats(k *kit) {
 	got.AtMS = 0
 	k.same("record", got,
 		bucket.Record{Amount: 3, Epoch: 1, Incarnation: 1, Fingerprint: "print of a", Nonce: "nonce"})
-	k.entry(1, 1, bucket.Entry{Verdict: bucket.Accepted, Epoch: 1, Balance: 4, Taken: 6, LastGrant: 1})
+	k.entry(1, 1, bucket.Entry{Verdict: bucket.Accepted, Epoch: 1, Balance: 4, Taken: 6,
+		LastGrant: 1})
 	if found := k.find("a", bucket.Known); found.Amount != 3 {
 		k.Errorf("found %+v", found)
 	}
-	for _, id := range []string{"A", "a ", "á", "", "a\x00b", "1e3", "b:a", fmt.Sprintf("%0128d", 7)} {
+	for _, id := range []string{"A", "a ", "á", "", "a\x00b", "1e3", "b:a", fmt.Sprintf("%0128d",
+		7)} {
 		if id != "" {
 			k.find(id, bucket.NotFound)
 		}
@@ -161,30 +148,20 @@ func slicesOfRecords(k *kit) {
 	k.fill(1, 1, 10)
 	k.sweep()
 	k.deducted(k.deduction("a", 1, k.terms()), bucket.Accepted)
-	k.Wait(Window + 50*time.Millisecond)
+	time.Sleep(window + 50*time.Millisecond)
 	k.sweep()
 	k.deducted(k.deduction("a", 1, k.terms()), bucket.Known)
 	k.deducted(k.deduction("b", 1, k.terms()), bucket.Accepted)
 	k.sweep() // too early
 	k.deducted(k.deduction("a", 1, k.terms()), bucket.Known)
 	k.rollback("a", "r", 0, bucket.Accepted)
-	k.Wait(Window + 50*time.Millisecond)
+	time.Sleep(window + 50*time.Millisecond)
 	k.sweep()
 	k.find("a", bucket.NotFound)
 	k.find("b", bucket.Known)
 	k.deducted(k.deduction("a", 1, k.terms()), bucket.Accepted)
-	k.entry(
-		1,
-		1,
-		bucket.Entry{
-			Verdict:   bucket.Accepted,
-			Epoch:     1,
-			Balance:   8,
-			Taken:     3,
-			GivenBack: 1,
-			LastGrant: 1,
-		},
-	)
+	k.entry(1, 1, bucket.Entry{Verdict: bucket.Accepted, Epoch: 1, Balance: 8, Taken: 3, GivenBack: 1,
+		LastGrant: 1})
 }
 
 // instants checks that the partition's clock determines the end of a period and the deadline of a
@@ -193,13 +170,13 @@ func instants(k *kit) {
 	k.fill(1, 1, 10)
 	d := k.deduction("a", 1, &bucket.Terms{EndMS: k.now() + 150})
 	k.deducted(d, bucket.Accepted)
-	k.Wait(200 * time.Millisecond)
+	time.Sleep(200 * time.Millisecond)
 	d.ID = "b"
 	k.deducted(d, bucket.Over)
 	d = k.deduction("c", 1, k.terms())
 	d.NotAfterMS = k.now() + 150
 	k.deducted(d, bucket.Accepted)
-	k.Wait(200 * time.Millisecond)
+	time.Sleep(200 * time.Millisecond)
 	k.deducted(d, bucket.TooOld)
 }
 
@@ -212,27 +189,27 @@ func changesAndAcknowledge(k *kit) {
 	first := k.changes()
 	k.same("changed", first, []bucket.Sum{{Bucket: 1, Epoch: 1, Taken: 4, Verdict: bucket.Accepted}})
 	k.deducted(k.deduction("b", 1, k.terms()), bucket.Accepted)
-	k.must(k.Store.Acknowledge(k.Context(), k.m, first)) // the sum has changed since
+	k.must(k.store.Acknowledge(k.Context(), k.m, first)) // the sum has changed since
 	later := k.changes()
 	k.same("not acknowledged", later,
 		[]bucket.Sum{{Bucket: 1, Epoch: 1, Taken: 5, Verdict: bucket.Accepted}})
-	k.must(k.Store.Acknowledge(k.Context(), k.m, later))
+	k.must(k.store.Acknowledge(k.Context(), k.m, later))
 	k.same("acknowledged", len(k.changes()), 0)
 	k.rollback("a", "r", 2, bucket.Accepted)
 	second := k.changes()
 	k.same("changed again", second,
 		[]bucket.Sum{{Bucket: 1, Epoch: 1, Taken: 5, GivenBack: 2, Verdict: bucket.Accepted}})
-	k.must(k.Store.Acknowledge(k.Context(), k.m, second))
+	k.must(k.store.Acknowledge(k.Context(), k.m, second))
 	k.same("acknowledged", len(k.changes()), 0)
 	k.close(1, 1, false, bucket.Accepted)
 	k.same("closed", len(k.changes()), 0)
 	var all []bucket.StoreDeduction
 	const many = 1300
 	for i := range int64(many) {
-		_, err := k.Store.Open(k.Context(), k.m,
+		_, err := k.store.Open(k.Context(), k.m,
 			[]bucket.Opening{{Ref: bucket.Ref{Bucket: 100 + i, Epoch: 1}}})
 		k.must(err)
-		_, err = k.Store.Grant(k.Context(), k.m,
+		_, err = k.store.Grant(k.Context(), k.m,
 			[]bucket.StoreGrant{{Ref: bucket.Ref{Bucket: 100 + i, Epoch: 1}, Number: 1, Amount: 1}})
 		k.must(err)
 		d := k.deduction("x", 1, k.terms())
@@ -250,6 +227,6 @@ func changesAndAcknowledge(k *kit) {
 		seen[sum.Bucket] = true
 	}
 	k.same("many", len(seen), many)
-	k.must(k.Store.Acknowledge(k.Context(), k.m, sums))
+	k.must(k.store.Acknowledge(k.Context(), k.m, sums))
 	k.same("many acknowledged", len(k.changes()), 0)
 }

@@ -1,4 +1,4 @@
-package storetest
+package redisstore_test
 
 import (
 	"fmt"
@@ -23,21 +23,14 @@ func (k *kit) valued(id string, amount int64, value string,
 func calendarWindow(k *kit) {
 	k.fill(1, 1, 100)
 	now := k.now()
-	day := bucket.LimitTerms{
-		Name:    "day",
-		Changed: 1,
-		Kind:    budget.WindowCalendar,
-		FromMS:  now - 100,
-		ToMS:    now + 300,
-		Max:     3,
-		Measure: budget.MeasureCount,
-	}
+	day := bucket.LimitTerms{Name: "day", Changed: 1, Kind: budget.WindowCalendar, FromMS: now - 100,
+		ToMS: now + 300, Max: 3, Measure: budget.MeasureCount}
 	first := k.terms(day)
 	out := k.deducted(k.valued("a", 9, "u", first), bucket.Accepted)
 	k.same("reset", out.Limits[0].ResetMS, now+300)
 	k.used(k.deducted(k.valued("b", 9, "u", first), bucket.Accepted), 2)
 	k.used(k.deducted(k.valued("c", 9, "v", first), bucket.Accepted), 1)
-	k.Wait(350 * time.Millisecond)
+	time.Sleep(350 * time.Millisecond)
 	k.deducted(k.valued("d", 9, "u", first), bucket.WindowOver)
 	day.FromMS, day.ToMS = now+300, now+600_000
 	second := k.terms(day)
@@ -52,46 +45,35 @@ func calendarWindow(k *kit) {
 // slidingWindow checks that slots leave the window one by one.
 func slidingWindow(k *kit) {
 	k.fill(1, 1, 100)
-	terms := k.terms(
-		bucket.LimitTerms{
-			Name:     "s",
-			Changed:  1,
-			Kind:     budget.WindowSliding,
-			LengthMS: 600,
-			SlotMS:   100,
-			Max:      5,
-			Measure:  budget.MeasureAmount,
-		},
-	)
+	terms := k.terms(bucket.LimitTerms{Name: "s", Changed: 1, Kind: budget.WindowSliding,
+		LengthMS: 600, SlotMS: 100, Max: 5, Measure: budget.MeasureAmount})
 	k.used(k.deducted(k.valued("a", 2, "u", terms), bucket.Accepted), 2)
-	k.Wait(300 * time.Millisecond)
+	time.Sleep(300 * time.Millisecond)
 	k.used(k.deducted(k.valued("b", 3, "u", terms), bucket.Accepted), 5)
 	out := k.deducted(k.valued("c", 1, "u", terms), bucket.Limited)
 	if reset := out.Limits[0].ResetMS - k.now(); reset > 400 {
 		k.Errorf("the oldest slot leaves in %d ms", reset)
 	}
-	k.Wait(420 * time.Millisecond) // a has left, b has not
+	time.Sleep(420 * time.Millisecond) // a has left, b has not
 	k.used(k.deducted(k.valued("d", 1, "u", terms), bucket.Accepted), 4)
 	k.rollback("b", "r", 1, bucket.Accepted, terms)
 	k.used(k.deducted(k.valued("e", 1, "u", terms), bucket.Accepted), 4)
-	k.Wait(800 * time.Millisecond)
+	time.Sleep(800 * time.Millisecond)
 	k.used(k.deducted(k.valued("f", 5, "u", terms), bucket.Accepted), 5)
 }
 
 // firstHitWindow checks that the window begins with a deduction.
 func firstHitWindow(k *kit) {
 	k.fill(1, 1, 100)
-	terms := k.terms(
-		bucket.LimitTerms{Name: "f", Changed: 1, Kind: budget.WindowFirstHit, LengthMS: 300, Max: 2,
-			Measure: budget.MeasureCount},
-	)
+	terms := k.terms(bucket.LimitTerms{Name: "f", Changed: 1, Kind: budget.WindowFirstHit,
+		LengthMS: 300, Max: 2, Measure: budget.MeasureCount})
 	out := k.deducted(k.valued("a", 9, "u", terms), bucket.Accepted)
 	if in := out.Limits[0].ResetMS - k.now(); in > 300 || in < 0 {
 		k.Errorf("ends in %d ms", in)
 	}
 	k.deducted(k.valued("b", 9, "u", terms), bucket.Accepted)
 	k.used(k.deducted(k.valued("c", 9, "u", terms), bucket.Limited), 2)
-	k.Wait(350 * time.Millisecond)
+	time.Sleep(350 * time.Millisecond)
 	k.used(k.deducted(k.valued("c", 9, "u", terms), bucket.Accepted), 1)
 	k.rollback("a", "r", 0, bucket.Accepted, terms)
 	k.used(k.deducted(k.valued("d", 9, "u", terms), bucket.Accepted), 2)
@@ -100,18 +82,11 @@ func firstHitWindow(k *kit) {
 // lifetimeWindow checks that the window never ends and is never swept.
 func lifetimeWindow(k *kit) {
 	k.fill(1, 1, 100)
-	terms := k.terms(
-		bucket.LimitTerms{
-			Name:    "l",
-			Changed: 1,
-			Kind:    budget.WindowLifetime,
-			Max:     7,
-			Measure: budget.MeasureAmount,
-		},
-	)
+	terms := k.terms(bucket.LimitTerms{Name: "l", Changed: 1, Kind: budget.WindowLifetime, Max: 7,
+		Measure: budget.MeasureAmount})
 	out := k.deducted(k.valued("a", 4, "u", terms), bucket.Accepted)
 	k.same("reset", out.Limits[0].ResetMS, int64(0))
-	k.Wait(Window + 50*time.Millisecond)
+	time.Sleep(window + 50*time.Millisecond)
 	k.sweep()
 	k.used(k.deducted(k.valued("b", 4, "u", terms), bucket.Limited), 4)
 	k.close(1, 1, false, bucket.Accepted)
@@ -125,20 +100,10 @@ func lifetimeWindow(k *kit) {
 // and that older terms are refused.
 func limitChanged(k *kit) {
 	k.fill(1, 1, 100)
-	kept := bucket.LimitTerms{
-		Name:    "kept",
-		Changed: 1,
-		Kind:    budget.WindowLifetime,
-		Max:     50,
-		Measure: budget.MeasureAmount,
-	}
-	changed := bucket.LimitTerms{
-		Name:    "x",
-		Changed: 1,
-		Kind:    budget.WindowLifetime,
-		Max:     50,
-		Measure: budget.MeasureAmount,
-	}
+	kept := bucket.LimitTerms{Name: "kept", Changed: 1, Kind: budget.WindowLifetime, Max: 50,
+		Measure: budget.MeasureAmount}
+	changed := bucket.LimitTerms{Name: "x", Changed: 1, Kind: budget.WindowLifetime, Max: 50,
+		Measure: budget.MeasureAmount}
 	old := k.terms(changed, kept)
 	k.used(k.deducted(k.valued("a", 4, "u", old), bucket.Accepted), 4, 4)
 	changed.Changed, changed.Kind, changed.LengthMS, changed.SlotMS = 2, budget.WindowSliding,
@@ -162,22 +127,9 @@ func limitChanged(k *kit) {
 // bounds.
 func ownCounts(k *kit) {
 	k.fill(1, 1, 100)
-	terms := k.terms(
-		bucket.LimitTerms{
-			Name:    "a",
-			Changed: 1,
-			Kind:    budget.WindowLifetime,
-			Max:     10,
-			Measure: budget.MeasureAmount,
-		},
-		bucket.LimitTerms{
-			Name:    "b",
-			Changed: 1,
-			Kind:    budget.WindowLifetime,
-			Max:     2,
-			Measure: budget.MeasureCount,
-		},
-	)
+	terms := k.terms(bucket.LimitTerms{Name: "a", Changed: 1, Kind: budget.WindowLifetime, Max: 10,
+		Measure: budget.MeasureAmount}, bucket.LimitTerms{Name: "b", Changed: 1,
+		Kind: budget.WindowLifetime, Max: 2, Measure: budget.MeasureCount})
 	d := k.valued("a", 4, "u", terms)
 	d.Counts = []int64{8, 0}
 	k.used(k.deducted(d, bucket.Accepted), 8, 0)
@@ -204,13 +156,8 @@ func ownCounts(k *kit) {
 // rollbackLargeCounts checks that units in proportion are exact where their product exceeds 2^53:
 // each quotient is slightly above a whole number, so one more is kept.
 func rollbackLargeCounts(k *kit) {
-	terms := k.terms(bucket.LimitTerms{
-		Name:    "a",
-		Changed: 1,
-		Kind:    budget.WindowLifetime,
-		Max:     budget.MaxAmount,
-		Measure: budget.MeasureAmount,
-	})
+	terms := k.terms(bucket.LimitTerms{Name: "a", Changed: 1, Kind: budget.WindowLifetime,
+		Max: budget.MaxAmount, Measure: budget.MeasureAmount})
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := int64(1); i <= 20; {
 		amount := budget.MaxAmount - random.Int64N(budget.MaxAmount/2)
@@ -224,7 +171,7 @@ func rollbackLargeCounts(k *kit) {
 		d := k.valued("a", amount, "u", terms)
 		d.Bucket, d.Counts = i, []int64{counts}
 		k.used(k.deducted(d, bucket.Accepted), counts)
-		got, err := k.Store.Rollback(k.Context(), k.m, []bucket.StoreRollback{
+		got, err := k.store.Rollback(k.Context(), k.m, []bucket.StoreRollback{
 			{RecordID: d.RecordID, RollbackID: "r", Amount: amount - left, Terms: terms}})
 		k.must(err)
 		k.verdict("rollback", got[0].Verdict, bucket.Accepted)
@@ -238,15 +185,8 @@ func rollbackLargeCounts(k *kit) {
 // sameValue checks that deductions of one value in one call are counted in sequence.
 func sameValue(k *kit) {
 	k.fill(1, 1, 100)
-	terms := k.terms(
-		bucket.LimitTerms{
-			Name:    "n",
-			Changed: 1,
-			Kind:    budget.WindowLifetime,
-			Max:     3,
-			Measure: budget.MeasureCount,
-		},
-	)
+	terms := k.terms(bucket.LimitTerms{Name: "n", Changed: 1, Kind: budget.WindowLifetime, Max: 3,
+		Measure: budget.MeasureCount})
 	var all []bucket.StoreDeduction
 	for i := range 6 {
 		all = append(all, k.valued(fmt.Sprint(i), 1, []string{"u", "v"}[i%2], terms))

@@ -1,4 +1,4 @@
-package storetest
+package redisstore_test
 
 import (
 	"errors"
@@ -12,11 +12,11 @@ func markerRules(k *kit) {
 	mark := func(incarnation, since int64) error {
 		m := k.m
 		m.Incarnation = incarnation
-		return k.Store.Mark(k.Context(), m, since)
+		return k.store.Mark(k.Context(), m, since)
 	}
 	read := func(incarnation, since int64) {
 		k.Helper()
-		got, err := k.Store.Marker(k.Context(), k.partition(0), k.m.Identity, true)
+		got, err := k.store.Marker(k.Context(), k.partition(0), k.m.Identity, true)
 		k.must(err)
 		k.same("marker", [2]int64{got.Incarnation, got.Since}, [2]int64{incarnation, since})
 	}
@@ -32,13 +32,10 @@ func markerRules(k *kit) {
 		k.Errorf("since before the last gap: %v", err)
 	}
 	read(5, 4)
-	if _, err := k.Store.Marker(k.Context(), k.partition(0), "a b master", true); !errors.Is(
-		err,
-		bucket.ErrOtherMemory,
-	) {
+	if _, err := k.store.Marker(k.Context(), k.partition(0), "a b master", true); !errors.Is(err, bucket.ErrOtherMemory) {
 		k.Errorf("another identity: %v", err)
 	}
-	empty, err := k.Store.Marker(k.Context(), k.partition(1), k.adopt(1, 3, 3).Identity, true)
+	empty, err := k.store.Marker(k.Context(), k.partition(1), k.adopt(1, 3, 3).Identity, true)
 	k.must(err)
 	k.same("another partition", empty.Incarnation, int64(3))
 }
@@ -53,21 +50,21 @@ func otherMemory(k *kit) {
 	} {
 		ctx, ref := k.Context(), bucket.Ref{Bucket: 1, Epoch: 1}
 		errs := map[string]error{}
-		_, errs["deduct"] = k.Store.Deduct(ctx, m,
+		_, errs["deduct"] = k.store.Deduct(ctx, m,
 			[]bucket.StoreDeduction{k.deduction("a", 1, k.terms())})
-		_, errs["rollback"] = k.Store.Rollback(ctx, m,
+		_, errs["rollback"] = k.store.Rollback(ctx, m,
 			[]bucket.StoreRollback{{RecordID: bucket.RecordID{Bucket: 1, ID: "a"}}})
-		_, errs["cancel"] = k.Store.Cancel(ctx, m,
+		_, errs["cancel"] = k.store.Cancel(ctx, m,
 			[]bucket.StoreRollback{{RecordID: bucket.RecordID{Bucket: 1, ID: "a"}}})
-		_, errs["find"] = k.Store.Find(ctx, m, []bucket.RecordID{{Bucket: 1, ID: "a"}})
-		_, errs["open"] = k.Store.Open(ctx, m, []bucket.Opening{{Ref: ref}})
-		_, errs["grant"] = k.Store.Grant(ctx, m, []bucket.StoreGrant{{Ref: ref, Number: 2, Amount: 1}})
-		_, errs["close"] = k.Store.Close(ctx, m, []bucket.Ref{ref}, false)
-		_, errs["read"] = k.Store.Read(ctx, m, []bucket.Ref{ref})
-		_, _, errs["changed"] = k.Store.Changed(ctx, m, "")
-		errs["acknowledge"] = k.Store.Acknowledge(ctx, m, nil)
-		_, errs["sweep"] = k.Store.Sweep(ctx, m)
-		_, errs["begin copy"] = k.Store.BeginCopy(ctx, m, ref, "x")
+		_, errs["find"] = k.store.Find(ctx, m, []bucket.RecordID{{Bucket: 1, ID: "a"}})
+		_, errs["open"] = k.store.Open(ctx, m, []bucket.Opening{{Ref: ref}})
+		_, errs["grant"] = k.store.Grant(ctx, m, []bucket.StoreGrant{{Ref: ref, Number: 2, Amount: 1}})
+		_, errs["close"] = k.store.Close(ctx, m, []bucket.Ref{ref}, false)
+		_, errs["read"] = k.store.Read(ctx, m, []bucket.Ref{ref})
+		_, _, errs["changed"] = k.store.Changed(ctx, m, "")
+		errs["acknowledge"] = k.store.Acknowledge(ctx, m, nil)
+		_, errs["sweep"] = k.store.Sweep(ctx, m)
+		_, errs["begin copy"] = k.store.BeginCopy(ctx, m, ref, "x")
 		for call, err := range errs {
 			if !errors.Is(err, bucket.ErrOtherMemory) && call != "acknowledge" {
 				k.Errorf("%s of %+v: %v", call, m, err)
@@ -90,34 +87,13 @@ func openGrantClose(k *kit) {
 	k.rollback("a", "r", 1, bucket.Accepted)
 	for range 2 {
 		got := k.close(1, 1, false, bucket.Accepted)
-		k.same(
-			"closed",
-			got,
-			bucket.Entry{
-				Verdict:   bucket.Accepted,
-				Epoch:     1,
-				Balance:   7,
-				Taken:     4,
-				GivenBack: 1,
-				LastGrant: 1,
-			},
-		)
+		k.same("closed", got, bucket.Entry{Verdict: bucket.Accepted, Epoch: 1, Balance: 7, Taken: 4, GivenBack: 1, LastGrant: 1})
 	}
 	k.open(1, 1, bucket.Closed)
 	k.grant(1, 1, 2, 10, bucket.Closed)
 	k.deducted(k.deduction("b", 1, k.terms()), bucket.Closed)
-	k.entry(
-		1,
-		1,
-		bucket.Entry{
-			Verdict:   bucket.Closed,
-			Epoch:     1,
-			Balance:   7,
-			Taken:     4,
-			GivenBack: 1,
-			LastGrant: 1,
-		},
-	)
+	k.entry(1, 1, bucket.Entry{Verdict: bucket.Closed, Epoch: 1, Balance: 7, Taken: 4, GivenBack: 1,
+		LastGrant: 1})
 	k.fill(1, 2, 5)
 	k.entry(1, 2, bucket.Entry{Verdict: bucket.Accepted, Epoch: 2, Balance: 5, LastGrant: 1})
 	k.entry(1, 1, bucket.Entry{Verdict: bucket.NotFound})
@@ -142,7 +118,7 @@ func lateOpen(k *kit) {
 func lostEntry(k *kit) {
 	k.fill(1, 1, 10)
 	k.fill(2, 1, 10)
-	k.LoseEntry(1)
+	k.loseEntry(0, 1)
 	k.deducted(k.deduction("a", 1, k.terms()), bucket.Lost)
 	k.open(1, 1, bucket.Lost)
 	k.grant(1, 1, 2, 10, bucket.Lost)

@@ -1,4 +1,4 @@
-package storetest
+package redisstore_test
 
 import (
 	"github.com/budgetd/budgetd/bucket"
@@ -16,7 +16,7 @@ func predictions(k *kit) {
 	}
 	predict := func(want bucket.Verdict, all ...bucket.StoreDeduction) []bucket.StoreOutcome {
 		k.Helper()
-		answer, err := k.Store.Predict(k.Context(), k.m, all)
+		answer, err := k.store.Predict(k.Context(), k.m, all)
 		k.must(err)
 		for i := range all {
 			k.verdict("predict "+all[i].ID, answer.Outcomes[i].Verdict, want)
@@ -42,7 +42,8 @@ func predictions(k *kit) {
 	predict(bucket.Over, late)
 
 	k.same("changes", k.changes(), before)
-	k.entry(1, 1, bucket.Entry{Verdict: bucket.Accepted, Epoch: 1, Balance: 3, Taken: 2, LastGrant: 1})
+	k.entry(1, 1, bucket.Entry{Verdict: bucket.Accepted, Epoch: 1, Balance: 3, Taken: 2,
+		LastGrant: 1})
 	k.find("a", bucket.NotFound)
 	k.used(k.deducted(of(1, "a", 3), bucket.Accepted), 5)
 

@@ -1,79 +1,70 @@
-package storetest
+package redisstore_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/internal/redisstore"
+	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// Store is everything that a store implements.
-type Store interface {
-	bucket.Counter
-	bucket.Entries
-	bucket.Changes
-	bucket.Memories
-	bucket.Copies
-}
-
-// Window is the record window of every store under test.
-const Window = time.Second
-
-// Subject is a store under test. It is empty and has partitions 0 and 1.
-type Subject struct {
-	Store Store
-	Name  string
-	// Wait lets the partitions' clock advance.
-	Wait func(time.Duration)
-	// LoseEntry removes the entry of a bucket of partition 0 and nothing else.
-	LoseEntry func(bucketID int64)
-}
-
-// check is a test of the suite.
-type check struct {
-	name string
-	run  func(*kit)
-}
-
-// Run runs the suite. It calls create for the store of each test.
-func Run(t *testing.T, create func(t *testing.T) Subject) {
-	for _, c := range []check{
-		{"Marker", markerRules}, {"OtherMemory", otherMemory},
-		{"OpenGrantClose", openGrantClose}, {"LateOpen", lateOpen}, {"LostEntry", lostEntry},
-		{"Grants", grantNumbers},
-		{"Order", orderOfChecks}, {"Refusals", refusalsWriteNothing}, {"Repeat", repeats}, {"Slices",
-			slicesOfRecords},
-		{"Instants", instants}, {"Calendar", calendarWindow}, {"Sliding", slidingWindow}, {"FirstHit",
-			firstHitWindow},
-		{"Lifetime", lifetimeWindow}, {"LimitChanged", limitChanged}, {"OwnCounts", ownCounts},
-		{"SameValue", sameValue}, {"Predict", predictions}, {"Sums", sumsStayNumbers},
-		{"Rollback", rollbacks}, {"RollbackLimits", rollbackLimits},
-		{"LargeCounts", rollbackLargeCounts}, {"Cancel", cancels}, {"Young", youngMemory},
-		{"Older", olderIncarnation}, {"Late", lateSums},
-		{"Changes", changesAndAcknowledge}, {"Copy", copyReplaces},
+// TestConformance checks the contract of package bucket, one call at a time.
+func TestConformance(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		run  func(*kit)
+	}{
+		{"Marker", markerRules}, {"OtherMemory", otherMemory}, {"OpenGrantClose", openGrantClose},
+		{"LateOpen", lateOpen}, {"LostEntry", lostEntry}, {"Grants", grantNumbers},
+		{"Order", orderOfChecks}, {"Refusals", refusalsWriteNothing}, {"Repeat", repeats},
+		{"Slices", slicesOfRecords}, {"Instants", instants}, {"Calendar", calendarWindow},
+		{"Sliding", slidingWindow}, {"FirstHit", firstHitWindow}, {"Lifetime", lifetimeWindow},
+		{"LimitChanged", limitChanged}, {"OwnCounts", ownCounts}, {"SameValue", sameValue},
+		{"Predict", predictions}, {"Sums", sumsStayNumbers}, {"Rollback", rollbacks},
+		{"RollbackLimits", rollbackLimits}, {"LargeCounts", rollbackLargeCounts},
+		{"Cancel", cancels}, {"Young", youngMemory}, {"Older", olderIncarnation},
+		{"Late", lateSums}, {"Changes", changesAndAcknowledge}, {"Copy", copyReplaces},
 		{"CopyRules", copyRules},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			k := &kit{T: t, Subject: create(t)}
-			k.m = k.adopt(0, 1, 1)
-			c.run(k)
-		})
+		t.Run(c.name, func(t *testing.T) { c.run(newKit(t)) })
 	}
 }
 
-// kit is the environment of a test: a store whose partition 0 has incarnation 1.
+// window is the record window of the stores under test.
+const window = time.Second
+
+// kit is the environment of a test: an empty store whose partition 0 has incarnation 1.
 type kit struct {
 	*testing.T
-	Subject
-	m bucket.Memory
+	store  *redisstore.Store
+	server *testservers.RedisServer
+	m      bucket.Memory
+}
+
+// newKit returns a store on the server that all tests share.
+func newKit(t *testing.T) *kit {
+	k := &kit{T: t, server: testservers.SharedRedis(t)}
+	c := config(k.server)
+	c.InstallationID, c.RecordWindow = testservers.UniqueName(), window
+	k.store = connect(t, c)
+	k.m = k.adopt(0, 1, 1)
+	return k
+}
+
+// loseEntry removes the entry of a bucket of a partition and nothing else.
+func (k *kit) loseEntry(partition int, bucketID int64) {
+	k.Helper()
+	_, err := k.server.Command("HDEL", k.store.Prefix(k.partition(partition))+"epoch", fmt.Sprint(bucketID))
+	k.must(err)
 }
 
 // partition returns partition i.
 func (k *kit) partition(i int) bucket.Partition {
-	return bucket.Partition{Instance: k.Name,
-		Index: i}
+	return bucket.Partition{Instance: instance, Index: i}
 }
 
 // must ends the test if there is an error.
@@ -87,17 +78,17 @@ func (k *kit) must(err error) {
 // adopt marks a partition with an incarnation.
 func (k *kit) adopt(partition int, incarnation, since int64) bucket.Memory {
 	k.Helper()
-	identity, err := k.Store.Identity(k.Context(), k.partition(partition))
+	identity, err := k.store.Identity(k.Context(), k.partition(partition))
 	k.must(err)
 	m := bucket.Memory{Partition: k.partition(partition), Incarnation: incarnation, Identity: identity}
-	k.must(k.Store.Mark(k.Context(), m, since))
+	k.must(k.store.Mark(k.Context(), m, since))
 	return m
 }
 
 // now returns the partition's clock in milliseconds.
 func (k *kit) now() int64 {
 	k.Helper()
-	at, err := k.Store.Time(k.Context(), k.partition(0))
+	at, err := k.store.Time(k.Context(), k.partition(0))
 	k.must(err)
 	return at.UnixMilli()
 }
@@ -111,7 +102,7 @@ func (k *kit) fill(bucketID, epoch, units int64) {
 
 func (k *kit) open(bucketID, epoch int64, want bucket.Verdict) {
 	k.Helper()
-	got, err := k.Store.Open(k.Context(), k.m,
+	got, err := k.store.Open(k.Context(), k.m,
 		[]bucket.Opening{{Ref: bucket.Ref{Bucket: bucketID, Epoch: epoch}}})
 	k.must(err)
 	k.verdict("open", got[0].Verdict, want)
@@ -119,19 +110,16 @@ func (k *kit) open(bucketID, epoch int64, want bucket.Verdict) {
 
 func (k *kit) grant(bucketID, epoch, number, units int64, want bucket.Verdict) {
 	k.Helper()
-	got, err := k.Store.Grant(
-		k.Context(),
-		k.m,
-		[]bucket.StoreGrant{{Ref: bucket.Ref{Bucket: bucketID, Epoch: epoch},
-			Number: number, Amount: units}},
-	)
+	got, err := k.store.Grant(k.Context(), k.m, []bucket.StoreGrant{{Ref: bucket.Ref{Bucket: bucketID,
+		Epoch: epoch}, Number: number, Amount: units}})
 	k.must(err)
 	k.verdict("grant", got[0].Verdict, want)
 }
 
 func (k *kit) close(bucketID, epoch int64, moving bool, want bucket.Verdict) bucket.Entry {
 	k.Helper()
-	got, err := k.Store.Close(k.Context(), k.m, []bucket.Ref{{Bucket: bucketID, Epoch: epoch}}, moving)
+	got, err := k.store.Close(k.Context(), k.m, []bucket.Ref{{Bucket: bucketID, Epoch: epoch}},
+		moving)
 	k.must(err)
 	k.verdict("close", got[0].Verdict, want)
 	return got[0]
@@ -140,7 +128,7 @@ func (k *kit) close(bucketID, epoch int64, moving bool, want bucket.Verdict) buc
 // entry reads an entry and compares it.
 func (k *kit) entry(bucketID, epoch int64, want bucket.Entry) {
 	k.Helper()
-	got, err := k.Store.Read(k.Context(), k.m, []bucket.Ref{{Bucket: bucketID, Epoch: epoch}})
+	got, err := k.store.Read(k.Context(), k.m, []bucket.Ref{{Bucket: bucketID, Epoch: epoch}})
 	k.must(err)
 	k.same("entry", got[0], want)
 }
@@ -170,7 +158,7 @@ func (k *kit) deduction(id string, amount int64, terms *bucket.Terms) bucket.Sto
 // deduct makes deductions and returns their outcomes.
 func (k *kit) deduct(all ...bucket.StoreDeduction) []bucket.StoreOutcome {
 	k.Helper()
-	answer, err := k.Store.Deduct(k.Context(), k.m, all)
+	answer, err := k.store.Deduct(k.Context(), k.m, all)
 	k.must(err)
 	return answer.Outcomes
 }
@@ -195,7 +183,7 @@ func (k *kit) rollback(id, rollbackID string, amount int64, want bucket.Verdict,
 	if len(terms) > 0 {
 		x.Terms = terms[0]
 	}
-	got, err := k.Store.Rollback(k.Context(), k.m, []bucket.StoreRollback{x})
+	got, err := k.store.Rollback(k.Context(), k.m, []bucket.StoreRollback{x})
 	k.must(err)
 	k.verdict("rollback "+rollbackID, got[0].Verdict, want)
 	return got[0]
@@ -203,7 +191,7 @@ func (k *kit) rollback(id, rollbackID string, amount int64, want bucket.Verdict,
 
 func (k *kit) cancel(id string, want bucket.Verdict) bucket.StoreReturn {
 	k.Helper()
-	got, err := k.Store.Cancel(k.Context(), k.m,
+	got, err := k.store.Cancel(k.Context(), k.m,
 		[]bucket.StoreRollback{{RecordID: bucket.RecordID{Bucket: 1, ID: id}}})
 	k.must(err)
 	k.verdict("cancel "+id, got[0].Verdict, want)
@@ -212,17 +200,19 @@ func (k *kit) cancel(id string, want bucket.Verdict) bucket.StoreReturn {
 
 func (k *kit) find(id string, want bucket.Verdict) bucket.Record {
 	k.Helper()
-	got, err := k.Store.Find(k.Context(), k.m, []bucket.RecordID{{Bucket: 1, ID: id}})
+	got, err := k.store.Find(k.Context(), k.m, []bucket.RecordID{{Bucket: 1, ID: id}})
 	k.must(err)
 	k.verdict("find "+id, got[0].Verdict, want)
 	return got[0].Record
 }
 
 // changes returns all changed sums.
-func (k *kit) changes() (all []bucket.Sum) {
+func (k *kit) changes() []bucket.Sum { k.Helper(); return k.changesOf(k.m) }
+
+func (k *kit) changesOf(m bucket.Memory) (all []bucket.Sum) {
 	k.Helper()
 	for cursor := ""; ; {
-		sums, next, err := k.Store.Changed(k.Context(), k.m, cursor)
+		sums, next, err := k.store.Changed(k.Context(), m, cursor)
 		k.must(err)
 		all = append(all, sums...)
 		if cursor = next; cursor == "" {
@@ -235,7 +225,7 @@ func (k *kit) changes() (all []bucket.Sum) {
 func (k *kit) sweep() {
 	k.Helper()
 	for {
-		more, err := k.Store.Sweep(k.Context(), k.m)
+		more, err := k.store.Sweep(k.Context(), k.m)
 		k.must(err)
 		if !more {
 			return
