@@ -33,6 +33,9 @@ func TestDifferential(t *testing.T) {
 		}
 		now := p.now()
 		p.terms = allTerms(now, rapid.SampledFrom([]int64{1e9, 60}).Draw(t, "window"))
+		for id := range p.partitions[0].buckets {
+			p.opened(t, p.partitions[0], bucket.Opening{Ref: bucket.Ref{Bucket: id, Epoch: 1}})
+		}
 		t.Repeat(map[string]func(*rapid.T){
 			"open": p.open, "grant": p.grant, "deduct": p.deduct, "again": p.deduct, "more": p.deduct,
 			"rollback": p.rollback, "cancel": p.cancel, "close": p.close, "lose": p.lose,
@@ -98,36 +101,54 @@ func equal[T any](t *rapid.T, what string, got, want T, err error) {
 	}
 }
 
+// rarely draws true once in about n times.
+func rarely(t *rapid.T, n int, what string) bool {
+	return rapid.Custom(func(t *rapid.T) int {
+		return int(rapid.Uint64().Draw(t, "bits") % uint64(n))
+	}).Draw(t, what) == 1
+}
+
 // ref draws a bucket with its present epoch or an adjacent one, and nearly always the partition of
 // it.
 func (p *pair) ref(t *rapid.T) (bucket.Ref, *modelPartition) {
 	id := rapid.Int64Range(1, buckets).Draw(t, "bucket")
-	epoch := p.epochs[id] + rapid.SampledFrom([]int64{0, 0, 0, 0, 0, 1, -1}).Draw(t, "epoch")
-	partition := p.homes[id] ^ rapid.SampledFrom([]int{0, 0, 0, 0, 0, 0, 0, 0, 0, 1}).Draw(t, "elsewhere")
+	epoch, partition := p.epochs[id], p.homes[id]
+	if rarely(t, 15, "another epoch") {
+		epoch += rapid.SampledFrom([]int64{-1, 1}).Draw(t, "difference")
+	}
+	if rarely(t, 30, "elsewhere") {
+		partition = 1 - partition
+	}
 	return bucket.Ref{Bucket: id, Epoch: max(epoch, 1)}, p.partitions[partition]
 }
 
 func (p *pair) open(t *rapid.T) {
 	ref, l := p.ref(t)
-	if rapid.IntRange(0, 2).Draw(t, "new") > 0 {
+	if rarely(t, 2, "next") {
 		ref.Epoch = p.epochs[ref.Bucket] + 1
 	}
 	p.opened(t, l, bucket.Opening{Ref: ref})
 }
 
+// opened opens an epoch and mostly grants it units.
 func (p *pair) opened(t *rapid.T, l *modelPartition, x bucket.Opening) {
 	got, err := p.store.Open(p.Context(), l.m, []bucket.Opening{x})
 	want := l.buckets[x.Bucket].open(x)
 	equal(t, "open", got, []bucket.Entry{want}, err)
 	if want.Verdict == bucket.Accepted {
 		p.epochs[x.Bucket] = max(p.epochs[x.Bucket], x.Epoch)
+		p.granted(t, l, bucket.StoreGrant{Ref: x.Ref, Number: 1, Amount: 20})
 	}
 }
 
 func (p *pair) grant(t *rapid.T) {
 	ref, l := p.ref(t)
-	x := bucket.StoreGrant{Ref: ref, Number: rapid.Int64Range(1, 4).Draw(t, "number"),
-		Amount: rapid.Int64Range(1, 30).Draw(t, "amount")}
+	number := l.buckets[ref.Bucket].granted + rapid.Int64Range(-1, 2).Draw(t, "number")
+	p.granted(t, l, bucket.StoreGrant{Ref: ref, Number: max(number, 1),
+		Amount: rapid.Int64Range(1, 30).Draw(t, "amount")})
+}
+
+func (p *pair) granted(t *rapid.T, l *modelPartition, x bucket.StoreGrant) {
 	got, err := p.store.Grant(p.Context(), l.m, []bucket.StoreGrant{x})
 	equal(t, "grant", got, []bucket.Entry{l.buckets[x.Bucket].grant(x)}, err)
 }
@@ -139,7 +160,7 @@ func (p *pair) id(t *rapid.T, of int64) bucket.RecordID {
 // deduct predicts and deducts. Those of one bucket have one epoch and one Terms.
 func (p *pair) deduct(t *rapid.T) {
 	_, l := p.ref(t)
-	terms := p.terms[rapid.SampledFrom([]int{0, 0, 0, 0, 1, 1, 1, 1, 2, 3}).Draw(t, "terms")]
+	terms := p.terms[rapid.SampledFrom([]int{0, 0, 0, 1, 1, 1, 1, 1, 2, 3}).Draw(t, "terms")]
 	if p.moved && terms == p.terms[0] {
 		terms = p.terms[1] // a move forgets which version a bucket has seen
 	}
@@ -152,13 +173,15 @@ func (p *pair) deduct(t *rapid.T) {
 			epoch, epochs[ref.Bucket] = ref.Epoch, ref.Epoch
 		}
 		d := bucket.StoreDeduction{RecordID: p.id(t, ref.Bucket), Epoch: epoch,
-			Amount:      rapid.Int64Range(1, 8).Draw(t, "amount"),
-			NotAfterMS:  rapid.SampledFrom([]int64{1 << 52, 1 << 52, 1 << 52, 1 << 52, 1}).Draw(t, "until"),
-			Fingerprint: "f", Nonce: "n", Terms: terms,
+			Amount:     rapid.Int64Range(1, 8).Draw(t, "amount"),
+			NotAfterMS: 1 << 52, Fingerprint: "f", Nonce: "n", Terms: terms,
 			Value: rapid.SampledFrom([]string{"", "u", "v"}).Draw(t, "value")}
-		if n := len(terms.Limits); rapid.IntRange(0, 3).Draw(t, "own") == 0 {
+		if n := len(terms.Limits); rarely(t, 4, "own") {
 			d.Counts = rapid.SliceOfN(rapid.Int64Range(0, 5), n, n).Draw(t, "counts")
 			d.Max = rapid.SliceOfN(rapid.Int64Range(0, 40), n, n).Draw(t, "max")
+		}
+		if rarely(t, 20, "too old") {
+			d.NotAfterMS = 1
 		}
 		if all = append(all, d); !known {
 			once = append(once, d)
@@ -208,7 +231,9 @@ func (p *pair) undo(t *rapid.T, cancel bool) {
 
 func (p *pair) close(t *rapid.T) {
 	ref, l := p.ref(t)
-	p.closed(t, l, ref, rapid.IntRange(0, 9).Draw(t, "moving") == 0)
+	if rarely(t, 3, "really") {
+		p.closed(t, l, ref, rarely(t, 5, "moving"))
+	}
 }
 
 func (p *pair) closed(t *rapid.T, l *modelPartition, ref bucket.Ref, moving bool) {
@@ -253,7 +278,9 @@ func (p *pair) acknowledge(t *rapid.T) {
 	_, l := p.ref(t)
 	sums := p.changesOf(l.m)
 	for i := range sums {
-		sums[i].Taken += rapid.SampledFrom([]int64{0, 0, 0, 1}).Draw(t, "off")
+		if !sums[i].Late && rarely(t, 4, "has changed") {
+			sums[i].Taken++
+		}
 		l.buckets[sums[i].Bucket].acknowledge(sums[i])
 	}
 	p.must(p.store.Acknowledge(p.Context(), l.m, sums))
@@ -261,7 +288,7 @@ func (p *pair) acknowledge(t *rapid.T) {
 
 // lose loses an entry.
 func (p *pair) lose(t *rapid.T) {
-	if rapid.IntRange(0, 4).Draw(t, "really") > 0 {
+	if !rarely(t, 10, "really") {
 		return
 	}
 	ref, l := p.ref(t)
@@ -271,9 +298,12 @@ func (p *pair) lose(t *rapid.T) {
 
 // next begins another incarnation of a partition, with or without a gap.
 func (p *pair) next(t *rapid.T) {
+	if !rarely(t, 3, "really") {
+		return
+	}
 	_, l := p.ref(t)
 	l.m.Incarnation++
-	if rapid.IntRange(0, 3).Draw(t, "gap") == 0 {
+	if rarely(t, 4, "gap") {
 		l.since, l.young = l.m.Incarnation, true
 	}
 	p.must(p.store.Mark(p.Context(), l.m, l.since))
@@ -285,7 +315,10 @@ func (p *pair) move(t *rapid.T) {
 	to, ctx := p.partitions[1-from.m.Partition.Index], p.Context()
 	source, target := from.buckets[ref.Bucket], to.buckets[ref.Bucket]
 	attempt := rapid.SampledFrom([]string{"x", "x", "x", "y"})
-	skips := func(step string) bool { return rapid.IntRange(0, 9).Draw(t, "skips "+step) == 0 }
+	skips := func(step string) bool { return rarely(t, 10, "skips "+step) }
+	if !rarely(t, 3, "really") {
+		return
+	}
 	if !skips("close") {
 		p.closed(t, from, ref, true)
 	}

@@ -204,7 +204,7 @@ func (b *modelBucket) undo(x *bucket.StoreRollback, cancel bool, incarnation, si
 	}
 	r.RolledBack += amount
 	r.Rollbacks = append(slices.Clone(r.Rollbacks), bucket.RecordedRollback{ID: x.RollbackID, Amount: amount})
-	b.lower(x.ID, r, x.Terms)
+	b.lower(x.ID, r, x.Terms, r.RolledBack-amount)
 	out.Record, out.Amount = r.Record, amount
 	if b.state == "open" && b.epoch == r.Epoch {
 		b.balance, b.given, b.changed[0] = b.balance+amount, b.given+amount, true
@@ -214,20 +214,27 @@ func (b *modelBucket) undo(x *bucket.StoreRollback, cancel bool, incarnation, si
 	return out
 }
 
-// lower sets what a deduction counts in the limits of terms to what is left of it: a call as long as
-// a unit is left, units in proportion, rounded up.
-func (b *modelBucket) lower(id string, r *recorded, terms *bucket.Terms) {
+// lower subtracts returned units from what their deduction counts in the limits of terms.
+func (b *modelBucket) lower(id string, r *recorded, terms *bucket.Terms, before int64) {
 	for i := range terms.Limits {
 		l := &terms.Limits[i]
 		of := limitOf{r.value, l.Name, l.Changed}
-		for j, c := range b.counted[of] {
-			left, n := r.Amount-r.RolledBack, r.counts[of]
-			if c.id != id || l.Changed > r.version || l.Measure == budget.MeasureCount && left > 0 {
-				continue
+		n := r.counts[of]
+		for j := range b.counted[of] {
+			if b.counted[of][j].id == id && l.Changed <= r.version {
+				b.counted[of][j].n -= keeps(l, n, r.Amount, before) - keeps(l, n, r.Amount, r.RolledBack)
 			}
-			b.counted[of][j].n = (n*left + r.Amount - 1) / r.Amount // small numbers
 		}
 	}
+}
+
+// keeps returns what a deduction still counts: a call as long as a unit is left, units in proportion
+// to what is left, rounded up. The numbers are small.
+func keeps(l *bucket.LimitTerms, n, amount, back int64) int64 {
+	if l.Measure == budget.MeasureCount && back < amount {
+		return n
+	}
+	return (n*(amount-back) + amount - 1) / amount
 }
 
 func (b *modelBucket) find(id string, young bool) bucket.StoreReturn {

@@ -1,7 +1,7 @@
 package redisstore_test
 
 import (
-	"maps"
+	"slices"
 	"strings"
 
 	"github.com/budgetd/budgetd/bucket"
@@ -200,7 +200,9 @@ func (b *modelBucket) addCopy(epoch int64, attempt string, from *modelBucket, si
 		}
 		b.records[id] = &moved
 	}
-	maps.Copy(b.counted, from.counted)
+	for of, list := range from.counted {
+		b.counted[of] = slices.Clone(list)
+	}
 	for epoch, units := range from.late {
 		b.late[epoch], b.changed[epoch] = units, true
 	}
