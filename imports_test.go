@@ -68,7 +68,8 @@ var house = map[string]place{
 	// technologies
 	"internal/redisstore": {may: slices.Concat(actor, []string{"bucket/span"}),
 		store: "internal/redisstore"},
-	"internal/memstore": {may: actor, store: "internal/memstore"},
+	"internal/redisstore/faultstore": {may: slices.Concat(actor, []string{"internal/redisstore"}),
+		test: true},
 	"internal/sqlstore/*": {may: slices.Concat(actor, ground, []string{"bucket/*"}),
 		store: "internal/sqlstore"},
 	"internal/sqlstore/engine": {may: slices.Concat(actor, root, below, []string{"bucket/span"}), store: "internal/sqlstore"},
@@ -98,7 +99,6 @@ var house = map[string]place{
 	"client": {may: []string{"budget", "client/tlsfiles"}},
 	// what exists for tests
 	"deploy":               {stdOnly: true, test: true}, // the dashboard, made once and committed
-	"internal/storetest":   {may: slices.Concat(actor, []string{"internal/testservers"}), test: true},
 	"internal/testservers": {test: true},
 	"internal/hostile":     {may: words, test: true},
 	"internal/e2e":         {anything: true, test: true},

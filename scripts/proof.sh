@@ -54,7 +54,7 @@ crashpoints() { beside go test -timeout 0 ./internal/crashpoints -v -crashpoints
 properties() {
 	local packages
 	packages=$(go list -f '{{.Dir}} {{.TestImports}} {{.XTestImports}}' ./... |
-		grep -F -e pgregory.net/rapid -e internal/storetest | cut -d ' ' -f 1)
+		grep -F pgregory.net/rapid | cut -d ' ' -f 1)
 	# shellcheck disable=SC2086 # a list
 	beside go test -timeout 0 -p 1 $packages github.com/budgetd/budgetd/{budget,client} \
 		-rapid.checks "$(pick 2000 20000)" -rapid.nofailfile

@@ -180,18 +180,12 @@ func (e *edit) apply() (string, error) {
 	return string(text[:found[0][0]]) + strings.Join(e.new, "\n") + string(text[found[0][1]:]), nil
 }
 
-// hasTests returns an error unless each test of the pattern exists, and the names of its subtests,
-// which may be in the suite of the stores.
+// hasTests returns an error unless each test of the pattern exists, and the names of its subtests.
 func (m *mutant) hasTests() error {
 	files, err := filepath.Glob(filepath.Join(root, m.pkg, "*_test.go"))
 	if err != nil {
 		return err
 	}
-	suite, err := filepath.Glob(filepath.Join(root, "internal/storetest", "*.go"))
-	if err != nil {
-		return err
-	}
-	files = append(files, suite...)
 	source := ""
 	for _, file := range files {
 		text, err := os.ReadFile(file)

@@ -1,5 +1,5 @@
-// Package faultstore puts a network between a test and a Redis store that loses, delays, doubles and
-// reorders calls and replies. The store and its server are real. A test chooses the fault of each call.
+// Package faultstore puts a network between a test and a Redis store. The network loses, delays,
+// doubles and reorders calls and replies. The store and its server are real.
 package faultstore
 
 import (
@@ -42,17 +42,17 @@ type Network struct {
 	held   []func()
 }
 
-// Inject lets decide choose the fault of each later call; nil ends the faults. op is the call's name:
-// deduct, predict, rollback, cancel, find, open, grant, close, read, changed, acknowledge, sweep,
-// identity, marker, mark, doubt or copy. decide must be safe for concurrent use.
+// Inject lets decide choose the fault of each later call; nil ends the faults. op is the call's
+// name: deduct, predict, rollback, cancel, find, open, grant, close, read, changed, acknowledge,
+// sweep, identity, marker, mark, doubt or copy. decide must be safe for concurrent use.
 func (n *Network) Inject(decide func(op string, partition bucket.Partition) Fault) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.decide = decide
 }
 
-// Release makes the calls that were held back, in random order, and discards the answers. It returns
-// their number.
+// Release makes the calls that were held back, in random order, and discards the answers. It
+// returns their number.
 func (n *Network) Release() int {
 	n.mu.Lock()
 	held := n.held
