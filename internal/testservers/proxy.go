@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -20,7 +21,7 @@ const (
 	CutReply
 	// CutRequest reads a request and ends the connection without forwarding it.
 	CutRequest
-	// Delay forwards a request after Rule.Delay.
+	// Delay forwards a request after Rule.Delay, and those behind it not before it.
 	Delay
 	// BlackHole accepts everything, including new connections, and forwards nothing in either
 	// direction. Connections that lost something end when another rule is set.
@@ -35,17 +36,21 @@ type Rule struct {
 	// OneIn disturbs every OneIn-th request, over all connections; 0 and 1 mean all. It applies
 	// only to CutReply, CutRequest and Delay.
 	OneIn int
-	// Delay is how long the disturbance Delay holds a request back.
+	// Delay is how long the disturbance Delay holds a request back, beside the distance.
 	Delay time.Duration
 }
 
 // Proxy forwards connections to a server on 127.0.0.1 and disturbs them by a rule that can change
-// at any time. It knows no protocol: a request is the result of one read from the client, at most
-// 64 KiB, so a longer one may be cut in its middle. What a server sends before the first request is
-// always forwarded under CutReply and CutRequest. A Proxy is safe for concurrent use.
+// at any time. To a rule, a request is the result of one read from the client, at most 64 KiB, so a
+// longer one may be cut in its middle. What a server sends before the first request is always
+// forwarded under CutReply and CutRequest. It can also put a server farther away (SetDistance) and
+// count the round trips to a MySQL server (RoundTrips). A Proxy is safe for concurrent use.
 type Proxy struct {
 	port int
 	all  sync.WaitGroup
+
+	distance   atomic.Int64 // nanoseconds that a round trip takes longer
+	roundTrips atomic.Int64
 
 	mu       sync.Mutex
 	target   string
@@ -231,7 +236,7 @@ func (p *Proxy) end(l *link) {
 	delete(p.links, l)
 }
 
-// next returns the disturbance of the next request.
+// next returns the disturbance of the next request, and how long that holds it back.
 func (p *Proxy) next() (Disturbance, time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -243,7 +248,10 @@ func (p *Proxy) next() (Disturbance, time.Duration) {
 		return Pass, 0
 	}
 	p.hits++
-	return p.rule.Disturbance, p.rule.Delay
+	if p.rule.Disturbance != Delay {
+		return p.rule.Disturbance, 0
+	}
+	return Delay, p.rule.Delay
 }
 
 // swallows reports whether nothing is forwarded now.
@@ -259,8 +267,10 @@ func (p *Proxy) swallows() bool {
 
 // requestsOf forwards what the client sends.
 func (p *Proxy) requestsOf(l *link) {
-	defer p.end(l)
-	buffer := make([]byte, 64<<10)
+	out := p.wire(l, l.server)
+	defer close(out)
+	var counted commands
+	buffer := make([]byte, readSize)
 	for {
 		n, err := l.client.Read(buffer)
 		if err != nil {
@@ -272,8 +282,6 @@ func (p *Proxy) requestsOf(l *link) {
 			return
 		case CutReply:
 			l.deafen()
-		case Delay:
-			time.Sleep(delay)
 		case BlackHole:
 			l.lose()
 			continue
@@ -281,16 +289,16 @@ func (p *Proxy) requestsOf(l *link) {
 		if l.server == nil || l.hasLost() {
 			return
 		}
-		if _, err := l.server.Write(buffer[:n]); err != nil {
-			return
-		}
+		p.roundTrips.Add(counted.count(buffer[:n]))
+		out <- p.packet(buffer[:n], delay)
 	}
 }
 
 // replies forwards what the server sends.
 func (p *Proxy) replies(l *link) {
-	defer p.end(l)
-	buffer := make([]byte, 64<<10)
+	out := p.wire(l, l.client)
+	defer close(out)
+	buffer := make([]byte, readSize)
 	for {
 		n, err := l.server.Read(buffer)
 		if err != nil || l.isDeaf() {
@@ -303,9 +311,7 @@ func (p *Proxy) replies(l *link) {
 		if l.hasLost() {
 			return
 		}
-		if _, err := l.client.Write(buffer[:n]); err != nil {
-			return
-		}
+		out <- p.packet(buffer[:n], 0)
 	}
 }
 
