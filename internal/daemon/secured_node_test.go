@@ -38,6 +38,7 @@ type securedNode struct {
 	dir      string // has the database
 	backends *backends
 	security *security
+	service  *node
 	url      string
 	root     string // the first administrator's key
 	now      time.Time
@@ -84,6 +85,7 @@ func newSecuredNode(t *testing.T, settings ...string) *securedNode {
 	tracer := sdk.NewTracerProvider(sdk.WithSpanProcessor(o.spans)).Tracer("test")
 	service, err := o.backends.service(c, log, metrics.New("test"), tracer)
 	ok(err)
+	o.service = service
 	service.start(ctx, log)
 	o.halt = func() { t.Helper(); ok(service.stop(context.WithoutCancel(ctx))) }
 	t.Cleanup(o.halt)
