@@ -19,7 +19,7 @@
 
 -- Ids that budgetd hands out.
 CREATE TABLE sequence (
-  name VARBINARY(32) NOT NULL,              -- budget | bucket | alert; self-test while a node starts
+  name VARBINARY(32) NOT NULL,              -- budget | bucket | alert
   next_id BIGINT NOT NULL,                  -- the next id to hand out, from 1
   PRIMARY KEY (name)
 );

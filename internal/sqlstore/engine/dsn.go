@@ -78,6 +78,7 @@ var fixed = map[string]string{
 	"sql_mode": "", "time_zone": "", "autocommit": "", "innodb_lock_wait_timeout": "",
 	"lock_wait_timeout": "", "wait_timeout": "", "tx_isolation": "", "transaction_isolation": "",
 	"tx_read_only": "", "transaction_read_only": "", "completion_type": "",
+	"default_storage_engine": "", "check_constraint_checks": "",
 	"character_set_client": "", "character_set_connection": "", "character_set_results": "",
 }
 

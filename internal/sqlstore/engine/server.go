@@ -49,12 +49,14 @@ const (
 // session is set by every connection. It leaves out the isolation level, whose variable has no
 // spelling that all servers know. The setting in a comment is MariaDB's; without it a list of
 // 1,000 values and more (500 keys of two columns) becomes a join with a temporary table, which
-// reads and locks rows that are not in the list.
+// reads and locks rows that are not in the list. A server may have switched CHECK off (MariaDB) and
+// make tables without transactions by default.
 const session = `SET SESSION
 	sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ONLY_FULL_GROUP_BY',
 	character_set_client = utf8mb4, character_set_connection = utf8mb4,
 		character_set_results = utf8mb4,
-	/*M!100300 in_predicate_conversion_threshold = 0, */
+	/*M!100300 in_predicate_conversion_threshold = 0, check_constraint_checks = 1, */
+	default_storage_engine = InnoDB,
 	time_zone = '+00:00', autocommit = 1, completion_type = 0, innodb_lock_wait_timeout = 2,
 		lock_wait_timeout = 10,
 	wait_timeout = `
@@ -178,10 +180,7 @@ func (db *DB) prepareServer(ctx context.Context, parsed *mysql.Config) error {
 	if err := db.migrate(ctx, raw); err != nil {
 		return err
 	}
-	if err := checkRights(ctx, raw, parsed); err != nil {
-		return err
-	}
-	return selfTest(ctx, raw, version, parsed.DBName)
+	return checkRights(ctx, raw, parsed)
 }
 
 // lockMigration excludes other nodes from creating the tables of the same database. GET_LOCK

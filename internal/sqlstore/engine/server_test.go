@@ -3,9 +3,12 @@ package engine
 import (
 	"context"
 	"database/sql/driver"
+	"errors"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/go-sql-driver/mysql"
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/testservers"
@@ -38,10 +41,13 @@ func TestReplicaIsNotRead(t *testing.T) {
 	}
 }
 
-// TestSessionOfTheServersChoice checks that the server's session defaults do not affect budgetd.
+// TestSessionOfTheServersChoice checks that the server's session defaults affect neither budgetd nor
+// the tables that it makes.
 func TestSessionOfTheServersChoice(t *testing.T) {
 	server := testservers.MariaDB(t, testservers.MariaDBArgs("--skip-character-set-client-handshake",
-		"--character-set-server=gbk", "--collation-server=gbk_chinese_ci", "--completion-type=CHAIN"))
+		"--character-set-server=gbk", "--collation-server=gbk_chinese_ci", "--completion-type=CHAIN",
+		"--default-storage-engine=Aria"))
+	server.Execute(t, "SET GLOBAL check_constraint_checks = 0")
 	db := mustOpen(t, Config{Driver: "mysql", DSN: server.NewDatabase(t)})
 	err := db.Read(context.Background(), "test", func(r *Reader) error {
 		var row struct {
@@ -52,10 +58,29 @@ func TestSessionOfTheServersChoice(t *testing.T) {
 		if row.Client != "utf8mb4" || row.Completion != "NO_CHAIN" {
 			t.Errorf("%+v", row)
 		}
+		if err != nil {
+			return err
+		}
+		var others int
+		_, err = r.Get(&others, `SELECT COUNT(*) FROM information_schema.tables
+			WHERE table_schema = DATABASE() AND engine <> 'InnoDB'`)
+		if others > 0 {
+			t.Errorf("%d tables are not of InnoDB", others)
+		}
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	err = db.Write(context.Background(), "test", func(t *Tx) error {
+		_, err := t.Exec(`INSERT INTO installation (only_row, installation_id, ring_version, format,
+			created_ms) VALUES (2, 'x', 1, 1, 1)`)
+		return err
+	})
+	const checkViolated = 4025
+	var refusal *mysql.MySQLError
+	if !errors.As(err, &refusal) || refusal.Number != checkViolated {
+		t.Errorf("a row that a CHECK forbids: %v", err)
 	}
 }
 
