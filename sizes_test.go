@@ -70,8 +70,16 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// productFiles lists the Go files outside tests of both modules.
+// productFiles lists the Go files outside tests of all modules.
 func productFiles(t *testing.T) (files []string) {
+	t.Helper()
+	return slices.DeleteFunc(sourceFiles(t, ".go"), func(name string) bool {
+		return strings.HasSuffix(name, "_test.go")
+	})
+}
+
+// sourceFiles lists the files of all modules with some extensions.
+func sourceFiles(t *testing.T, extensions ...string) (files []string) {
 	t.Helper()
 	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
 		switch {
@@ -81,7 +89,7 @@ func productFiles(t *testing.T) (files []string) {
 			return filepath.SkipDir
 		case d.IsDir() && (d.Name() == "node_modules" || d.Name() == "testdata"):
 			return filepath.SkipDir
-		case strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go"):
+		case !d.IsDir() && slices.Contains(extensions, filepath.Ext(name)):
 			files = append(files, filepath.ToSlash(name))
 		}
 		return nil

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs the linters, then the tests of all modules. One MariaDB and one Redis serve all tests
 # (internal/testservers/lend). The end-to-end tests, which mostly wait, run concurrently with the
-# others. The script installs what the tests need (scripts/test-deps.sh), and ends with a list of
-# what it did not run.
+# others. The script installs what the tests need (scripts/test-deps.sh), and ends with what each
+# package took and with a list of what it did not run.
 #
 #	scripts/test.sh            runs everything
 #	scripts/test.sh PACKAGE... runs the tests of these packages, such as ./bucket/...
@@ -72,22 +72,33 @@ work=$(mktemp -d "$(memory)/budgetd-test.XXXXXX")
 mkdir "$work/servers" "$work/tests"
 export GOTMPDIR=$build TMPDIR=$work/tests BUDGETD_TEST_TMP=$work/tests CGO_ENABLED=1
 
+# timed runs go test and keeps what it prints, for durations.
+timed() { go test "$@" | tee -a "$build/tests.log"; }
+
+# durations prints the seconds that the tests of each package took, the slowest first.
+durations() {
+	[ -s "$build/tests.log" ] || return 0
+	printf '\n%8s  %s\n' seconds package
+	awk '($1 == "ok" || $1 == "FAIL") && $3 ~ /^[0-9.]+s$/ { printf "%8.1f  %s\n", $3, $2 }' \
+		"$build/tests.log" | sort -rn
+}
+
 # tests runs go test on the packages of this module whose folders are on standard input. Most tests
 # wait now and then, so one package more than there are processors is tested at a time.
 tests() {
 	local packages=()
 	mapfile -t packages
 	[ "${#packages[@]}" = 0 ] && return
-	go test -timeout 20m -p $(($(nproc) + 1)) "$@" "${packages[@]/#/./}"
+	timed -timeout 20m -p $(($(nproc) + 1)) "$@" "${packages[@]/#/./}"
 }
 
 # modules runs the tests of the separate modules. internal/e2e builds and runs the one of examples.
 modules() {
 	local status=0
-	go test -C budget ./... || status=1
-	go test -C client -race ./... || status=1
-	go test -C bench ./... || status=1
-	go test -C deploy/release ./... || status=1
+	timed -C budget ./... || status=1
+	timed -C client -race ./... || status=1
+	timed -C bench ./... || status=1
+	timed -C deploy/release ./... || status=1
 	return "$status"
 }
 
@@ -129,7 +140,7 @@ set -m
 	fi
 	mkdir "$build/programs"
 	go build -o "$build/programs" ./cmd/budgetd ./cmd/budgetctl ./internal/testservers/lend
-	export -f tests modules folders everything
+	export -f timed tests modules folders everything
 	export all build concurrent sequential first waiting BUDGETD_TEST_PROGRAMS=$build/programs
 	# shellcheck disable=SC2016 # the inner shell expands it
 	exec "$build/programs/lend" "$work/servers" bash -euo pipefail -c 'everything "$@"' tests "$@"
@@ -138,6 +149,7 @@ group=$!
 status=0
 wait "$group" || status=$?
 group=
+durations
 if [ $# = 0 ]; then
 	scripts/proof.sh --not-run
 fi
