@@ -55,7 +55,7 @@ func (b service) measure(s *stage) (measurement, error) {
 type hotRow struct{}
 
 func (hotRow) measure(s *stage) (measurement, error) {
-	server, dsn, err := s.mariadb(false)
+	server, dsn, err := s.mariadb(false, nil)
 	if err != nil {
 		return measurement{}, err
 	}

@@ -15,8 +15,8 @@ func TestRows(t *testing.T) {
 			t.Errorf("row %q appears twice, or has no title", r.name)
 		}
 		names[r.name] = true
-		if o, ok := r.measurer.(ours); ok && o.half != "" && !names[o.half] {
-			t.Errorf("row %q: there is no row %q before it", r.name, o.half)
+		if o, ok := r.measurer.(ours); ok && o.of != "" && !names[o.of] {
+			t.Errorf("row %q: there is no row %q before it", r.name, o.of)
 		}
 		if o, ok := r.measurer.(ours); ok && !o.embedded {
 			modes[r.name] = o.durability

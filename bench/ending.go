@@ -1,14 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
-	"database/sql"
+	"errors"
 	"fmt"
 	"math/rand/v2"
-	"path/filepath"
-	"slices"
+	"net/http"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -19,135 +18,219 @@ import (
 
 // ending sells small budgets one after the other from the first unit to the last, in single calls
 // through one node or several. Most of the time buckets have little and requests ask for much. CPU
-// time and calls per second are those of all calls, refused or not.
+// time and calls a second are those of all calls, refused or not. It is compared with the middle:
+// the same calls to a budget that does not end.
 type ending struct {
-	filterless bool
+	durability string
 	nodes      int
+	away       *time.Duration // SQL, and in store mode each Redis
 }
 
 // Each budget has endingUnits in endingBuckets, and endingCalls for up to endingMost units each:
-// about twice as much is asked for as there is.
+// about twice as much is asked for as there is. No budget begins after endingSeconds.
 const (
 	endingBudgets = 200
 	endingBuckets = 16
 	endingUnits   = 2_000
 	endingMost    = 50
 	endingCalls   = 160
+	endingCallers = 32
+	endingRedis   = 3
+	endingSeconds = 30
+	endless       = 1_000_000_000_000
 )
 
 func (e ending) measure(s *stage) (measurement, error) {
-	b, err := s.budgetd(ours{durability: "ledger", filterless: e.filterless, fsync: "everysec"})
+	b, err := s.budgetd(ours{durability: e.durability, nodes: e.nodes, instances: endingRedis,
+		sqlAway: e.away, redisAway: e.away})
 	if err != nil {
 		return measurement{}, err
 	}
-	addresses, watched := []string{b.address}, b.watched
-	for i := 1; i < e.nodes; i++ {
-		dir, err := s.folder(fmt.Sprint("node-", i))
-		if err != nil {
-			return measurement{}, err
-		}
-		other := &stage{world: s.world, dir: dir}
-		p, err := other.start("budgetd", []string{"BUDGETD_LISTEN=127.0.0.1:0"}, "--config",
-			filepath.Join(s.dir, "budgetd.yaml"))
-		if err != nil {
-			return measurement{}, err
-		}
-		s.stop = append(s.stop, other.stop...)
-		addresses = append(addresses, p.address)
-		watched = append(watched, fmt.Sprintf("server=%d", p.pid))
+	c, err := client.New("http://" + b.address)
+	if err != nil {
+		return measurement{}, err
 	}
-	return e.sell(s, addresses, watched, b.dsn)
-}
-
-func (e ending) sell(s *stage, addresses, watched []string, dsn string) (measurement, error) {
-	var m measurement
-	clients := make([]*client.Client, len(addresses))
-	for i, address := range addresses {
-		var err error
-		if clients[i], err = client.New("http://" + address); err != nil {
-			return m, err
-		}
+	middle, err := newSale(s, c, "middle", e.durability, 1, endless)
+	if err != nil {
+		return measurement{}, err
 	}
-	budgets := s.scaled(endingBudgets)
-	name := func(i int) string { return fmt.Sprint("ending-", i) }
-	if err := s.each(budgets, func(ctx context.Context, i int) error {
-		_, err := clients[0].Create(ctx, client.CreateRequest{Name: name(i), Unit: "count", Type: "promo",
-			TotalQuantity: endingUnits, BucketQuantity: endingBuckets, Durability: "ledger"})
-		return err
-	}); err != nil {
-		return m, err
+	if _, _, err := s.drive(s.ctx, b, load.Plan{Duration: s.seconds(2)}, middle.sellers(endingCallers)); err != nil {
+		return measurement{}, err
 	}
-	before, err := usedBy(watched)
+	mid, _, err := s.drive(s.ctx, b, load.Plan{Duration: s.seconds(5)}, middle.sellers(endingCallers))
+	if err != nil {
+		return measurement{}, err
+	}
+	end, err := newSale(s, c, "ending", e.durability, max(s.scaled(endingBudgets), 2), endingUnits)
+	if err != nil {
+		return measurement{}, err
+	}
+	m, longest, err := s.drive(s.ctx, b, load.Plan{Duration: s.seconds(endingSeconds),
+		Calls: int64(len(end.budgets) * endingCalls)}, end.sellers(endingCallers))
 	if err != nil {
 		return m, err
 	}
-	calls := budgets * endingCalls
-	took := make([]time.Duration, calls)
-	var accepted, refused atomic.Int64
-	began := time.Now()
-	if err := s.each(calls, func(ctx context.Context, i int) error {
-		at := time.Now()
-		_, err := clients[i%len(clients)].Deduct(ctx, name(i/endingCalls), client.DeductRequest{
-			RequestID: client.NewRequestID(), Amount: 1 + rand.Int64N(endingMost)}) //nolint:gosec // a load
-		took[i] = time.Since(at)
-		switch client.KindOf(err) {
-		case 0:
-			accepted.Add(1)
-		case budget.Refused:
-			refused.Add(1)
-		default:
+	m.named = []figure{{"longest, ms", milliseconds(longest)}, {"middle, per second", mid.perS},
+		{"middle, p99 ms", mid.p99}, {"end ÷ middle", m.perS / mid.perS}}
+	begun := min(int(end.drawn.Load()-1)/endingCalls+1, len(end.budgets))
+	m.note = fmt.Sprintf("%d of %d budgets; %d calls accepted, %d refused, %d without an outcome; ",
+		begun, len(end.budgets), end.accepted.Load(), end.refused.Load(), end.unclear.Load())
+	return m, errors.Join(middle.settle(0), end.settle(begun))
+}
+
+// sale sells budgets, endingCalls of each, or all calls of a single one.
+type sale struct {
+	stage   *stage
+	client  *client.Client
+	name    string
+	budgets []books
+	all     []*seller
+	drawn   atomic.Int64 // calls
+
+	accepted, refused, unclear atomic.Int64 // answers
+}
+
+// newSale creates the budgets of a sale.
+func newSale(
+	s *stage, c *client.Client, name, durability string, budgets int, units int64,
+) (*sale, error) {
+	out := &sale{stage: s, client: c, name: name, budgets: make([]books, budgets)}
+	return out, s.each(budgets, func(ctx context.Context, i int) error {
+		out.budgets[i].total = units
+		_, err := c.Create(ctx, client.CreateRequest{Name: out.budget(i), Unit: budget.Count,
+			Type: budget.Promo, TotalQuantity: units, BucketQuantity: endingBuckets,
+			Durability: budget.Durability(durability)})
+		return err
+	})
+}
+
+func (s *sale) budget(i int) string { return fmt.Sprint(s.name, "-", i) }
+
+// books are what the callers know of one budget.
+type books struct {
+	total int64
+	// asked is the units of all calls that were sent and not refused, taken those of accepted ones.
+	asked, taken atomic.Int64
+}
+
+// refuse records a refusal. It returns an error if the refusal was false: the units of all calls that
+// were sent and not refused would have left enough for this one. In doubt, when an earlier attempt has
+// no outcome, the units stay among those that were asked for.
+func (b *books) refuse(amount int64, doubt bool) error {
+	others := b.asked.Load() - amount
+	if !doubt {
+		others = b.asked.Add(-amount)
+	}
+	if left := b.total - others; left >= amount {
+		return fmt.Errorf("false refusal of %d units: at least %d were left", amount, left)
+	}
+	return nil
+}
+
+// seller makes the deductions of one connection. It repeats a call without an outcome.
+type seller struct {
+	sale   *sale
+	call   int64 // of the sale
+	amount int64
+	open   bool // the call has no outcome
+	doubt  bool // an attempt of it may have had an effect
+}
+
+// sellers returns the callers of a sale. A second list goes on with the same budgets.
+func (s *sale) sellers(callers int) []*poster {
+	out := make([]*poster, callers)
+	for i := range out {
+		one := &seller{sale: s}
+		s.all = append(s.all, one)
+		out[i] = &poster{next: one.next, answer: one.answer}
+	}
+	return out
+}
+
+func (s *seller) at() int {
+	return int(min(s.call/endingCalls, int64(len(s.sale.budgets)-1)))
+}
+
+func (s *seller) id() string { return s.sale.name + "-" + strconv.FormatInt(s.call, 10) }
+
+func (s *seller) next(body *bytes.Buffer) string {
+	if !s.open {
+		s.call = s.sale.drawn.Add(1) - 1
+		s.amount = 1 + rand.Int64N(endingMost) //nolint:gosec // a load
+		s.open, s.doubt = true, false
+		s.sale.budgets[s.at()].asked.Add(s.amount)
+	}
+	fmt.Fprintf(body, `{"request_id":%q,"amount":%d}`, s.id(), s.amount)
+	return "/v1/budgets/" + s.sale.budget(s.at()) + "/deduct"
+}
+
+// pause is how long a caller waits before it repeats a call without an outcome.
+const pause = 20 * time.Millisecond
+
+func (s *seller) answer(status int, body []byte) error {
+	b := &s.sale.budgets[s.at()]
+	switch {
+	case status == http.StatusOK:
+		s.open = false
+		s.sale.accepted.Add(1)
+		b.taken.Add(s.amount)
+	case status == http.StatusConflict && bytes.Contains(body, []byte(`"code":"budget_exhausted"`)):
+		s.open = false
+		s.sale.refused.Add(1)
+		return b.refuse(s.amount, s.doubt)
+	case status == http.StatusServiceUnavailable, status == http.StatusGatewayTimeout, status == 0:
+		s.doubt = s.doubt || status != http.StatusServiceUnavailable
+		s.sale.unclear.Add(1)
+		time.Sleep(pause)
+	default:
+		return errors.New("an unexpected answer")
+	}
+	return nil
+}
+
+// settle gives the calls that are still open an outcome. Then it takes what each of the first n
+// budgets has left in a single call, which must be accepted, and one unit more, which must be refused,
+// and checks that exactly the total is used.
+func (s *sale) settle(n int) error {
+	if err := s.stage.each(len(s.all), func(ctx context.Context, i int) error {
+		one := s.all[i]
+		if !one.open {
+			return nil
+		}
+		_, err := s.client.Deduct(ctx, s.budget(one.at()), client.DeductRequest{RequestID: one.id(),
+			Amount: one.amount})
+		if err == nil {
+			s.budgets[one.at()].taken.Add(one.amount)
+		} else if client.CodeOf(err) != budget.BudgetExhausted {
 			return err
 		}
 		return nil
 	}); err != nil {
-		return m, err
+		return err
 	}
-	m.perS = float64(calls) / time.Since(began).Seconds()
-	after, err := usedBy(watched)
-	if err != nil {
-		return m, err
-	}
-	for _, kind := range []string{"server", "redis", "mariadb"} {
-		if used := after[kind] - before[kind]; used > 0 {
-			m.cpu = append(m.cpu, cost{kind, float64(used.Nanoseconds()) / 1e3 / float64(calls)})
+	return s.stage.each(n, func(ctx context.Context, i int) error {
+		b := &s.budgets[i]
+		take := func(amount int64) error {
+			_, err := s.client.Deduct(ctx, s.budget(i), client.DeductRequest{
+				RequestID: client.NewRequestID(), Amount: amount})
+			return err
 		}
-	}
-	slices.Sort(took)
-	m.p50, m.p99 = milliseconds(took[calls/2]), milliseconds(took[calls*99/100])
-	left, err := unitsLeft(s.ctx, dsn)
-	m.note = fmt.Sprintf("%d accepted, %d refused, %.1f units left per budget; ", accepted.Load(),
-		refused.Load(), float64(left)/float64(budgets))
-	return m, err
-}
-
-func milliseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
-
-// unitsLeft returns what all budgets have left.
-func unitsLeft(ctx context.Context, dsn string) (left int64, err error) {
-	db, err := sql.Open("mysql", dsn)
-	if err != nil {
-		return 0, err
-	}
-	defer db.Close()
-	err = db.QueryRowContext(ctx, `SELECT (SELECT SUM(total_quantity) FROM budget_management_bucket) -
-		(SELECT SUM(used_quantity) FROM bucket_epoch)`).Scan(&left)
-	return left, err
-}
-
-// usedBy returns the CPU time of each kind of process in a list of NAME=PID.
-func usedBy(watched []string) (map[string]time.Duration, error) {
-	out := map[string]time.Duration{}
-	for _, p := range watched {
-		kind, pid, _ := strings.Cut(p, "=")
-		n, err := strconv.Atoi(pid)
+		if left := b.total - b.taken.Load(); left > 0 {
+			if err := take(left); err != nil {
+				return fmt.Errorf("%s: the last %d units: %w", s.budget(i), left, err)
+			}
+		}
+		if err := take(1); client.CodeOf(err) != budget.BudgetExhausted {
+			return fmt.Errorf("%s: a unit more than there are: %w", s.budget(i), err)
+		}
+		audit, err := s.client.Audit(ctx, s.budget(i))
 		if err != nil {
-			return nil, err
+			return err
 		}
-		used, err := load.ReadUsage(n)
-		if err != nil {
-			return nil, err
+		if !audit.OK || audit.Used != b.total {
+			return fmt.Errorf("%s: %d of %d units are used; audit %+v", s.budget(i), audit.Used, b.total,
+				audit)
 		}
-		out[kind] += used.CPU
-	}
-	return out, nil
+		return nil
+	})
 }

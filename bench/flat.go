@@ -22,7 +22,8 @@ import (
 type series struct {
 	name, what string
 	sizes      []int
-	// may is the share by which a size may cost more than the first, by durability.
+	// may is the share by which a size may cost more than the first, by durability. A series is
+	// measured in these modes.
 	may                map[string]float64
 	instances, budgets func(size int) int
 	// records means that size is the number of earlier deductions of a bucket, and so of its
@@ -36,9 +37,11 @@ func within(store, ledger float64) map[string]float64 {
 	return map[string]float64{"store": store, "ledger": ledger}
 }
 
+var modes = []string{"store", "ledger"}
+
 var flat = []series{
-	{"instances", "number of Redis, a bucket on each", []int{1, 16}, within(0.25, 0.25), same,
-		one, false},
+	{"instances", "number of Redis, a bucket on each", []int{1, 16},
+		map[string]float64{"store": 0.25}, same, one, false},
 	{"records", "request records and ledger rows", []int{1_000, 10_000_000}, within(0.15, 0.15),
 		one, one, true},
 	{"budgets", "number of budgets", []int{1, 10_000}, within(1.5, 2), one, same,
@@ -178,24 +181,11 @@ func (m *meter) measure(do func() error) ([]cost, error) {
 	if err := m.settle(); err != nil {
 		return nil, err
 	}
-	before, err := usedBy(m.budgetd.watched)
-	if err != nil {
-		return nil, err
-	}
-	sent := m.sent.Load()
-	if err := errors.Join(do(), m.settle()); err != nil {
-		return nil, err
-	}
-	after, err := usedBy(m.budgetd.watched)
-	if err != nil {
-		return nil, err
-	}
-	var out []cost
-	for _, kind := range []string{"server", "redis", "mariadb"} {
-		used := after[kind] - before[kind]
-		out = append(out, cost{kind, float64(used.Nanoseconds()) / 1e3 / float64(m.sent.Load()-sent)})
-	}
-	return out, nil
+	return costing(m.budgetd.watched, func() (int64, error) {
+		sent := m.sent.Load()
+		err := errors.Join(do(), m.settle())
+		return m.sent.Load() - sent, err
+	})
 }
 
 // create creates n budgets and returns their names.
@@ -269,7 +259,7 @@ func (m *meter) settle() error {
 func flatTable(spots []spot) string {
 	var b strings.Builder
 	for _, s := range flat {
-		for _, durability := range []string{"store", "ledger"} {
+		for _, durability := range modes {
 			var sizes []string
 			first, most := 0.0, 0.0
 			for _, at := range spots {

@@ -39,8 +39,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	bin := flags.String("bin", "", "folder of the binaries (bench/run.sh makes it)")
 	quick := flags.Bool("quick", false,
 		"run each row for a second or two, to see that everything works; the figures mean nothing")
-	only := flags.String("only", "",
-		"names of rows and series to run, separated by commas; baselines that they need run too")
+	only := flags.String("only", "", "names of rows and series to run, or words that such names "+
+		"begin with (distance), separated by commas; baselines that they need run too")
+	against := flags.String("against", "", "measure rows of budgetd with the binaries of another "+
+		"commit and with this one in turns")
+	other := flags.String("other", "", "folder of that commit's binaries (bench/run.sh makes it)")
 	list := flags.Bool("list", false, "list the names of the rows and series")
 	out := flags.String("out", "", "file for the table (default: standard output)")
 	if err := flags.Parse(args); err != nil {
@@ -66,18 +69,31 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if *against != "" {
+		names = slices.DeleteFunc(names, func(name string) bool { return !comparable(name) })
+	}
 	dir, err := os.MkdirTemp("", "budgetd-bench-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	w := &world{ctx: ctx, dir: dir, quick: *quick, log: stderr, measured: map[string]measurement{},
-		near: map[string]measurement{}, every: map[string][]measurement{}}
-	if w.bin, err = filepath.Abs(*bin); err != nil {
-		return err
+	w := &world{ctx: ctx, dir: dir, quick: *quick, log: stderr, against: *against != "",
+		measured: map[string]measurement{}, near: map[string]measurement{},
+		every: map[string][]measurement{}}
+	for _, one := range []*string{bin, other} {
+		if *one, err = filepath.Abs(*one); err != nil {
+			return err
+		}
 	}
-	w.measureAll(names)
-	if err := write(*out, stdout, w.markdown()); err != nil {
+	w.bins = []string{*bin}
+	var text string
+	if w.against {
+		text = w.compared(*against, w.compare(names, *other))
+	} else {
+		w.measureEach(names, w.measureOne)
+		text = w.markdown()
+	}
+	if err := write(*out, stdout, text); err != nil {
 		return err
 	}
 	if len(w.failed) > 0 {
@@ -86,10 +102,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// measureAll measures rows and records those that fail.
-func (w *world) measureAll(names []string) {
+// measureEach measures rows and records those that fail.
+func (w *world) measureEach(names []string, measure func(name string) error) {
 	for _, name := range names {
-		err := w.measureOne(name)
+		err := measure(name)
 		if w.ctx.Err() != nil {
 			w.failed = append(w.failed, name+": interrupted; it and the following rows have no figures")
 			break
@@ -109,7 +125,10 @@ func (w *world) measureOne(name string) error {
 		_, err := w.measure(name)
 		return err
 	}
-	for _, durability := range []string{"store", "ledger"} {
+	for _, durability := range modes {
+		if _, is := flat[at].may[durability]; !is {
+			continue
+		}
 		spots, err := w.measureSeries(flat[at], durability)
 		w.spots = append(w.spots, spots...)
 		if err != nil {
@@ -126,11 +145,15 @@ func chosen(only string, all []string) ([]string, error) {
 			return slices.Contains(apart, name)
 		}), nil
 	}
-	names := strings.Split(only, ",")
-	for _, name := range names {
-		if !slices.Contains(all, name) {
-			return nil, fmt.Errorf("there is no %q; there are %s", name, strings.Join(all, ", "))
+	var names []string
+	for word := range strings.SplitSeq(only, ",") {
+		found := slices.DeleteFunc(slices.Clone(all), func(name string) bool {
+			return name != word && (slices.Contains(all, word) || !strings.HasPrefix(name, word+"-"))
+		})
+		if len(found) == 0 {
+			return nil, fmt.Errorf("there is no %q; there are %s", word, strings.Join(all, ", "))
 		}
+		names = append(names, found...)
 	}
 	return names, nil
 }

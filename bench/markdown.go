@@ -6,22 +6,18 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
-	"time"
 )
 
 // markdown writes the tables.
 func (w *world) markdown() string {
 	var b strings.Builder
-	if w.quick {
-		b.WriteString("**A quick run, which shows that everything works. The figures mean nothing.**\n\n")
-	}
-	fmt.Fprintf(&b, "%s; %s\n\n", time.Now().UTC().Format("2006-01-02"), machine())
+	b.WriteString(w.heading())
 	b.WriteString("| row | what | per second | p50 ms | p99 ms | CPU µs per deduction | ÷ (a) | ÷ " +
 		"(b) | |\n" +
 		"|---|---|--:|--:|--:|---|--:|--:|---|\n")
 	for _, r := range rows {
 		m, found := w.measured[r.name]
-		if !found {
+		if !found || m.perS == 0 {
 			continue
 		}
 		var cpu []string
@@ -31,8 +27,9 @@ func (w *world) markdown() string {
 		fmt.Fprintf(&b, "| %s | %s | %s | %.2f | %.2f | %s | %s | %s | %s |\n", r.name, r.what,
 			thousands(m.perS), m.p50,
 			m.p99, strings.Join(cpu, ", "), w.ratio(m, "empty"), w.ratio(m, "lua"),
-			strings.TrimSuffix(m.note, "; "))
+			strings.TrimSuffix(m.note+texts(m.named), "; "))
 	}
+	b.WriteString(w.medians())
 	b.WriteString("\n| target | wanted | measured | met |\n|---|--:|--:|---|\n")
 	for _, t := range targets {
 		value, found := w.value(t)
@@ -49,10 +46,38 @@ func (w *world) markdown() string {
 		fmt.Fprintf(&b, "| %s | %s %g | %.2f | %s |\n", t.what, sign, t.bound, value, met)
 	}
 	b.WriteString(flatTable(w.spots))
-	for _, why := range w.failed {
-		fmt.Fprintf(&b, "\nFailed: %s\n", why)
+	return b.String() + w.failures()
+}
+
+// texts formats the figures that only some rows have, as a part of a note.
+func texts(all []figure) string {
+	var b strings.Builder
+	for _, f := range all {
+		fmt.Fprintf(&b, "%s %s; ", f.name, short(f.value))
 	}
 	return b.String()
+}
+
+// medians writes a table of the rows that have only named figures: a column for each row.
+func (w *world) medians() string {
+	head, rule, lines := "\n| median, ms |", "|---|", []string{}
+	for _, r := range rows {
+		m, found := w.measured[r.name]
+		if !found || m.perS > 0 {
+			continue
+		}
+		head, rule = head+" "+r.name+" |", rule+"--:|"
+		for i, f := range m.named {
+			if i == len(lines) {
+				lines = append(lines, "| "+f.name+" |")
+			}
+			lines[i] += " " + short(f.value) + " |"
+		}
+	}
+	if len(lines) == 0 {
+		return ""
+	}
+	return head + "\n" + rule + "\n" + strings.Join(lines, "\n") + "\n"
 }
 
 // value returns the figure of a target. ok is false if its rows were not measured.

@@ -11,7 +11,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
+	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/client"
 )
 
@@ -28,14 +30,17 @@ type ours struct {
 	repeats          float64
 	// keys means that every call carries a key, tls that connections are encrypted.
 	keys, tls bool
-	// half names a row. The load is then an open loop at half of that row's rate.
-	half string
-	// budgets is the number of budgets that exist before the load; active is how many of them it
-	// uses.
-	budgets, active int
-	instances       int  // of Redis; 0 means one
-	filterless      bool // no Redis: SQL decides alone
-	remember        bool // Redis keeps request records longer than the run lasts
+	// of names a row. The load is then an open loop at that row's rate divided by part.
+	of   string
+	part int
+	// budgets is the number of budgets that exist before the load, active how many of them it uses,
+	// and buckets how many each has; 0 leaves that to budgetd.
+	budgets, active, buckets int
+	instances                int  // of Redis in store mode; 0 means one
+	remember                 bool // Redis keeps request records longer than the run lasts
+	nodes                    int  // of budgetd; 0 means one
+	// sqlAway and redisAway are how much longer a proxy makes each round trip; nil means no proxy.
+	sqlAway, redisAway *time.Duration
 }
 
 // users is the number of users in the rows with limits, as in the baselines.
@@ -61,9 +66,6 @@ type answered struct {
 }
 
 func (o ours) measure(s *stage) (measurement, error) {
-	if o.fsync == "" {
-		o.fsync = "everysec"
-	}
 	args, err := o.load(s)
 	if err != nil {
 		return measurement{}, err
@@ -102,7 +104,7 @@ func (o ours) measure(s *stage) (measurement, error) {
 }
 
 // groupedBy returns a note with the mean number of operations per call of a store, and of entries
-// per commit.
+// per commit. The part of a store has had several names, so the end of a metric's name finds it.
 func groupedBy(address string) (string, error) {
 	answer, err := http.Get("http://" + address + "/metrics") //nolint:noctx // it is our own
 	if err != nil {
@@ -113,14 +115,16 @@ func groupedBy(address string) (string, error) {
 	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
 		name, value, _ := strings.Cut(lines.Text(), " ")
 		name, _, _ = strings.Cut(name, "{")
+		if _, of, found := strings.Cut(name, "_call_operations_"); found {
+			name = "operations_" + of
+		}
 		if n, err := strconv.ParseFloat(value, 64); err == nil {
 			sums[name] += n
 		}
 	}
 	mean := func(name string) float64 { return sums[name+"_sum"] / max(sums[name+"_count"], 1) }
-	return fmt.Sprintf("%.0f operations per call of a partition, %.0f entries per commit; ",
-		mean("budgetd_partition_call_operations"),
-		mean("budgetd_commit_rows")), nil
+	return fmt.Sprintf("%.0f operations per call of a store, %.0f entries per commit; ",
+		mean("operations"), mean("budgetd_commit_rows")), nil
 }
 
 // load returns the command line of budgetctl, without the server.
@@ -132,12 +136,16 @@ func (o ours) load(s *stage) ([]string, error) {
 	if o.total > 0 {
 		warmup = 10 // the budget sells out meanwhile
 	}
-	args := []string{"bench", "bench", "-o", "json", "--settle", "3m", "--connections",
+	name := "bench"
+	if o.budgets == 1 {
+		name += "-1"
+	}
+	args := []string{"bench", name, "-o", "json", "--settle", "3m", "--connections",
 		strconv.Itoa(o.connections),
 		"--batch", strconv.Itoa(max(o.batch, 1)), "--duration", s.seconds(seconds).String(),
 		"--warmup", s.seconds(warmup).String()}
 	if o.budgets > 0 {
-		args = append(args, "--budgets", strconv.Itoa(s.scaled(o.active)))
+		args = append(args, "--budgets", strconv.Itoa(max(s.scaled(o.active), 1)))
 	} else {
 		args = append(args, "--create", "--buckets", "1", "--durability", o.durability)
 	}
@@ -152,12 +160,12 @@ func (o ours) load(s *stage) ([]string, error) {
 			"--limit", "name=per-day,dimension=user,window=day,max=1000000000",
 			"--limit", "name=per-user,dimension=user,window=lifetime,max=1000000000")
 	}
-	if o.half != "" {
-		most, err := s.world.measure(o.half)
+	if o.of != "" {
+		most, err := s.world.measure(o.of)
 		if err != nil {
 			return nil, err
 		}
-		args = append(args, "--rate", strconv.FormatFloat(most.perS/2, 'f', 0, 64))
+		args = append(args, "--rate", strconv.FormatFloat(most.perS/float64(o.part), 'f', 0, 64))
 	}
 	return args, nil
 }
@@ -185,7 +193,7 @@ func (o ours) measurement(a answered) measurement {
 	if o.durability == "store" {
 		m.note += fmt.Sprintf("ledger complete %.1f s after the load; ", a.Check.SettledS)
 	}
-	if o.budgets > 0 {
+	if o.budgets > 1 {
 		m.note += fmt.Sprintf("%.0f MiB of budgetd; ", m.memoryMiB)
 	}
 	return m
@@ -204,15 +212,16 @@ func (o ours) meant(code string) bool {
 	return false
 }
 
-// makeBudgets creates budgets bench-1, bench-2, … with one bucket each.
+// makeBudgets creates budgets bench-1, bench-2, …
 func (o ours) makeBudgets(s *stage, b budgetd) error {
 	c, err := client.New("http://" + b.address)
 	if err != nil {
 		return err
 	}
-	return s.each(s.scaled(o.budgets), func(ctx context.Context, i int) error {
+	return s.each(max(s.scaled(o.budgets), 1), func(ctx context.Context, i int) error {
 		_, err := c.Create(ctx, client.CreateRequest{Name: fmt.Sprintf("bench-%d", i+1), Unit: "count",
-			Type: "promo", TotalQuantity: 1_000_000_000, BucketQuantity: 1, Durability: "ledger"})
+			Type: "promo", TotalQuantity: 1_000_000_000, BucketQuantity: o.buckets,
+			Durability: budget.Durability(o.durability)})
 		return err
 	})
 }

@@ -1,5 +1,11 @@
 package main
 
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
 // row is one line of the table.
 type row struct {
 	name string // for -only
@@ -7,10 +13,9 @@ type row struct {
 	measurer
 }
 
-// apart lists rows and series that are measured only when they are named: those that take minutes
-// each, and those that compare ledger mode with and without a filter.
-var apart = []string{"store-sustained", "records", "filterless-single", "filterless-batch",
-	"filterless-sold-out", "ending", "filterless-ending", "ending-nodes", "filterless-ending-nodes"}
+// apart lists rows and series that are measured only when they are named, because they take minutes
+// each.
+var apart = []string{"store-sustained", "records"}
 
 // measurer measures one row on its own stage.
 type measurer interface {
@@ -23,7 +28,7 @@ const batchConnections = 32
 
 // rows are measured in this order. A baseline is measured again before and after each row that is
 // compared with it, so that other work of the machine affects both.
-var rows = []row{
+var rows = slices.Concat([]row{
 	{"empty", "(a) empty net/http JSON handler, 64 connections", service{"empty", "none"}},
 	{"lua", "(b) net/http + one Lua call per request, everysec", service{"lua", "everysec"}},
 	{"lua-always", "(b) with appendfsync always", service{"lua", "always"}},
@@ -66,6 +71,12 @@ var rows = []row{
 		ours{durability: "ledger", connections: batchConnections, batch: 100, binlog: true}},
 	{"embedded-batch", "embedded (SQLite, fully flushed), batches of 100",
 		ours{durability: "ledger", embedded: true, connections: batchConnections, batch: 100}},
+	{"embedded-single", "embedded (SQLite, fully flushed), single calls, 64 connections",
+		ours{durability: "ledger", embedded: true, connections: 64}},
+	{"store-single-default", "store mode, single calls, the default number of buckets",
+		ours{durability: "store", connections: 64, budgets: 1}},
+	{"ledger-single-default", "ledger mode, single calls, the default number of buckets",
+		ours{durability: "ledger", connections: 64, budgets: 1}},
 	// After a sell-out, a request in ledger mode asks only SQL. In store mode it first asks its own
 	// bucket, whose store has the record of its id if there is one.
 	{"sold-out", "ledger mode, refusals after the sell-out, 1 % repeats of accepted ids, 64 " +
@@ -74,24 +85,57 @@ var rows = []row{
 	{"sold-out-store", "store mode, refusals after the sell-out, 1 % repeats of accepted ids, 64 " +
 		"connections",
 		ours{durability: "store", connections: 64, total: 5_000, repeats: 0.01}},
+	{"storm-ledger", "ledger mode, a storm of hopeless requests: sold out, distinct ids, 64 connections",
+		ours{durability: "ledger", connections: 64, total: 5_000}},
+	{"storm-store", "store mode, a storm of hopeless requests: sold out, distinct ids, 64 connections",
+		ours{durability: "store", connections: 64, total: 5_000}},
 	{"store-half", "store mode, single calls at half of the highest rate, two limits",
-		ours{durability: "store", limits: true, connections: 256, half: "store-single"}},
+		ours{durability: "store", limits: true, connections: 256, of: "store-single", part: 2}},
 	{"ledger-half", "ledger mode, single calls at half of the highest rate",
-		ours{durability: "ledger", connections: 256, half: "ledger-single-256"}},
-	{"filterless-single", "ledger mode without a filter, single calls, 64 connections",
-		ours{durability: "ledger", connections: 64, filterless: true}},
-	{"filterless-batch", "ledger mode without a filter, batches of 100",
-		ours{durability: "ledger", connections: batchConnections, batch: 100, filterless: true}},
-	{"filterless-sold-out", "ledger mode without a filter, refusals after the sell-out",
-		ours{durability: "ledger", connections: 64, total: 5_000, repeats: 0.01, filterless: true}},
-	{"ending", "ledger mode, small budgets from the first unit to the last, single calls",
-		ending{nodes: 1}},
-	{"filterless-ending", "… without a filter", ending{filterless: true, nodes: 1}},
-	{"ending-nodes", "… through two nodes", ending{nodes: 2}},
-	{"filterless-ending-nodes", "… through two nodes without a filter",
-		ending{filterless: true, nodes: 2}},
+		ours{durability: "ledger", connections: 256, of: "ledger-single-256", part: 2}},
+	{"store-third", "store mode, single calls at a third of the highest rate, two limits",
+		ours{durability: "store", limits: true, connections: 256, of: "store-single", part: 3}},
+	{"ledger-third", "ledger mode, single calls at a third of the highest rate",
+		ours{durability: "ledger", connections: 256, of: "ledger-single-256", part: 3}},
 	{"memory", "100,000 budgets known, 10,000 active, ledger mode, single calls",
-		ours{durability: "ledger", connections: 64, budgets: 100_000, active: 10_000}},
+		ours{durability: "ledger", connections: 64, budgets: 100_000, active: 10_000, buckets: 1}},
+}, distant())
+
+// distant are the rows with servers that are a network away: a proxy makes each round trip longer by
+// so many ms. The table also says what a round trip really took.
+func distant() (all []row) {
+	each := func(name, what string, ms []int, of func(away *time.Duration) measurer) {
+		for _, n := range ms {
+			all = append(all, row{fmt.Sprintf("%s-%dms", name, n), fmt.Sprintf("%s %d ms away", what, n),
+				of(new(time.Duration(n) * time.Millisecond))})
+		}
+	}
+	near, far := []int{0, 2}, []int{0, 2, 6}
+	for _, n := range []int{64, 256} {
+		callers := fmt.Sprintf("single calls, %d connections", n)
+		each(fmt.Sprint("distance-ledger-", n), "ledger mode, "+callers+", SQL", far,
+			func(away *time.Duration) measurer {
+				return ours{durability: "ledger", connections: n, sqlAway: away}
+			})
+		each(fmt.Sprint("distance-store-", n), "store mode, "+callers+", Redis", near,
+			func(away *time.Duration) measurer {
+				return ours{durability: "store", connections: n, redisAway: away}
+			})
+	}
+	each("creates", fmt.Sprintf("creates of budgets in ledger mode, %d callers, %d buckets each, SQL",
+		creators, createdBuckets), far, func(away *time.Duration) measurer { return creates{away} })
+	each("verbs", "administrative verbs, one caller, SQL", far,
+		func(away *time.Duration) measurer { return verbs{away} })
+	for _, durability := range modes {
+		for _, nodes := range []int{1, 2, 4} {
+			each(fmt.Sprintf("ending-%s-%d", durability, nodes), fmt.Sprintf(
+				"%s mode, small budgets from the first unit to the last, %d callers, nodes: %d, servers",
+				durability, endingCallers, nodes), near, func(away *time.Duration) measurer {
+				return ending{durability, nodes, away}
+			})
+		}
+	}
+	return all
 }
 
 // target is a promised bound for a figure of one row, or for its ratio to that of another row.
@@ -139,6 +183,8 @@ var targets = []target{
 	{"ledger mode, batches, sync_binlog=1 ÷ without", "ledger-batch-binlog", "ledger-batch", perS,
 		0.8, false},
 	{"refusals after the sell-out, ledger mode ÷ (a)", "sold-out", "empty", perS, 0.5, false},
+	{"storm of hopeless requests, ledger mode ÷ (a)", "storm-ledger", "empty", perS, 0.5, false},
+	{"storm of hopeless requests, store mode ÷ (a)", "storm-store", "empty", perS, 0.5, false},
 	{"embedded, batches ÷ (b)", "embedded-batch", "lua", perS, 4, false},
 	{"p99 at half of the highest rate, ledger mode, ms", "ledger-half", "", p99, 10, true},
 	{"p99 at half of the highest rate, store mode, ms", "store-half", "", p99, 4, true},

@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
 # Builds budgetd, budgetctl and the baselines, runs all of them one after the other on private
 # servers, and writes a Markdown table with throughput, latency and CPU time per deduction. All rows
-# take about 25 minutes. Nothing else should run on the machine.
+# take about 45 minutes. Nothing else should run on the machine.
 #
 #	bench/run.sh --quick              run each row for a second, to see that everything works
 #	bench/run.sh --only store-single  run one row or series (--list names them) and its baselines
+#	bench/run.sh --only distance      run the rows whose names begin with distance-
+#	bench/run.sh --against COMMIT     run rows of budgetd with another commit's budgetd and budgetctl
+#	                                  and with these in turns, three times each: six times as long
 #	bench/run.sh --out table.md       write the table to a file
 #
 # It needs redis-server and mariadbd (scripts/test-deps.sh).
@@ -13,11 +16,16 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 PATH=$PATH:/usr/sbin:/sbin # where Debian keeps mariadbd
 
 out=
+against=
 arguments=()
 while [ $# -gt 0 ]; do
 	case $1 in
 	--out)
 		out=$(realpath -m -- "${2:?--out needs a file}")
+		shift
+		;;
+	--against)
+		against=$(git rev-parse --verify --short "${2:?--against needs a commit}^{commit}")
 		shift
 		;;
 	*) arguments+=("$1") ;;
@@ -35,6 +43,15 @@ export CGO_ENABLED=0
 (cd .. && go build -o "$bin/" ./cmd/budgetd ./cmd/budgetctl)
 go build -o "$bin/" ./baseline/... ./raw
 go build -o "$bin/bench" .
+
+# Each commit is loaded by its own budgetctl, which knows the words of its answers.
+if [ -n "$against" ]; then
+	mkdir "$bin/source" "$bin/other"
+	git -C .. archive "$against" | tar -x -C "$bin/source"
+	(cd "$bin/source" && go build -o "$bin/other/" ./cmd/budgetd ./cmd/budgetctl)
+	rm -rf -- "$bin/source"
+	arguments+=(-against "$against" -other "$bin/other")
+fi
 
 # Ignore the user's configuration.
 unset "${!BUDGETD_@}" "${!BUDGETCTL_@}"

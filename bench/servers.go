@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -17,11 +18,47 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
 // startLimit bounds the start of a server.
 const startLimit = 2 * time.Minute
+
+// through returns the address at which budgetd reaches a server: its own, or that of a proxy that
+// makes each round trip longer. The stage measures what a round trip really takes with once, which
+// asks the returned address.
+func (s *stage) through(
+	address string, away *time.Duration, what string, once func(address string) (func() error, error),
+) (string, error) {
+	if away == nil {
+		return address, nil
+	}
+	proxy, err := testservers.StartProxy(address)
+	if err != nil {
+		return "", err
+	}
+	s.stop = append(s.stop, func() error {
+		proxy.Close()
+		return nil
+	})
+	proxy.SetDistance(*away)
+	ask, err := once(proxy.Addr())
+	if err != nil {
+		return "", err
+	}
+	took := make([]time.Duration, 101)
+	for i := range took {
+		began := time.Now()
+		if err := ask(); err != nil {
+			return "", err
+		}
+		took[i] = time.Since(began)
+	}
+	s.trips = append(s.trips, figure{what + ", ms", milliseconds(median(took))})
+	return proxy.Addr(), nil
+}
 
 // redis starts a Redis with an append-only file that is flushed as fsync says, or without one if
 // fsync is "".
@@ -43,9 +80,16 @@ func (s *stage) redis(name, fsync string) (*testservers.RedisServer, error) {
 	return server, err
 }
 
+// pinged returns a function that sends PING to a Redis.
+func (s *stage) pinged(address string) (func() error, error) {
+	c := redis.NewClient(&redis.Options{Addr: address})
+	s.stop = append(s.stop, c.Close)
+	return func() error { return c.Ping(s.ctx).Err() }, nil
+}
+
 // mariadb starts a MariaDB that flushes at every commit, and returns the DSN of an empty database.
 // With binlog it also has a binary log that is flushed at every commit.
-func (s *stage) mariadb(binlog bool) (*testservers.MariaDBServer, string, error) {
+func (s *stage) mariadb(binlog bool, away *time.Duration) (*testservers.MariaDBServer, string, error) {
 	dir, err := s.folder("mariadb")
 	if err != nil {
 		return nil, "", err
@@ -70,7 +114,18 @@ func (s *stage) mariadb(binlog bool) (*testservers.MariaDBServer, string, error)
 	if _, err := db.ExecContext(ctx, "CREATE DATABASE bench"); err != nil {
 		return nil, "", err
 	}
-	return server, server.DSN("bench"), nil
+	dsn := func(address string) string {
+		return strings.Replace(server.DSN("bench"), server.Addr(), address, 1)
+	}
+	address, err := s.through(server.Addr(), away, "SELECT 1", func(address string) (func() error, error) {
+		db, err := sql.Open("mysql", dsn(address))
+		if err != nil {
+			return nil, err
+		}
+		s.stop = append(s.stop, db.Close)
+		return func() error { return db.QueryRowContext(s.ctx, "SELECT 1").Scan(new(int)) }, nil
+	})
+	return server, dsn(address), err
 }
 
 func (s *stage) folder(name string) (string, error) {
@@ -80,63 +135,86 @@ func (s *stage) folder(name string) (string, error) {
 
 // budgetd is a running budgetd with its servers.
 type budgetd struct {
-	process
-	watched []string // NAME=PID
-	reached []string // flags with which budgetctl reaches it
-	dsn     string   // of its MariaDB; "" means SQLite
+	process            // the first node
+	addresses []string // of all nodes
+	watched   []string // NAME=PID
+	reached   []string // flags with which budgetctl reaches the first node
+	dsn       string   // of its MariaDB; "" means SQLite
 }
 
-// budgetd starts a budgetd on MariaDB and Redis, or embedded.
+// budgetd starts the nodes of a budgetd on MariaDB, or embedded. In store mode it has Redis servers.
+// In ledger mode the configuration names no store, so it is the default one of every commit that is
+// measured: SQL decides alone.
 func (s *stage) budgetd(o ours) (budgetd, error) {
 	// The audit at the end counts millions of rows in one request.
 	text := "cache: {budgets: 100000}\nhttp: {request_timeout: 5m}\n"
 	if o.remember {
 		text += "store_mode: {record_window: 2h}\n"
 	}
-	var watched []string
-	var dsn string
-	if !o.embedded {
-		var instances []string
-		if o.filterless {
-			instances = []string{"{name: sql, driver: sql}"}
-		}
-		for i := range max(o.instances, 1) - len(instances) {
-			redis, err := s.redis(fmt.Sprintf("redis-%d", i), o.fsync)
-			if err != nil {
-				return budgetd{}, err
-			}
-			instances = append(instances, fmt.Sprintf("{name: redis-%d, driver: redis, addrs: [%q]}", i,
-				redis.Addr()))
-			watched = append(watched, fmt.Sprintf("redis=%d", redis.Pid()))
-		}
-		mariadb, itsDSN, err := s.mariadb(o.binlog)
+	var out budgetd
+	if o.durability == "store" {
+		instances, err := s.instances(o, &out)
 		if err != nil {
-			return budgetd{}, err
+			return out, err
 		}
-		dsn = itsDSN
-		text += fmt.Sprintf("database: {driver: mysql, dsn: %q}\ninstances: [%s]\n", dsn,
-			strings.Join(instances, ", "))
-		watched = append(watched, fmt.Sprintf("mariadb=%d", mariadb.Pid()))
+		text += instances
+	}
+	if !o.embedded {
+		mariadb, dsn, err := s.mariadb(o.binlog, o.sqlAway)
+		if err != nil {
+			return out, err
+		}
+		out.dsn = dsn
+		text += fmt.Sprintf("database: {driver: mysql, dsn: %q}\n", dsn)
+		out.watched = append(out.watched, fmt.Sprintf("mariadb=%d", mariadb.Pid()))
 	}
 	reached, secured, err := s.secured(o)
 	if err != nil {
-		return budgetd{}, err
+		return out, err
 	}
 	text += secured
 	config := filepath.Join(s.dir, "budgetd.yaml")
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		return budgetd{}, err
+		return out, err
 	}
-	p, err := s.start("budgetd", []string{"BUDGETD_LISTEN=127.0.0.1:0"}, "--config", config)
-	if err != nil {
-		return budgetd{}, err
+	var servers []string
+	for i := range max(o.nodes, 1) {
+		p, err := s.start("budgetd", []string{"BUDGETD_LISTEN=127.0.0.1:0"}, "--config", config)
+		if err != nil {
+			return out, err
+		}
+		if i == 0 {
+			out.process = p
+		}
+		out.addresses = append(out.addresses, p.address)
+		servers = append(servers, fmt.Sprintf("server=%d", p.pid))
 	}
+	out.watched = append(servers, out.watched...)
 	scheme := "http://"
 	if o.tls {
 		scheme = "https://"
 	}
-	return budgetd{p, append([]string{fmt.Sprintf("server=%d", p.pid)}, watched...),
-		append(reached, "--server", scheme+p.address), dsn}, nil
+	out.reached = append(reached, "--server", scheme+out.address)
+	return out, nil
+}
+
+// instances starts the Redis servers of a row and returns the configuration of them.
+func (s *stage) instances(o ours, b *budgetd) (config string, err error) {
+	var all []string
+	for i := range max(o.instances, 1) {
+		name := fmt.Sprintf("redis-%d", i)
+		server, err := s.redis(name, cmp.Or(o.fsync, "everysec"))
+		if err != nil {
+			return "", err
+		}
+		address, err := s.through(server.Addr(), o.redisAway, "PING", s.pinged)
+		if err != nil {
+			return "", err
+		}
+		all = append(all, fmt.Sprintf("{name: %s, driver: redis, addrs: [%q]}", name, address))
+		b.watched = append(b.watched, fmt.Sprintf("redis=%d", server.Pid()))
+	}
+	return fmt.Sprintf("instances: [%s]\n", strings.Join(all, ", ")), nil
 }
 
 // secured makes the key and the certificate of a row, and returns flags of budgetctl and the

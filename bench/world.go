@@ -21,7 +21,9 @@ import (
 // world is the state of a run that all rows share.
 type world struct {
 	ctx      context.Context
-	dir, bin string
+	dir      string
+	bins     []string // folders of the binaries; the first that has one is asked
+	against  bool     // two commits are compared, so baselines are of no interest
 	quick    bool
 	log      io.Writer
 	measured map[string]measurement
@@ -37,8 +39,26 @@ type measurement struct {
 	perS, p50, p99 float64 // deductions a second; ms of a call
 	cpu            []cost
 	note           string
+	named          []figure
 	memoryMiB      float64                // of budgetd
 	beside         map[string]measurement // baselines: the mean of a run before and one after it
+}
+
+// figure is a result that few rows have. The name says the unit.
+type figure struct {
+	name  string
+	value float64
+}
+
+// figures returns all results of a row that two commits are compared by.
+func (m measurement) figures() (all []figure) {
+	if m.perS > 0 {
+		all = []figure{{"per second", m.perS}, {"p50, ms", m.p50}, {"p99, ms", m.p99}}
+	}
+	for _, c := range m.cpu {
+		all = append(all, figure{"CPU of " + c.process + ", µs", c.us})
+	}
+	return append(all, m.named...)
 }
 
 // cost is the CPU time of a process per deduction, in microseconds.
@@ -72,7 +92,7 @@ func (w *world) measure(name string) (measurement, error) {
 	var beside []string
 	for _, t := range targets {
 		by := slices.IndexFunc(rows, func(r row) bool { return r.name == t.by })
-		if t.row != name || by < 0 || slices.Contains(beside, t.by) {
+		if w.against || t.row != name || by < 0 || slices.Contains(beside, t.by) {
 			continue
 		}
 		if _, is := rows[by].measurer.(service); is {
@@ -157,11 +177,11 @@ func (w *world) once(r row) (measurement, error) {
 	}
 	fmt.Fprintf(w.log, "%s: %s\n", time.Now().Format(time.TimeOnly), r.name)
 	m, err := r.measure(s)
+	m.named = append(m.named, s.trips...)
 	if err = errors.Join(err, s.close()); err != nil {
 		return m, err
 	}
-	fmt.Fprintf(w.log, "  %.0f/s, p50 %.2f ms, p99 %.2f ms, CPU %v %s\n", m.perS, m.p50, m.p99, m.cpu,
-		m.note)
+	fmt.Fprintf(w.log, "  %s%s\n", texts(m.figures()), m.note)
 	return m, nil
 }
 
@@ -176,8 +196,9 @@ func (w *world) seconds(n int) time.Duration {
 // stage holds the servers of one row, in their own folder. close stops the last one started first.
 type stage struct {
 	*world
-	dir  string
-	stop []func() error
+	dir   string
+	stop  []func() error
+	trips []figure // round trips to servers behind a proxy
 }
 
 func (s *stage) close() error {
@@ -198,13 +219,13 @@ var listening = regexp.MustCompile(`listening.*?([0-9.]+:[0-9]+)`)
 
 // start starts one of the built binaries and waits until it prints its address.
 func (s *stage) start(name string, env []string, args ...string) (process, error) {
-	logged := filepath.Join(s.dir, name+".log")
+	logged := filepath.Join(s.dir, fmt.Sprintf("%s-%d.log", name, len(s.stop)))
 	file, err := os.Create(logged)
 	if err != nil {
 		return process{}, err
 	}
 	defer file.Close()
-	cmd := exec.Command(filepath.Join(s.bin, name), args...)
+	cmd := exec.Command(s.binary(name), args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, file, file
 	cmd.Env = append(os.Environ(), env...)
 	cmd.SysProcAttr = childAttributes()
@@ -244,14 +265,25 @@ func (s *stage) start(name string, env []string, args ...string) (process, error
 	}
 }
 
+// binary returns the path of a built binary, or the name of an installed one.
+func (w *world) binary(name string) string {
+	for _, dir := range w.bins {
+		if path := filepath.Join(dir, name); exists(path) {
+			return path
+		}
+	}
+	return name
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
 // output runs one of the built binaries, or an installed one, and returns its output. An error
 // includes what it wrote to standard error.
 func (s *stage) output(name string, args ...string) ([]byte, error) {
-	path := filepath.Join(s.bin, name)
-	if _, err := os.Stat(path); err != nil {
-		path = name
-	}
-	cmd := exec.CommandContext(s.ctx, path, args...)
+	cmd := exec.CommandContext(s.ctx, s.binary(name), args...)
 	cmd.SysProcAttr = childAttributes()
 	var complaint bytes.Buffer
 	cmd.Stderr = &complaint

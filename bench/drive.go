@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/budgetd/budgetd/cmd/budgetctl/bench/load"
+)
+
+// poster makes the calls of one connection. It implements load.Caller.
+type poster struct {
+	host string
+	// next writes the body of the next call and returns its path.
+	next func(body *bytes.Buffer) (path string)
+	// answer gets the answer to the last call; status 0 means that none came. An error ends the load.
+	answer func(status int, body []byte) error
+	fail   func(error)
+	body   bytes.Buffer
+}
+
+func (p *poster) Request(to []byte) ([]byte, int) {
+	p.body.Reset()
+	path := p.next(&p.body)
+	to = append(append(append(to, "POST "...), path...), " HTTP/1.1\r\nHost: "...)
+	to = append(append(to, p.host...), "\r\nContent-Type: application/json\r\nContent-Length: "...)
+	to = append(strconv.AppendInt(to, int64(p.body.Len()), 10), "\r\n\r\n"...)
+	return append(to, p.body.Bytes()...), 0
+}
+
+func (p *poster) Answer(status int, body []byte) {
+	if err := p.answer(status, body); err != nil {
+		p.fail(fmt.Errorf("status %d: %.200s: %w", status, body, err))
+	}
+}
+
+func (p *poster) Lost(_ bool, err error) {
+	if wrong := p.answer(0, nil); wrong != nil {
+		p.fail(errors.Join(wrong, err))
+	}
+}
+
+// drive puts a load on all nodes of a budgetd, each with an equal part of the callers, and measures
+// the calls a second, their latency and the CPU time of each. The plan's address is not used.
+func (s *stage) drive(
+	ctx context.Context, b budgetd, plan load.Plan, posters []*poster,
+) (m measurement, longest time.Duration, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	nodes := len(b.addresses)
+	parts := make([][]load.Caller, nodes)
+	for i, p := range posters {
+		p.host, p.fail = b.addresses[i%nodes], cancel
+		parts[i%nodes] = append(parts[i%nodes], p)
+	}
+	plan.Kinds, plan.Timeout = 1, 30*time.Second
+	results := make([]load.Measured, nodes)
+	latency, took, calls := load.NewHistogram(), time.Duration(0), int64(0)
+	m.cpu, err = costing(b.watched, func() (int64, error) {
+		var all sync.WaitGroup
+		for i := range nodes {
+			all.Go(func() {
+				plan := plan
+				plan.Address, plan.Calls = b.addresses[i], plan.Calls/int64(nodes)
+				results[i] = load.Run(ctx, plan, parts[i])
+			})
+		}
+		all.Wait()
+		for _, r := range results {
+			latency.Merge(r.Latency[0])
+			took, calls = max(took, r.Duration), calls+r.Calls
+		}
+		return calls, nil
+	})
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		err = errors.Join(err, cause)
+	}
+	m.perS = float64(calls) / took.Seconds()
+	m.p50, m.p99 = milliseconds(latency.Quantile(0.5)), milliseconds(latency.Quantile(0.99))
+	return m, latency.Max(), errors.Join(err, s.ctx.Err())
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
+
+// costing returns the CPU time of each kind of process per call of do, which returns the number of
+// calls. watched is a list of NAME=PID.
+func costing(watched []string, do func() (calls int64, err error)) ([]cost, error) {
+	before, err := usedBy(watched)
+	if err != nil {
+		return nil, err
+	}
+	calls, err := do()
+	if err != nil {
+		return nil, err
+	}
+	after, err := usedBy(watched)
+	if err != nil {
+		return nil, err
+	}
+	var out []cost
+	for _, kind := range []string{"server", "redis", "mariadb"} {
+		if used, is := after[kind]; is {
+			out = append(out, cost{kind, (used - before[kind]) / float64(max(calls, 1))})
+		}
+	}
+	return out, nil
+}
+
+// creates measures how many budgets a second several callers create, of createdBuckets each.
+type creates struct{ away *time.Duration }
+
+const (
+	creators       = 16
+	createdBuckets = 4
+)
+
+func (c creates) measure(s *stage) (measurement, error) {
+	b, err := s.budgetd(ours{durability: "ledger", sqlAway: c.away})
+	if err != nil {
+		return measurement{}, err
+	}
+	var made atomic.Int64
+	posters := make([]*poster, creators)
+	for i := range posters {
+		posters[i] = &poster{next: func(body *bytes.Buffer) string {
+			fmt.Fprintf(body, `{"name":"made-%d","unit":"count","type":"promo","durability":"ledger",`+
+				`"total_quantity":1000000,"bucket_quantity":%d}`, made.Add(1), createdBuckets)
+			return "/v1/budgets"
+		}, answer: func(status int, _ []byte) error {
+			if status != http.StatusCreated {
+				return errors.New("a budget was not created")
+			}
+			return nil
+		}}
+	}
+	if _, _, err := s.drive(s.ctx, b, load.Plan{Duration: s.seconds(2)}, posters); err != nil {
+		return measurement{}, err
+	}
+	m, _, err := s.drive(s.ctx, b, load.Plan{Duration: s.seconds(8)}, posters)
+	return m, err
+}
+
+// usedBy returns the CPU time of each kind of process in a list of NAME=PID, in microseconds.
+func usedBy(watched []string) (map[string]float64, error) {
+	out := map[string]float64{}
+	for _, p := range watched {
+		kind, pid, _ := strings.Cut(p, "=")
+		n, err := strconv.Atoi(pid)
+		if err != nil {
+			return nil, err
+		}
+		used, err := load.ReadUsage(n)
+		if err != nil {
+			return nil, err
+		}
+		out[kind] += float64(used.CPU.Microseconds())
+	}
+	return out, nil
+}
