@@ -38,7 +38,14 @@ func TestRows(t *testing.T) {
 }
 
 func TestChosen(t *testing.T) {
-	all := []string{"empty", "lua", "memory"}
+	all := []string{"empty", "lua", "memory", "ending", "ending-1", "distance-1", "distance-2", "distances"}
+	if got, err := chosen("distance,lua", all); err != nil ||
+		strings.Join(got, " ") != "distance-1 distance-2 lua" {
+		t.Errorf("%v, %v", got, err)
+	}
+	if got, err := chosen("ending", all); err != nil || strings.Join(got, " ") != "ending" {
+		t.Errorf("%v, %v", got, err)
+	}
 	if got, err := chosen("lua,empty", all); err != nil || strings.Join(got, " ") != "lua empty" {
 		t.Errorf("%v, %v", got, err)
 	}
@@ -52,8 +59,11 @@ func TestChosen(t *testing.T) {
 
 func TestMarkdown(t *testing.T) {
 	w := &world{log: io.Discard, measured: map[string]measurement{
-		"empty": {perS: 50_000},
-		"lua":   {perS: 20_000, cpu: []cost{{"server", 42}, {"redis", 25}}},
+		"empty":       {perS: 50_000},
+		"verbs-0ms":   {named: []figure{{"create", 7.5}, {"recycle", 1_600}}},
+		"verbs-2ms":   {named: []figure{{"create", 70.25}, {"recycle", 2_600}}},
+		"creates-2ms": {perS: 19, named: []figure{{"SELECT 1, ms", 2.31}}},
+		"lua":         {perS: 20_000, cpu: []cost{{"server", 42}, {"redis", 25}}},
 		"store-single": {perS: 30_000, p50: 1.5, p99: 4.25, cpu: []cost{{"server", 24}, {"redis", 4}},
 			note: "ledger complete 0.1 s after the load; "},
 	}, failed: []string{"pipelined: why"}}
@@ -64,6 +74,9 @@ func TestMarkdown(t *testing.T) {
 		"| store mode, single calls, two limits ÷ (b) | ≥ 2 | 1.50 | **no** |",
 		"| … ÷ (a) | ≥ 0.8 | 0.60 | **no** |",
 		"Failed: pipelined: why",
+		"SQL 2 ms away | 19 | 0.00 | 0.00 |  | 0.00 | 0.00 | SELECT 1, ms 2.31 |",
+		"| median, ms | verbs-0ms | verbs-2ms |\n|---|--:|--:|\n| create | 7.50 | 70.2 |\n" +
+			"| recycle | 1,600 | 2,600 |\n",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("there is no %q in\n%s", want, got)

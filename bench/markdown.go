@@ -30,7 +30,13 @@ func (w *world) markdown() string {
 			strings.TrimSuffix(m.note+texts(m.named), "; "))
 	}
 	b.WriteString(w.medians())
-	b.WriteString("\n| target | wanted | measured | met |\n|---|--:|--:|---|\n")
+	b.WriteString(w.promises())
+	return b.String() + w.failures()
+}
+
+// promises writes a table of the targets whose rows were measured, and of the series.
+func (w *world) promises() string {
+	var b strings.Builder
 	for _, t := range targets {
 		value, found := w.value(t)
 		if !found {
@@ -46,7 +52,10 @@ func (w *world) markdown() string {
 		fmt.Fprintf(&b, "| %s | %s %g | %.2f | %s |\n", t.what, sign, t.bound, value, met)
 	}
 	b.WriteString(flatTable(w.spots))
-	return b.String() + w.failures()
+	if b.Len() == 0 {
+		return ""
+	}
+	return "\n| target | wanted | measured | met |\n|---|--:|--:|---|\n" + b.String()
 }
 
 // texts formats the figures that only some rows have, as a part of a note.

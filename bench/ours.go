@@ -123,8 +123,14 @@ func groupedBy(address string) (string, error) {
 		}
 	}
 	mean := func(name string) float64 { return sums[name+"_sum"] / max(sums[name+"_count"], 1) }
-	return fmt.Sprintf("%.0f operations per call of a store, %.0f entries per commit; ",
-		mean("operations"), mean("budgetd_commit_rows")), nil
+	note := ""
+	for _, of := range [][2]string{{"operations", "operations per call of a store"},
+		{"budgetd_commit_rows", "entries per commit"}} {
+		if n := mean(of[0]); n > 0 {
+			note += fmt.Sprintf("%.0f %s; ", n, of[1])
+		}
+	}
+	return note, nil
 }
 
 // load returns the command line of budgetctl, without the server.
