@@ -41,7 +41,7 @@ demo-cluster: ## run the same demo on two budgetd with MariaDB and three Redis, 
 	@scripts/demo-cluster.sh
 
 .PHONY: bench
-bench: ## measure budgetd and the baselines side by side (25 minutes, on a quiet machine)
+bench: ## measure budgetd and the baselines side by side (45 minutes, on a quiet machine)
 	@bench/run.sh
 
 .PHONY: dist

@@ -118,11 +118,14 @@ func short(n float64) string {
 
 // heading describes the run and the machine.
 func (w *world) heading() string {
-	quick := ""
+	text := ""
 	if w.quick {
-		quick = "**A quick run, which shows that everything works. The figures mean nothing.**\n\n"
+		text = "**A quick run, which shows that everything works. The figures mean nothing.**\n\n"
 	}
-	return fmt.Sprintf("%s%s; %s\n\n", quick, time.Now().UTC().Format("2006-01-02"), machine())
+	if w.at != "" {
+		text += "budgetd at commit " + w.at + "; "
+	}
+	return text + time.Now().UTC().Format("2006-01-02") + "; " + machine() + "\n\n"
 }
 
 func (w *world) failures() string {

@@ -36,7 +36,7 @@ const (
 	endingCalls   = 160
 	endingCallers = 32
 	endingRedis   = 3
-	endingSeconds = 30
+	endingSeconds = 20
 	endless       = 1_000_000_000_000
 )
 

@@ -43,6 +43,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		"begin with (distance), separated by commas; baselines that they need run too")
 	against := flags.String("against", "", "measure rows of budgetd with the binaries of another "+
 		"commit and with this one in turns")
+	at := flags.String("at", "", "measure with the binaries of another commit")
 	other := flags.String("other", "", "folder of that commit's binaries (bench/run.sh makes it)")
 	list := flags.Bool("list", false, "list the names of the rows and series")
 	out := flags.String("out", "", "file for the table (default: standard output)")
@@ -77,7 +78,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	w := &world{ctx: ctx, dir: dir, quick: *quick, log: stderr, against: *against != "",
+	w := &world{ctx: ctx, dir: dir, quick: *quick, log: stderr, at: *at, against: *against != "",
 		measured: map[string]measurement{}, near: map[string]measurement{},
 		every: map[string][]measurement{}}
 	for _, one := range []*string{bin, other} {
@@ -86,6 +87,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		}
 	}
 	w.bins = []string{*bin}
+	if *at != "" {
+		w.bins = []string{*other, *bin}
+	}
 	var text string
 	if w.against {
 		text = w.compared(*against, w.compare(names, *other))

@@ -8,6 +8,7 @@
 #	bench/run.sh --only distance      run the rows whose names begin with distance-
 #	bench/run.sh --against COMMIT     run rows of budgetd with another commit's budgetd and budgetctl
 #	                                  and with these in turns, three times each: six times as long
+#	bench/run.sh --at COMMIT          run all rows with another commit's budgetd and budgetctl
 #	bench/run.sh --out table.md       write the table to a file
 #
 # It needs redis-server and mariadbd (scripts/test-deps.sh).
@@ -16,7 +17,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 PATH=$PATH:/usr/sbin:/sbin # where Debian keeps mariadbd
 
 out=
-against=
+commit=
 arguments=()
 while [ $# -gt 0 ]; do
 	case $1 in
@@ -24,8 +25,9 @@ while [ $# -gt 0 ]; do
 		out=$(realpath -m -- "${2:?--out needs a file}")
 		shift
 		;;
-	--against)
-		against=$(git rev-parse --verify --short "${2:?--against needs a commit}^{commit}")
+	--against | --at)
+		how=$1
+		commit=$(git rev-parse --verify --short "${2:?$1 needs a commit}^{commit}")
 		shift
 		;;
 	*) arguments+=("$1") ;;
@@ -44,13 +46,13 @@ export CGO_ENABLED=0
 go build -o "$bin/" ./baseline/... ./raw
 go build -o "$bin/bench" .
 
-# Each commit is loaded by its own budgetctl, which knows the words of its answers.
-if [ -n "$against" ]; then
+# A commit is loaded by its own budgetctl, which knows the words of its answers.
+if [ -n "$commit" ]; then
 	mkdir "$bin/source" "$bin/other"
-	git -C .. archive "$against" | tar -x -C "$bin/source"
+	git -C .. archive "$commit" | tar -x -C "$bin/source"
 	(cd "$bin/source" && go build -o "$bin/other/" ./cmd/budgetd ./cmd/budgetctl)
 	rm -rf -- "$bin/source"
-	arguments+=(-against "$against" -other "$bin/other")
+	arguments+=("$how" "$commit" -other "$bin/other")
 fi
 
 # Ignore the user's configuration.

@@ -23,6 +23,7 @@ type world struct {
 	ctx      context.Context
 	dir      string
 	bins     []string // folders of the binaries; the first that has one is asked
+	at       string   // the commit whose binaries are measured; "" means this one
 	against  bool     // two commits are compared, so baselines are of no interest
 	quick    bool
 	log      io.Writer

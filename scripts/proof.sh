@@ -29,7 +29,7 @@ versions     7 minutes   an older version beside this one, each taking over from
 processes    15 minutes  the end-to-end tests with the race detector in every process
 failover     5 minutes   SQL servers that replace each other under load: semi-synchronous replicas, Galera
 drill        3 minutes   budgetctl drill: every fault in a sandbox, in each durability, with a verdict
-bench-quick  5 minutes   measures budgetd and the baselines for a second or two per row
+bench-quick  12 minutes  measures budgetd and the baselines for a second or two per row
 charts       5 minutes   renders the Helm chart and reads the result with the types of Kubernetes
 compose      a minute    checks the compose file with the library of Compose, and the files it uses
 publish      10 minutes  goreleaser checks its configuration, once it is compiled
