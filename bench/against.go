@@ -70,7 +70,8 @@ func (w *world) compared(commit string, all []versus) string {
 	var b strings.Builder
 	b.WriteString(w.heading())
 	fmt.Fprintf(&b, "Medians of %d rounds that take turns.\n\n", rounds)
-	fmt.Fprintf(&b, "| row | what | figure | %s | this commit | ÷ |\n|---|---|---|--:|--:|--:|\n", commit)
+	fmt.Fprintf(&b, "| row | what | figure | %s | this commit | ÷ |\n", commit)
+	b.WriteString("|---|---|---|--:|--:|--:|\n")
 	for _, v := range all {
 		name, what := v.name, v.what
 		for i, f := range v.sides[1][0].figures() {

@@ -2,8 +2,13 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
+	"os"
 	"strconv"
+
+	"github.com/budgetd/budgetd/cmd/budgetctl/bench/load"
 )
 
 // service is a row that measures one of the baseline services.
@@ -11,6 +16,8 @@ type service struct {
 	binary string
 	fsync  string // appendfsync of its Redis; "none" means that it has no Redis
 }
+
+const baselineConnections = 64
 
 func (b service) measure(s *stage) (measurement, error) {
 	var args, watched []string
@@ -20,35 +27,38 @@ func (b service) measure(s *stage) (measurement, error) {
 			return measurement{}, err
 		}
 		args = []string{"-redis", redis.Addr()}
-		watched = []string{"-pid", fmt.Sprintf("redis=%d", redis.Pid())}
+		watched = []string{fmt.Sprintf("redis=%d", redis.Pid())}
 	}
 	p, err := s.start(b.binary, nil, args...)
 	if err != nil {
 		return measurement{}, err
 	}
-	watched = append([]string{"-pid", fmt.Sprintf("server=%d", p.pid)}, watched...)
-	text, err := s.output("raw", append([]string{"-url", "http://" + p.address + "/deduct",
-		"-duration", s.seconds(4).String(), "-warmup", s.seconds(1).String(),
-		"-users", strconv.Itoa(users), "-connections", "64"}, watched...)...)
-	if err != nil {
-		return measurement{}, err
+	watched = append(watched, fmt.Sprintf("load=%d", os.Getpid()), fmt.Sprintf("server=%d", p.pid))
+	posters := make([]*poster, baselineConnections)
+	for i := range posters {
+		posters[i] = baselinePoster(uint64(i))
 	}
-	var r struct {
-		PerS  float64            `json:"per_s"`
-		P50   float64            `json:"p50_ms"`
-		P99   float64            `json:"p99_ms"`
-		CPUUS map[string]float64 `json:"cpu_us"`
-	}
-	if err := json.Unmarshal(text, &r); err != nil {
-		return measurement{}, err
-	}
-	m := measurement{perS: r.PerS, p50: r.P50, p99: r.P99}
-	for _, name := range []string{"load", "server", "redis"} {
-		if us, found := r.CPUUS[name]; found {
-			m.cpu = append(m.cpu, cost{name, us})
+	m, _, err := s.drive(s.ctx, budgetd{addresses: []string{p.address}, watched: watched},
+		s.seconds(1), load.Plan{Duration: s.seconds(4)}, posters)
+	return m, err
+}
+
+// baselinePoster posts deductions with new ids, each for one of the users.
+func baselinePoster(number uint64) *poster {
+	next := uint64(0)
+	return &poster{next: func(body []byte) (string, []byte) {
+		next++
+		user := (next<<16 + number) * 0x9e3779b97f4a7c15 >> 20 % users
+		body = strconv.AppendUint(append(body, `{"request_id":"`...), number, 10)
+		body = strconv.AppendUint(append(body, '-'), next, 10)
+		body = strconv.AppendUint(append(body, `","amount":1,"user":"u`...), user, 10)
+		return "/deduct", append(body, `"}`...)
+	}, answer: func(status int, _ []byte) error {
+		if status != http.StatusOK {
+			return errors.New("not accepted")
 		}
-	}
-	return m, nil
+		return nil
+	}}
 }
 
 // hotRow is the row of plain SQL, with the number of connections at which it is fastest.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -18,21 +17,21 @@ import (
 // poster makes the calls of one connection. It implements load.Caller.
 type poster struct {
 	host string
-	// next writes the body of the next call and returns its path.
-	next func(body *bytes.Buffer) (path string)
+	// next appends the body of the next call, and returns it and the path.
+	next func(body []byte) (path string, _ []byte)
 	// answer gets the answer to the last call; status 0 means that none came. An error ends the load.
 	answer func(status int, body []byte) error
 	fail   func(error)
-	body   bytes.Buffer
+	body   []byte
 }
 
 func (p *poster) Request(to []byte) ([]byte, int) {
-	p.body.Reset()
-	path := p.next(&p.body)
+	var path string
+	path, p.body = p.next(p.body[:0])
 	to = append(append(append(to, "POST "...), path...), " HTTP/1.1\r\nHost: "...)
 	to = append(append(to, p.host...), "\r\nContent-Type: application/json\r\nContent-Length: "...)
-	to = append(strconv.AppendInt(to, int64(p.body.Len()), 10), "\r\n\r\n"...)
-	return append(to, p.body.Bytes()...), 0
+	to = append(strconv.AppendInt(to, int64(len(p.body)), 10), "\r\n\r\n"...)
+	return append(to, p.body...), 0
 }
 
 func (p *poster) Answer(status int, body []byte) {
@@ -48,10 +47,16 @@ func (p *poster) Lost(_ bool, err error) {
 }
 
 // drive puts a load on all nodes of a budgetd, each with an equal part of the callers, and measures
-// the calls a second, their latency and the CPU time of each. The plan's address is not used.
+// the calls a second, their latency and the CPU time of each, after a warm-up. The plan's address is
+// not used.
 func (s *stage) drive(
-	ctx context.Context, b budgetd, plan load.Plan, posters []*poster,
+	ctx context.Context, b budgetd, warmup time.Duration, plan load.Plan, posters []*poster,
 ) (m measurement, longest time.Duration, err error) {
+	if warmup > 0 {
+		if _, _, err := s.drive(ctx, b, 0, load.Plan{Duration: warmup}, posters); err != nil {
+			return m, 0, err
+		}
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	nodes := len(b.addresses)
@@ -105,7 +110,7 @@ func costing(watched []string, do func() (calls int64, err error)) ([]cost, erro
 		return nil, err
 	}
 	var out []cost
-	for _, kind := range []string{"server", "redis", "mariadb"} {
+	for _, kind := range []string{"load", "server", "redis", "mariadb"} {
 		if used, is := after[kind]; is {
 			out = append(out, cost{kind, (used - before[kind]) / float64(max(calls, 1))})
 		}
@@ -129,10 +134,10 @@ func (c creates) measure(s *stage) (measurement, error) {
 	var made atomic.Int64
 	posters := make([]*poster, creators)
 	for i := range posters {
-		posters[i] = &poster{next: func(body *bytes.Buffer) string {
-			fmt.Fprintf(body, `{"name":"made-%d","unit":"count","type":"promo","durability":"ledger",`+
-				`"total_quantity":1000000,"bucket_quantity":%d}`, made.Add(1), createdBuckets)
-			return "/v1/budgets"
+		posters[i] = &poster{next: func(body []byte) (string, []byte) {
+			return "/v1/budgets", fmt.Appendf(body, `{"name":"made-%d","unit":"count","type":"promo",`+
+				`"durability":"ledger","total_quantity":1000000,"bucket_quantity":%d}`, made.Add(1),
+				createdBuckets)
 		}, answer: func(status int, _ []byte) error {
 			if status != http.StatusCreated {
 				return errors.New("a budget was not created")
@@ -140,10 +145,7 @@ func (c creates) measure(s *stage) (measurement, error) {
 			return nil
 		}}
 	}
-	if _, _, err := s.drive(s.ctx, b, load.Plan{Duration: s.seconds(2)}, posters); err != nil {
-		return measurement{}, err
-	}
-	m, _, err := s.drive(s.ctx, b, load.Plan{Duration: s.seconds(8)}, posters)
+	m, _, err := s.drive(s.ctx, b, s.seconds(2), load.Plan{Duration: s.seconds(8)}, posters)
 	return m, err
 }
 

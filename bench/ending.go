@@ -54,10 +54,7 @@ func (e ending) measure(s *stage) (measurement, error) {
 	if err != nil {
 		return measurement{}, err
 	}
-	if _, _, err := s.drive(s.ctx, b, load.Plan{Duration: s.seconds(2)}, middle.sellers(endingCallers)); err != nil {
-		return measurement{}, err
-	}
-	mid, _, err := s.drive(s.ctx, b, load.Plan{Duration: s.seconds(5)}, middle.sellers(endingCallers))
+	mid, _, err := middle.sell(s.ctx, b, endingCallers, s.seconds(2), s.seconds(5))
 	if err != nil {
 		return measurement{}, err
 	}
@@ -65,8 +62,7 @@ func (e ending) measure(s *stage) (measurement, error) {
 	if err != nil {
 		return measurement{}, err
 	}
-	m, longest, err := s.drive(s.ctx, b, load.Plan{Duration: s.seconds(endingSeconds),
-		Calls: int64(len(end.budgets) * endingCalls)}, end.sellers(endingCallers))
+	m, longest, err := end.sell(s.ctx, b, endingCallers, 0, s.seconds(endingSeconds))
 	if err != nil {
 		return m, err
 	}
@@ -95,12 +91,10 @@ func newSale(
 	s *stage, c *client.Client, name, durability string, budgets int, units int64,
 ) (*sale, error) {
 	out := &sale{stage: s, client: c, name: name, budgets: make([]books, budgets)}
-	return out, s.each(budgets, func(ctx context.Context, i int) error {
+	return out, s.create(c, budgets, func(i int) client.CreateRequest {
 		out.budgets[i].total = units
-		_, err := c.Create(ctx, client.CreateRequest{Name: out.budget(i), Unit: budget.Count,
-			Type: budget.Promo, TotalQuantity: units, BucketQuantity: endingBuckets,
-			Durability: budget.Durability(durability)})
-		return err
+		return client.CreateRequest{Name: out.budget(i), TotalQuantity: units,
+			BucketQuantity: endingBuckets, Durability: budget.Durability(durability)}
 	})
 }
 
@@ -113,9 +107,9 @@ type books struct {
 	asked, taken atomic.Int64
 }
 
-// refuse records a refusal. It returns an error if the refusal was false: the units of all calls that
-// were sent and not refused would have left enough for this one. In doubt, when an earlier attempt has
-// no outcome, the units stay among those that were asked for.
+// refuse records a refusal. It returns an error if the refusal was false: the units of all calls
+// that were sent and not refused would have left enough for this one. In doubt, when an earlier
+// attempt has no outcome, the units stay among those that were asked for.
 func (b *books) refuse(amount int64, doubt bool) error {
 	others := b.asked.Load() - amount
 	if !doubt {
@@ -136,15 +130,21 @@ type seller struct {
 	doubt  bool // an attempt of it may have had an effect
 }
 
-// sellers returns the callers of a sale. A second list goes on with the same budgets.
-func (s *sale) sellers(callers int) []*poster {
-	out := make([]*poster, callers)
-	for i := range out {
+// sell sells for a time, or until endingCalls have been made for each of several budgets.
+func (s *sale) sell(
+	ctx context.Context, b budgetd, callers int, warmup, most time.Duration,
+) (m measurement, longest time.Duration, err error) {
+	posters := make([]*poster, callers)
+	for i := range posters {
 		one := &seller{sale: s}
 		s.all = append(s.all, one)
-		out[i] = &poster{next: one.next, answer: one.answer}
+		posters[i] = &poster{next: one.next, answer: one.answer}
 	}
-	return out
+	plan := load.Plan{Duration: most}
+	if len(s.budgets) > 1 {
+		plan.Calls = int64(len(s.budgets) * endingCalls)
+	}
+	return s.stage.drive(ctx, b, warmup, plan, posters)
 }
 
 func (s *seller) at() int {
@@ -153,15 +153,15 @@ func (s *seller) at() int {
 
 func (s *seller) id() string { return s.sale.name + "-" + strconv.FormatInt(s.call, 10) }
 
-func (s *seller) next(body *bytes.Buffer) string {
+func (s *seller) next(body []byte) (string, []byte) {
 	if !s.open {
 		s.call = s.sale.drawn.Add(1) - 1
 		s.amount = 1 + rand.Int64N(endingMost) //nolint:gosec // a load
 		s.open, s.doubt = true, false
 		s.sale.budgets[s.at()].asked.Add(s.amount)
 	}
-	fmt.Fprintf(body, `{"request_id":%q,"amount":%d}`, s.id(), s.amount)
-	return "/v1/budgets/" + s.sale.budget(s.at()) + "/deduct"
+	return "/v1/budgets/" + s.sale.budget(s.at()) + "/deduct",
+		fmt.Appendf(body, `{"request_id":%q,"amount":%d}`, s.id(), s.amount)
 }
 
 // pause is how long a caller waits before it repeats a call without an outcome.
@@ -189,8 +189,8 @@ func (s *seller) answer(status int, body []byte) error {
 }
 
 // settle gives the calls that are still open an outcome. Then it takes what each of the first n
-// budgets has left in a single call, which must be accepted, and one unit more, which must be refused,
-// and checks that exactly the total is used.
+// budgets has left in a single call, which must be accepted, and one unit more, which must be
+// refused, and checks that exactly the total is used.
 func (s *sale) settle(n int) error {
 	if err := s.stage.each(len(s.all), func(ctx context.Context, i int) error {
 		one := s.all[i]
@@ -228,8 +228,7 @@ func (s *sale) settle(n int) error {
 			return err
 		}
 		if !audit.OK || audit.Used != b.total {
-			return fmt.Errorf("%s: %d of %d units are used; audit %+v", s.budget(i), audit.Used, b.total,
-				audit)
+			return fmt.Errorf("%s: not all of %d units are used: %+v", s.budget(i), b.total, audit)
 		}
 		return nil
 	})

@@ -195,12 +195,9 @@ func (m *meter) create(n int) ([]string, error) {
 		m.made++
 		names[i] = fmt.Sprintf("flat-%d", m.made)
 	}
-	return names, m.stage.each(n, func(ctx context.Context, i int) error {
-		_, err := m.client.Create(ctx, client.CreateRequest{Name: names[i], Unit: budget.Count,
-			Type:          budget.Promo,
-			TotalQuantity: 1_000_000_000_000, BucketQuantity: m.buckets,
-			Durability: budget.Durability(m.durability)})
-		return err
+	return names, m.stage.create(m.client, n, func(i int) client.CreateRequest {
+		return client.CreateRequest{Name: names[i], TotalQuantity: endless, BucketQuantity: m.buckets,
+			Durability: budget.Durability(m.durability)}
 	})
 }
 

@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -36,7 +35,7 @@ func main() {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	bin := flags.String("bin", "", "folder of the binaries (bench/run.sh makes it)")
+	bin := flags.String("bin", "", "absolute folder of the binaries (bench/run.sh makes it)")
 	quick := flags.Bool("quick", false,
 		"run each row for a second or two, to see that everything works; the figures mean nothing")
 	only := flags.String("only", "", "names of rows and series to run, or words that such names "+
@@ -50,21 +49,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	var all []string
-	for _, r := range rows {
-		all = append(all, r.name)
-		if *list {
-			fmt.Fprintf(stdout, "%-24s %s\n", r.name, r.what)
-		}
-	}
-	for _, s := range flat {
-		all = append(all, s.name)
-		if *list {
-			fmt.Fprintf(stdout, "%-24s cost by %s\n", s.name, s.what)
-		}
-	}
+	all, text := listed()
 	if *list {
-		return nil
+		return write(*out, stdout, text)
 	}
 	names, err := chosen(*only, all)
 	if err != nil {
@@ -80,17 +67,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	defer os.RemoveAll(dir)
 	w := &world{ctx: ctx, dir: dir, quick: *quick, log: stderr, at: *at, against: *against != "",
 		measured: map[string]measurement{}, near: map[string]measurement{},
-		every: map[string][]measurement{}}
-	for _, one := range []*string{bin, other} {
-		if *one, err = filepath.Abs(*one); err != nil {
-			return err
-		}
-	}
-	w.bins = []string{*bin}
+		every: map[string][]measurement{}, bins: []string{*bin}}
 	if *at != "" {
 		w.bins = []string{*other, *bin}
 	}
-	var text string
 	if w.against {
 		text = w.compared(*against, w.compare(names, *other))
 	} else {
@@ -104,6 +84,19 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return fmt.Errorf("%d rows failed", len(w.failed))
 	}
 	return nil
+}
+
+// listed returns the names of the rows and series, and a list of what they are.
+func listed() (names []string, text string) {
+	for _, r := range rows {
+		names = append(names, r.name)
+		text += fmt.Sprintf("%-24s %s\n", r.name, r.what)
+	}
+	for _, s := range flat {
+		names = append(names, s.name)
+		text += fmt.Sprintf("%-24s cost by %s\n", s.name, s.what)
+	}
+	return names, text
 }
 
 // measureEach measures rows and records those that fail.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -224,10 +223,8 @@ func (o ours) makeBudgets(s *stage, b budgetd) error {
 	if err != nil {
 		return err
 	}
-	return s.each(max(s.scaled(o.budgets), 1), func(ctx context.Context, i int) error {
-		_, err := c.Create(ctx, client.CreateRequest{Name: fmt.Sprintf("bench-%d", i+1), Unit: "count",
-			Type: "promo", TotalQuantity: 1_000_000_000, BucketQuantity: o.buckets,
-			Durability: budget.Durability(o.durability)})
-		return err
+	return s.create(c, max(s.scaled(o.budgets), 1), func(i int) client.CreateRequest {
+		return client.CreateRequest{Name: fmt.Sprintf("bench-%d", i+1), TotalQuantity: 1_000_000_000,
+			BucketQuantity: o.buckets, Durability: budget.Durability(o.durability)}
 	})
 }

@@ -85,9 +85,9 @@ var rows = slices.Concat([]row{
 	{"sold-out-store", "store mode, refusals after the sell-out, 1 % repeats of accepted ids, 64 " +
 		"connections",
 		ours{durability: "store", connections: 64, total: 5_000, repeats: 0.01}},
-	{"storm-ledger", "ledger mode, a storm of hopeless requests: sold out, distinct ids, 64 connections",
+	{"storm-ledger", "ledger mode, a storm of hopeless requests: sold out, distinct ids",
 		ours{durability: "ledger", connections: 64, total: 5_000}},
-	{"storm-store", "store mode, a storm of hopeless requests: sold out, distinct ids, 64 connections",
+	{"storm-store", "store mode, a storm of hopeless requests: sold out, distinct ids",
 		ours{durability: "store", connections: 64, total: 5_000}},
 	{"store-half", "store mode, single calls at half of the highest rate, two limits",
 		ours{durability: "store", limits: true, connections: 256, of: "store-single", part: 2}},
@@ -101,13 +101,13 @@ var rows = slices.Concat([]row{
 		ours{durability: "ledger", connections: 64, budgets: 100_000, active: 10_000, buckets: 1}},
 }, distant())
 
-// distant are the rows with servers that are a network away: a proxy makes each round trip longer by
-// so many ms. The table also says what a round trip really took.
+// distant are the rows with servers that are a network away: a proxy makes each round trip longer
+// by so many ms. The table also says what a round trip really took.
 func distant() (all []row) {
 	each := func(name, what string, ms []int, of func(away *time.Duration) measurer) {
 		for _, n := range ms {
-			all = append(all, row{fmt.Sprintf("%s-%dms", name, n), fmt.Sprintf("%s %d ms away", what, n),
-				of(new(time.Duration(n) * time.Millisecond))})
+			all = append(all, row{fmt.Sprintf("%s-%dms", name, n),
+				fmt.Sprintf("%s %d ms away", what, n), of(new(time.Duration(n) * time.Millisecond))})
 		}
 	}
 	near, far := []int{0, 2}, []int{0, 2, 6}
@@ -128,11 +128,11 @@ func distant() (all []row) {
 		func(away *time.Duration) measurer { return verbs{away} })
 	for _, durability := range modes {
 		for _, nodes := range []int{1, 2, 4} {
-			each(fmt.Sprintf("ending-%s-%d", durability, nodes), fmt.Sprintf(
-				"%s mode, small budgets from the first unit to the last, %d callers, nodes: %d, servers",
-				durability, endingCallers, nodes), near, func(away *time.Duration) measurer {
-				return ending{durability, nodes, away}
-			})
+			each(fmt.Sprintf("ending-%s-%d", durability, nodes),
+				fmt.Sprintf("%s mode, the end of budgets, %d callers, nodes: %d, servers", durability,
+					endingCallers, nodes), near, func(away *time.Duration) measurer {
+					return ending{durability, nodes, away}
+				})
 		}
 	}
 	return all

@@ -43,7 +43,7 @@ trap 'exit 143' TERM
 
 export CGO_ENABLED=0
 (cd .. && go build -o "$bin/" ./cmd/budgetd ./cmd/budgetctl)
-go build -o "$bin/" ./baseline/... ./raw
+go build -o "$bin/" ./baseline/...
 go build -o "$bin/bench" .
 
 # A commit is loaded by its own budgetctl, which knows the words of its answers.

@@ -27,11 +27,13 @@ import (
 // startLimit bounds the start of a server.
 const startLimit = 2 * time.Minute
 
+// dial returns a function that asks the server at an address once.
+type dial func(address string) (ask func() error, err error)
+
 // through returns the address at which budgetd reaches a server: its own, or that of a proxy that
-// makes each round trip longer. The stage measures what a round trip really takes with once, which
-// asks the returned address.
+// makes each round trip longer. The stage notes what a round trip of a question then really takes.
 func (s *stage) through(
-	address string, away *time.Duration, what string, once func(address string) (func() error, error),
+	address string, away *time.Duration, question string, to dial,
 ) (string, error) {
 	if away == nil {
 		return address, nil
@@ -45,7 +47,7 @@ func (s *stage) through(
 		return nil
 	})
 	proxy.SetDistance(*away)
-	ask, err := once(proxy.Addr())
+	ask, err := to(proxy.Addr())
 	if err != nil {
 		return "", err
 	}
@@ -57,7 +59,7 @@ func (s *stage) through(
 		}
 		took[i] = time.Since(began)
 	}
-	trip := figure{what + ", ms", milliseconds(median(took))}
+	trip := figure{question + ", ms", milliseconds(median(took))}
 	if !slices.ContainsFunc(s.trips, func(f figure) bool { return f.name == trip.name }) {
 		s.trips = append(s.trips, trip) // one of several equal servers stands for all
 	}
@@ -93,7 +95,9 @@ func (s *stage) pinged(address string) (func() error, error) {
 
 // mariadb starts a MariaDB that flushes at every commit, and returns the DSN of an empty database.
 // With binlog it also has a binary log that is flushed at every commit.
-func (s *stage) mariadb(binlog bool, away *time.Duration) (*testservers.MariaDBServer, string, error) {
+func (s *stage) mariadb(binlog bool, away *time.Duration) (
+	*testservers.MariaDBServer, string, error,
+) {
 	dir, err := s.folder("mariadb")
 	if err != nil {
 		return nil, "", err
@@ -121,14 +125,15 @@ func (s *stage) mariadb(binlog bool, away *time.Duration) (*testservers.MariaDBS
 	dsn := func(address string) string {
 		return strings.Replace(server.DSN("bench"), server.Addr(), address, 1)
 	}
-	address, err := s.through(server.Addr(), away, "SELECT 1", func(address string) (func() error, error) {
+	selects := func(address string) (func() error, error) {
 		db, err := sql.Open("mysql", dsn(address))
 		if err != nil {
 			return nil, err
 		}
 		s.stop = append(s.stop, db.Close)
 		return func() error { return db.QueryRowContext(s.ctx, "SELECT 1").Scan(new(int)) }, nil
-	})
+	}
+	address, err := s.through(server.Addr(), away, "SELECT 1", selects)
 	return server, dsn(address), err
 }
 
@@ -146,8 +151,8 @@ type budgetd struct {
 	dsn       string   // of its MariaDB; "" means SQLite
 }
 
-// budgetd starts the nodes of a budgetd on MariaDB, or embedded. In store mode it has Redis servers.
-// In ledger mode the configuration names no store, so it is the default one of every commit that is
+// budgetd starts the nodes of a budgetd on MariaDB, or embedded. In store mode it has Redis. In
+// ledger mode the configuration names no store, so it is the default one of every commit that is
 // measured: SQL decides alone.
 func (s *stage) budgetd(o ours) (budgetd, error) {
 	// The audit at the end counts millions of rows in one request.

@@ -11,11 +11,10 @@ import (
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/client"
-	"github.com/budgetd/budgetd/cmd/budgetctl/bench/load"
 )
 
-// verbs measures the median time of each administrative verb, with one caller and nothing else to do,
-// in ledger mode. Its figures are named; it has no calls a second.
+// verbs measures the median time of each administrative verb in ledger mode, with one caller and
+// nothing else to do. Its figures are named; it has no calls a second.
 type verbs struct{ away *time.Duration }
 
 const (
@@ -45,14 +44,14 @@ func (v verbs) measure(s *stage) (measurement, error) {
 	if err != nil {
 		return measurement{}, err
 	}
-	create := func(ctx context.Context, name string, buckets int) error {
-		// A bucket applies for up to 1,000 units at a time, so most stay undistributed.
-		_, err := c.Create(ctx, client.CreateRequest{Name: name, Unit: budget.Count, Type: budget.Promo,
-			TotalQuantity: 1_000_000_000, BucketQuantity: buckets, ShardingQuantity: 1_000,
-			Durability: budget.Ledger})
-		return err
+	create := func(name string, buckets int) error {
+		return s.create(c, 1, func(int) client.CreateRequest {
+			// A bucket applies for up to 1,000 units at a time, so most stay undistributed.
+			return client.CreateRequest{Name: name, TotalQuantity: 1_000_000_000,
+				BucketQuantity: buckets, ShardingQuantity: 1_000, Durability: budget.Ledger}
+		})
 	}
-	if err := errors.Join(create(s.ctx, "small", 64), create(s.ctx, large, 1024)); err != nil {
+	if err := errors.Join(create("small", 64), create(large, 1024)); err != nil {
 		return measurement{}, err
 	}
 	list, err := c.Buckets(s.ctx, "small")
@@ -60,8 +59,8 @@ func (v verbs) measure(s *stage) (measurement, error) {
 		return measurement{}, err
 	}
 	var m measurement
-	all := append([]verb{{"create, 64 buckets", often, nil, func(ctx context.Context, i int) error {
-		return create(ctx, fmt.Sprint("made-", i), 64)
+	all := append([]verb{{"create, 64 buckets", often, nil, func(_ context.Context, i int) error {
+		return create(fmt.Sprint("made-", i), 64)
 	}}}, append(ofBudgets(c, list.Buckets), ofDeductions(c)...)...)
 	for _, one := range all {
 		took, err := one.median(s)
@@ -120,7 +119,9 @@ func ofBudgets(c *client.Client, buckets []client.Bucket) []verb {
 		}
 	}
 	key := func(i int) string { return buckets[i%len(buckets)].Key }
-	offline := func(ctx context.Context, i int) error { return second(c.Offline(ctx, "small", key(i))) }
+	offline := func(ctx context.Context, i int) error {
+		return second(c.Offline(ctx, "small", key(i)))
+	}
 	recycle := func(name string) func(ctx context.Context, i int) error {
 		return func(ctx context.Context, _ int) error {
 			report, err := c.Recycle(ctx, name)
@@ -131,7 +132,9 @@ func ofBudgets(c *client.Client, buckets []client.Bucket) []verb {
 		}
 	}
 	return []verb{
-		{"get", often, nil, func(ctx context.Context, _ int) error { return second(c.Budget(ctx, "small")) }},
+		{"get", often, nil, func(ctx context.Context, _ int) error {
+			return second(c.Budget(ctx, "small"))
+		}},
 		{"set", often, nil, func(ctx context.Context, i int) error {
 			return second(c.Patch(ctx, "small", client.PatchRequest{AdjustCnt: new(1_000 + i)}))
 		}},
@@ -192,7 +195,7 @@ func longestDeduct(s *stage, b budgetd, c *client.Client) (time.Duration, error)
 		recycled = second(c.Recycle(s.ctx, large))
 		stop()
 	})
-	_, longest, err := s.drive(ctx, b, load.Plan{Duration: 2 * time.Minute}, sale.sellers(buyers))
+	_, longest, err := sale.sell(ctx, b, buyers, 0, 2*time.Minute)
 	all.Wait()
 	return longest, errors.Join(recycled, err)
 }

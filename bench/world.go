@@ -16,6 +16,9 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/client"
 )
 
 // world is the state of a run that all rows share.
@@ -322,4 +325,14 @@ func (s *stage) each(n int, do func(ctx context.Context, i int) error) error {
 	}
 	all.Wait()
 	return context.Cause(ctx)
+}
+
+// create creates n budgets of type promo that count units.
+func (s *stage) create(c *client.Client, n int, of func(i int) client.CreateRequest) error {
+	return s.each(n, func(ctx context.Context, i int) error {
+		request := of(i)
+		request.Unit, request.Type = budget.Count, budget.Promo
+		_, err := c.Create(ctx, request)
+		return err
+	})
 }
