@@ -33,14 +33,14 @@ func alternate(measure func(side int) (measurement, error)) (sides [2][]measurem
 
 // compare measures rows with the binaries in the folder other and with those of this commit. What
 // the bench itself sends is the same for both.
-func (w *world) compare(names []string, other string) (all []versus) {
+func (w *world) compare(names []string, commit, other string) (all []versus) {
 	bins := w.bins
 	w.measureEach(names, func(name string) error {
 		r := rows[slices.IndexFunc(rows, func(r row) bool { return r.name == name })]
 		sides, err := alternate(func(side int) (measurement, error) {
-			w.bins = bins
+			w.bins, w.at = bins, ""
 			if side == 0 {
-				w.bins = append([]string{other}, bins...)
+				w.bins, w.at = append([]string{other}, bins...), commit
 			}
 			return w.once(r)
 		})
@@ -49,6 +49,7 @@ func (w *world) compare(names []string, other string) (all []versus) {
 		}
 		return err
 	})
+	w.at = ""
 	return all
 }
 

@@ -85,6 +85,9 @@ func TestMarkdown(t *testing.T) {
 	if strings.Contains(got, "sold-out") {
 		t.Error("a row that was not measured is in the table")
 	}
+	if strings.Contains(got, "| administrative verbs") {
+		t.Error("a row without calls a second is in the table of rows")
+	}
 }
 
 func TestThousands(t *testing.T) {

@@ -18,7 +18,8 @@ import (
 
 // ending sells small budgets one after the other from the first unit to the last, in single calls
 // through one node or several. Most of the time buckets have little and requests ask for much. CPU
-// time and calls a second are those of all calls, refused or not. It is compared with the middle:
+// time and calls a second are those of all calls with an outcome, accepted or refused; latency is
+// that of attempts. It is compared with the middle:
 // the same calls to a budget that does not end.
 type ending struct {
 	durability string
@@ -27,7 +28,7 @@ type ending struct {
 }
 
 // Each budget has endingUnits in endingBuckets, and endingCalls for up to endingMost units each:
-// about twice as much is asked for as there is. No budget begins after endingSeconds.
+// about twice as much is asked for as there is. No call is sent after endingSeconds.
 const (
 	endingBudgets = 200
 	endingBuckets = 16
@@ -63,15 +64,33 @@ func (e ending) measure(s *stage) (measurement, error) {
 		return measurement{}, err
 	}
 	m, longest, err := end.sell(s.ctx, b, endingCallers, 0, s.seconds(endingSeconds))
+	if err == nil && end.accepted.Load() == 0 {
+		err = errors.New("no call was accepted")
+	}
 	if err != nil {
 		return m, err
 	}
-	m.named = []figure{{"longest, ms", milliseconds(longest)}, {"middle, per second", mid.perS},
-		{"middle, p99 ms", mid.p99}, {"end ÷ middle", m.perS / mid.perS}}
 	begun := min(int(end.drawn.Load()-1)/endingCalls+1, len(end.budgets))
-	m.note = fmt.Sprintf("%d of %d budgets; %d calls accepted, %d refused, %d without an outcome; ",
-		begun, len(end.budgets), end.accepted.Load(), end.refused.Load(), end.unclear.Load())
+	m.note = fmt.Sprintf("%d of %d budgets; ", begun, len(end.budgets))
+	end.conclude(&m, mid, longest)
 	return m, errors.Join(middle.settle(0), end.settle(begun))
+}
+
+// conclude makes calls a second and CPU time those of the calls with an outcome, and adds the figures
+// that only endings have.
+func (s *sale) conclude(end *measurement, middle measurement, longest time.Duration) {
+	refused, unclear := float64(s.refused.Load()), float64(s.unclear.Load())
+	decided := float64(s.accepted.Load()) + refused
+	share := decided / (decided + unclear)
+	end.perS *= share
+	for i := range end.cpu {
+		end.cpu[i].us /= share
+	}
+	end.named = []figure{{"longest, ms", milliseconds(longest)},
+		{"refused, % of the calls with an outcome", 100 * refused / decided},
+		{"attempts without an outcome, %", 100 * (1 - share)},
+		{"middle, per second", middle.perS}, {"middle, p99 ms", middle.p99},
+		{"end ÷ middle", end.perS / middle.perS}}
 }
 
 // sale sells budgets, endingCalls of each, or all calls of a single one.
@@ -83,7 +102,7 @@ type sale struct {
 	all     []*seller
 	drawn   atomic.Int64 // calls
 
-	accepted, refused, unclear atomic.Int64 // answers
+	accepted, refused, unclear atomic.Int64 // answers; unclear ones say nothing of the outcome
 }
 
 // newSale creates the budgets of a sale.

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"math"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestRefuse checks that a refusal counts as false exactly if the calls that were not refused left
@@ -73,5 +75,27 @@ func TestSeller(t *testing.T) {
 	}
 	if err := one.answer(http.StatusNotFound, nil); err == nil {
 		t.Error("an unexpected answer is accepted")
+	}
+}
+
+// TestConclude checks the shares: of 100 attempts 60 were accepted and 20 refused.
+func TestConclude(t *testing.T) {
+	var s sale
+	s.accepted.Store(60)
+	s.refused.Store(20)
+	s.unclear.Store(20)
+	m := measurement{perS: 500, cpu: []cost{{"server", 40}}}
+	s.conclude(&m, measurement{perS: 4_000, p99: 12}, 90*time.Millisecond)
+	want := []figure{{"longest, ms", 90}, {"refused, % of the calls with an outcome", 25},
+		{"attempts without an outcome, %", 20}, {"middle, per second", 4_000}, {"middle, p99 ms", 12},
+		{"end ÷ middle", 0.1}}
+	for i, f := range want {
+		if i >= len(m.named) || m.named[i].name != f.name || math.Abs(m.named[i].value-f.value) > 1e-9 {
+			t.Errorf("%v, want %v", m.named, want)
+			break
+		}
+	}
+	if m.perS != 400 || m.us("server") != 50 {
+		t.Errorf("%g calls a second of %g µs, want 400 of 50", m.perS, m.us("server"))
 	}
 }

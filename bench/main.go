@@ -72,7 +72,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		w.bins = []string{*other, *bin}
 	}
 	if w.against {
-		text = w.compared(*against, w.compare(names, *other))
+		text = w.compared(*against, w.compare(names, *against, *other))
 	} else {
 		w.measureEach(names, w.measureOne)
 		text = w.markdown()

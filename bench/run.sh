@@ -50,7 +50,7 @@ go build -o "$bin/bench" .
 if [ -n "$commit" ]; then
 	mkdir "$bin/source" "$bin/other"
 	git -C .. archive "$commit" | tar -x -C "$bin/source"
-	(cd "$bin/source" && go build -o "$bin/other/" ./cmd/budgetd ./cmd/budgetctl)
+	(cd "$bin/source" && go build -trimpath -o "$bin/other/" ./cmd/budgetd ./cmd/budgetctl)
 	rm -rf -- "$bin/source"
 	arguments+=("$how" "$commit" -other "$bin/other")
 fi

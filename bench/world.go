@@ -179,7 +179,7 @@ func (w *world) once(r row) (measurement, error) {
 	if err := os.Mkdir(s.dir, 0o700); err != nil {
 		return measurement{}, err
 	}
-	fmt.Fprintf(w.log, "%s: %s\n", time.Now().Format(time.TimeOnly), r.name)
+	fmt.Fprintf(w.log, "%s: %s %s\n", time.Now().Format(time.TimeOnly), r.name, w.at)
 	m, err := r.measure(s)
 	m.named = append(m.named, s.trips...)
 	if err = errors.Join(err, s.close()); err != nil {
