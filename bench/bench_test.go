@@ -75,7 +75,7 @@ func TestMarkdown(t *testing.T) {
 		"| … ÷ (a) | ≥ 0.8 | 0.60 | **no** |",
 		"Failed: pipelined: why",
 		"SQL 2 ms away | 19 | 0.00 | 0.00 |  | 0.00 | 0.00 | SELECT 1, ms 2.31 |",
-		"| median, ms | verbs-0ms | verbs-2ms |\n|---|--:|--:|\n| create | 7.50 | 70.2 |\n" +
+		"| median | verbs-0ms | verbs-2ms |\n|---|--:|--:|\n| create | 7.50 | 70.2 |\n" +
 			"| recycle | 1,600 | 2,600 |\n",
 	} {
 		if !strings.Contains(got, want) {

@@ -19,8 +19,7 @@ import (
 // ending sells small budgets one after the other from the first unit to the last, in single calls
 // through one node or several. Most of the time buckets have little and requests ask for much. CPU
 // time and calls a second are those of all calls with an outcome, accepted or refused; latency is
-// that of attempts. It is compared with the middle:
-// the same calls to a budget that does not end.
+// that of attempts. It is compared with the middle: the same calls to a budget that does not end.
 type ending struct {
 	durability string
 	nodes      int

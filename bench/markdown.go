@@ -69,7 +69,7 @@ func texts(all []figure) string {
 
 // medians writes a table of the rows that have only named figures: a column for each row.
 func (w *world) medians() string {
-	head, rule, lines := "\n| median, ms |", "|---|", []string{}
+	head, rule, lines := "\n| median |", "|---|", []string{}
 	for _, r := range rows {
 		m, found := w.measured[r.name]
 		if !found || m.perS > 0 {

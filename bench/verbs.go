@@ -67,10 +67,10 @@ func (v verbs) measure(s *stage) (measurement, error) {
 		if err != nil {
 			return m, fmt.Errorf("%s: %w", one.name, err)
 		}
-		m.named = append(m.named, figure{one.name, milliseconds(took)})
+		m.named = append(m.named, figure{one.name + ", ms", milliseconds(took)})
 	}
 	longest, err := longestDeduct(s, b, c)
-	m.named = append(m.named, figure{"longest deduct during a recycle of 1,024 buckets",
+	m.named = append(m.named, figure{"longest deduct during a recycle of 1,024 buckets, ms",
 		milliseconds(longest)})
 	return m, err
 }
