@@ -75,8 +75,8 @@ func (e ending) measure(s *stage) (measurement, error) {
 	return m, errors.Join(middle.settle(0), end.settle(begun))
 }
 
-// conclude makes calls a second and CPU time those of the calls with an outcome, and adds the figures
-// that only endings have.
+// conclude makes calls a second and CPU time those of the calls with an outcome, and adds the
+// figures that only endings have.
 func (s *sale) conclude(end *measurement, middle measurement, longest time.Duration) {
 	refused, unclear := float64(s.refused.Load()), float64(s.unclear.Load())
 	decided := float64(s.accepted.Load()) + refused
