@@ -1,13 +1,12 @@
 // Package bucket is the contract between the parts of budgetd's core. It has the types of every
-// call, the interfaces that a store implements (Filter, Counter), the cache of definitions, and
-// Service, which sends each call to the mode of its budget.
+// call, the interfaces that a store implements (Counter and its companions), the cache of
+// definitions, and Service, which sends each call to the mode of its budget.
 //
 // # Who decides
 //
-// In ledger mode SQL decides: a deduction has happened when its transaction is committed. A Filter
-// keeps requests that a bucket cannot cover away from SQL. Its content may be wrong at any time
-// without causing or preventing an outcome (I9). In store mode a Counter decides for its buckets,
-// and SQL keeps sums of what it deducted.
+// In ledger mode SQL decides: a deduction has happened when its transaction is committed. No store
+// is used, and a bucket lives in its row. In store mode a Counter decides for its buckets, each of
+// which lives in a partition of an instance, and SQL keeps sums of what it deducted.
 //
 // # Where a unit is
 //

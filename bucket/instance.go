@@ -37,8 +37,8 @@ type Condition struct {
 	Findings []Finding
 	// Persistent says that every write is on disk before it is answered.
 	Persistent bool
-	// Unfit says why the store cannot decide for a budget, whatever its settings are. It is empty if it
-	// can.
+	// Unfit says why the store cannot decide for a budget, whatever its settings are. It is empty if
+	// it can.
 	Unfit string
 }
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Runs the system of deploy/compose on this machine without a container engine: two budgetd with keys
 # and TLS on one MariaDB and three Redis, and Prometheus with our rules, from the same files with private
-# ports. It makes a budget and sells it out, which fires an alert, and appends, which resolves it. It ends
-# with the audit and the console's address. On a terminal it waits for Enter before it stops everything.
+# ports. It makes a budget in ledger mode, which needs MariaDB alone, and sells it out, which fires an
+# alert, and appends, which resolves it. Then it sells from a budget in store mode, whose buckets are on the
+# three Redis. It ends with the audits and the console's address. On a terminal it waits for Enter before it stops everything.
 set -eu
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 scripts/test-deps.sh --demo
@@ -108,6 +109,12 @@ run bin/budgetctl alerts --budget web-demo --state any
 run bin/budgetctl get web-demo
 run bin/budgetctl buckets web-demo
 run bin/budgetctl audit web-demo
+
+title "A budget in store mode: its buckets are on the three Redis"
+run bin/budgetctl create impressions --total 100000 --type promo --buckets 6 --durability store
+run bin/budgetctl replay examples/web-requests.tsv impressions --rollback-every 0
+run bin/budgetctl buckets impressions
+run bin/budgetctl audit impressions
 
 title "The console is ${addresses[0]}, its key in $secrets/first-key"
 echo "Prometheus is $prometheus"

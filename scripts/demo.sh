@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Shows the embedded server: budgetd without arguments in a temporary directory, and a budget of
 # 6,200 units in four buckets. 6,000 real web requests use one unit each, and every 20th is rolled
-# back. The demo then prints the budget, its buckets and the audit. It needs only Go.
+# back. The demo then prints the budget, its buckets and the audit. It needs only Go:
+# the budget is in ledger mode, which uses no Redis.
 set -eu
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=scripts/servers.sh

@@ -71,8 +71,9 @@ type Expired struct {
 
 // Ledger changes deductions in the database. Each method is one transaction, by SQL's clock.
 // Returned units go into O of the deduction's epoch while that is open, and into R otherwise (I5).
-// Limits are lowered in the windows in which the deduction was counted. Errors, besides those in Result: Unavailable (nothing was changed),
-// OutcomeUnknown, Internal. Implementations are safe for concurrent use.
+// Limits are lowered in the windows in which the deduction was counted. Errors, besides those in
+// Result: Unavailable (nothing was changed), OutcomeUnknown, Internal. Implementations are safe for
+// concurrent use.
 type Ledger interface {
 	// Execute carries out orders on single deductions, in the order given. A refused order changes
 	// nothing. Refusals are those of the decisions of package ledger, BudgetNotFound and

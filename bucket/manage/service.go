@@ -47,9 +47,9 @@ func (s *Service) bounded(ctx context.Context) (context.Context, context.CancelF
 }
 
 // Create creates a budget. A promo budget hands out everything at once. In store mode its buckets
-// are placed evenly over the instances. BucketQuantity 0 asks for budget.DefaultBuckets of the units
-// of the first period; an unlimited budget gets one bucket, in store mode one per partition. The
-// budget, its buckets and the hand-out are one transaction. If the same definition was created
+// are placed evenly over the instances. BucketQuantity 0 asks for budget.DefaultBuckets of the
+// units of the first period; an unlimited budget gets one bucket, in store mode one per partition.
+// The budget, its buckets and the hand-out are one transaction. If the same definition was created
 // before, Create returns that budget, whatever became of it, and created is false.
 //
 // With DryRun nothing is created. The view has the definition and what its first periods would get.

@@ -1,5 +1,6 @@
-// Package transfer moves a budget's units in ledger mode: apply, hand-out, offline, online, recycle,
-// rollover and sweep. It also lists the instances of store mode, and drains and rebalances them.
+// Package transfer moves a budget's units in ledger mode: apply, hand-out, offline, online,
+// recycle, rollover and sweep. It also lists the instances of store mode, and drains and rebalances
+// them.
 //
 // Each movement is one SQL transaction under the budget's row lock and the row locks of at most 64
 // epochs. A movement of more buckets is a series of such transactions. Each of them keeps I1, and

@@ -181,8 +181,8 @@ func (i *Instance) complete() {
 // store accepts the driver of an instance.
 func store(into *string) rule {
 	r := choice(into, Redis)
-	r.want += ": an instance is for budgets with durability store; those with durability ledger need " +
-		"none, and instances may be empty"
+	r.want += ": an instance is for budgets with durability store; those with durability ledger " +
+		"need none, and instances may be empty"
 	return r
 }
 

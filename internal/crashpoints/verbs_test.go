@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/budget"
 )
 
@@ -145,15 +144,6 @@ func aDayLater(w *world) {
 
 // TestLedger executes every verb of ledger mode.
 func TestLedger(t *testing.T) {
-	move := func(ctx context.Context, n *node, b *bucket.Budget) error {
-		to := bucket.Partition{Instance: "n"}
-		if b.Buckets[0].Partition == to {
-			to.Instance = "m"
-		}
-		_, _, err := n.moves.Ledger.Partitions.Move(ctx, b.ID, []transfer.Placement{{
-			Bucket: b.Buckets[0].ID, From: b.Buckets[0].Partition, To: to}})
-		return err
-	}
 	offline := func(ctx context.Context, n *node, b *bucket.Budget) error {
 		_, err := n.moves.Offline(ctx, bucket.BudgetRef{ID: b.ID}, b.Buckets[0].Key)
 		return err
@@ -209,7 +199,6 @@ func TestLedger(t *testing.T) {
 			call: done(func(ctx context.Context, n *node, b *bucket.Budget) error {
 				return n.moves.RollOver(ctx, b.ID)
 			}), used: 10},
-		{name: "move", call: done(move), rest: true},
 		{name: "append", call: adjust(7), rest: true},
 		{name: "shrink", call: adjust(-7), rest: true},
 	})

@@ -55,13 +55,13 @@ func TestAuditLogIsKept(t *testing.T) {
 // incarnations need one script.
 func TestScriptsAreCounted(t *testing.T) {
 	server := testservers.Redis(t)
-	store, err := redisstore.New(redisstore.Config{Name: "r", Addr: server.Addr(), Partitions: 1, InstallationID: "test"})
+	redis, err := redisstore.New(redisstore.Config{Name: "r", Addr: server.Addr(), Partitions: 1, InstallationID: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = store.Disconnect() }()
+	defer func() { _ = redis.Disconnect() }()
 	m, partition := metrics.New("test"), bucket.Partition{Instance: "r"}
-	count := filters{"r": store}.countScripts([]bucket.Partition{partition}, m)
+	count := (&backends{stores: map[string]store{"r": redis}, partitions: []bucket.Partition{partition}}).countScripts(m)
 	shown := func() string {
 		if err := count(t.Context()); err != nil {
 			t.Fatal(err)
@@ -75,12 +75,12 @@ func TestScriptsAreCounted(t *testing.T) {
 	if got := shown(); got != "0" {
 		t.Errorf("%q scripts before the first call, want 0", got)
 	}
-	identity, err := store.Identity(t.Context(), partition)
+	identity, err := redis.Identity(t.Context(), partition)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for n := range int64(20) {
-		if err := store.Mark(t.Context(), bucket.Memory{Partition: partition, Identity: identity, Incarnation: n + 1}, n+1); err != nil {
+		if err := redis.Mark(t.Context(), bucket.Memory{Partition: partition, Identity: identity, Incarnation: n + 1}, n+1); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -10,22 +10,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/client"
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
 // TestDrainInstance drains one of four Redis with budgetctl while callers deduct through two nodes
-// on MariaDB. No call may fail after the client's own retries, the audit must succeed, and every id
-// must count once. The drained Redis is then killed, and ids from before the drain must be known.
-// In ledger mode the budget then gets other numbers of buckets.
+// on MariaDB from a budget in store mode. No call may fail after the client's own retries, the audit
+// must succeed, and every id must count once. The drained Redis is then killed, and ids from before
+// the drain must be known.
 func TestDrainInstance(t *testing.T) {
-	for _, durability := range []budget.Durability{budget.Ledger, budget.Store} {
-		t.Run(string(durability), func(t *testing.T) { drainInstance(t, durability) })
-	}
-}
-
-func drainInstance(t *testing.T, durability budget.Durability) {
 	c := newCluster(t)
 	extra := testservers.Redis(t, testservers.AppendOnly("everysec"))
 	c.redis = append(c.redis, extra)
@@ -33,12 +26,8 @@ func drainInstance(t *testing.T, durability budget.Durability) {
 	c.config = writeConfig(t, c.text)
 	nodes := []*node{c.start(t), c.start(t)}
 	ctl := testservers.Program(t, "budgetctl")
-	ctx := context.Background()
 	api := nodes[0].client()
-	if _, err := api.Create(ctx, client.CreateRequest{Name: "sale", Unit: budget.Count, Type: budget.Promo,
-		Durability: durability, TotalQuantity: 1_000_000, BucketQuantity: 16}); err != nil {
-		t.Fatal(err)
-	}
+	createStore(t, api, "sale", 1_000_000, 16)
 	load := deductUntil(t, nodes)
 	load.progresses(t, 200)
 	out, err := exec.Command(ctl, "--server", "http://"+nodes[1].addr, "instances", "drain", "redis-1").CombinedOutput()
@@ -46,44 +35,10 @@ func drainInstance(t *testing.T, durability budget.Durability) {
 		t.Fatalf("drain: %v\n%s", err, out)
 	}
 	load.progresses(t, 200)
-	t.Logf("%s: drained; the slowest call took %s with its retries", durability, time.Duration(load.slowest.Load()))
 	must(t, c.redis[1].Kill())
 	load.progresses(t, 200)
-	buckets, resizes := 16, []string{"32", "5"}
-	if durability == budget.Store {
-		resizes = nil
-	} else {
-		buckets = 5
-	}
-	for _, n := range resizes {
-		out, err := exec.Command(ctl, "--server", "http://"+nodes[0].addr, "set", "sale", "--buckets", n).CombinedOutput()
-		if err != nil {
-			t.Fatalf("set: %v\n%s", err, out)
-		}
-		load.progresses(t, 100)
-	}
-	done := load.end()
-	if n := load.failed.Load(); n > 0 {
-		t.Errorf("%d of %d calls failed, such as: %v", n, done, load.first.Load())
-	}
-	eventually(t, 60*time.Second, "everything is counted", func() error {
-		b, err := api.Budget(ctx, "sale")
-		if err == nil && (b.Used != done || b.BucketQuantity != buckets) {
-			err = fmt.Errorf("used %d, %d were accepted; %d buckets", b.Used, done, b.BucketQuantity)
-		}
-		return err
-	})
-	for w := range 4 { // the first id of each caller was deducted before the drain
-		id := fmt.Sprintf("%d-0", w)
-		if a, err := api.Deduct(ctx, "sale", client.DeductRequest{RequestID: id, Amount: 1}); err != nil || !a.Replayed {
-			t.Errorf("repeat of %s: %+v, %v", id, a, err)
-		}
-	}
-	audit, err := api.Audit(ctx, "sale")
-	if err != nil || !audit.OK {
-		t.Errorf("audit: %+v, %v", audit, err)
-	}
-	list, err := api.Instances(ctx)
+	load.check(t, api, 16)
+	list, err := api.Instances(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,8 +47,55 @@ func drainInstance(t *testing.T, durability budget.Durability) {
 			t.Errorf("%+v", i)
 		}
 	}
-	t.Logf("%s: %d calls, %d failed, the slowest took %s with its retries", durability, done, load.failed.Load(),
-		time.Duration(load.slowest.Load()))
+}
+
+// TestOtherNumbersOfBuckets changes the number of buckets of a budget in ledger mode while callers
+// deduct through two nodes on MariaDB without a Redis. No call may fail, and every id counts once.
+func TestOtherNumbersOfBuckets(t *testing.T) {
+	c := &cluster{text: fmt.Sprintf("database:\n  driver: mysql\n  dsn: %q\n",
+		testservers.SharedMariaDB(t).NewDatabase(t))}
+	c.config = writeConfig(t, c.text)
+	nodes := []*node{c.start(t), c.start(t)}
+	ctl := testservers.Program(t, "budgetctl")
+	api := nodes[0].client()
+	create(t, api, "sale", 1_000_000, 16)
+	load := deductUntil(t, nodes)
+	load.progresses(t, 200)
+	for _, n := range []string{"32", "5"} {
+		out, err := exec.Command(ctl, "--server", "http://"+nodes[0].addr, "set", "sale", "--buckets", n).CombinedOutput()
+		if err != nil {
+			t.Fatalf("set: %v\n%s", err, out)
+		}
+		load.progresses(t, 100)
+	}
+	load.check(t, api, 5)
+}
+
+// check ends the callers. It checks that no call failed, that the budget has a number of buckets and
+// every deduction once, that the first ids are known, and that the audit succeeds.
+func (l *callers) check(t *testing.T, api *client.Client, buckets int) {
+	t.Helper()
+	ctx, done := context.Background(), l.end()
+	if n := l.failed.Load(); n > 0 {
+		t.Errorf("%d of %d calls failed, such as: %v", n, done, l.first.Load())
+	}
+	eventually(t, 60*time.Second, "everything is counted", func() error {
+		b, err := api.Budget(ctx, "sale")
+		if err == nil && (b.Used != done || b.BucketQuantity != buckets) {
+			err = fmt.Errorf("used %d, %d were accepted; %d buckets", b.Used, done, b.BucketQuantity)
+		}
+		return err
+	})
+	for w := range 4 {
+		id := fmt.Sprintf("%d-0", w)
+		if a, err := api.Deduct(ctx, "sale", client.DeductRequest{RequestID: id, Amount: 1}); err != nil || !a.Replayed {
+			t.Errorf("repeat of %s: %+v, %v", id, a, err)
+		}
+	}
+	if audit, err := api.Audit(ctx, "sale"); err != nil || !audit.OK {
+		t.Errorf("audit: %+v, %v", audit, err)
+	}
+	t.Logf("%d calls, the slowest took %s with its retries", done, time.Duration(l.slowest.Load()))
 }
 
 // callers deduct one unit per id, with the client's own retries, and repeat every fifth id.

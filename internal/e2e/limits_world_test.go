@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"fmt"
 	"net/http/httptest"
 	"path/filepath"
 	"sync/atomic"
@@ -13,7 +12,6 @@ import (
 	"github.com/budgetd/budgetd/bucket/audit"
 	"github.com/budgetd/budgetd/bucket/hold"
 	"github.com/budgetd/budgetd/bucket/manage"
-	"github.com/budgetd/budgetd/bucket/place"
 	"github.com/budgetd/budgetd/bucket/row"
 	"github.com/budgetd/budgetd/bucket/sample"
 	"github.com/budgetd/budgetd/bucket/transfer"
@@ -21,7 +19,6 @@ import (
 	"github.com/budgetd/budgetd/client"
 	"github.com/budgetd/budgetd/internal/httpapi"
 	"github.com/budgetd/budgetd/internal/metrics"
-	"github.com/budgetd/budgetd/internal/redisstore"
 	auditrows "github.com/budgetd/budgetd/internal/sqlstore/audit"
 	"github.com/budgetd/budgetd/internal/sqlstore/commit"
 	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
@@ -31,7 +28,6 @@ import (
 	moving "github.com/budgetd/budgetd/internal/sqlstore/transfer"
 	usagerows "github.com/budgetd/budgetd/internal/sqlstore/usage"
 	"github.com/budgetd/budgetd/internal/testservers"
-	"github.com/budgetd/budgetd/ring"
 )
 
 // movedClock is a clock that only the test advances. It is safe for concurrent use.

@@ -8,14 +8,13 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/client"
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
-// TestRebalanceInstances creates budgets of four buckets on two instances, in both modes, and gives
+// TestRebalanceInstances creates a budget in store mode with four buckets on two instances, and gives
 // a third instance its share with `budgetctl instances rebalance`: 2, 1 and 1. No unit may be lost,
-// and another rebalance must move nothing.
+// and another rebalance must move nothing. A budget in ledger mode is on no instance.
 func TestRebalanceInstances(t *testing.T) {
 	c := newCluster(t)
 	all := c.text
@@ -23,17 +22,15 @@ func TestRebalanceInstances(t *testing.T) {
 	c.config = writeConfig(t, all[:len(all)-len(third)])
 	two := c.start(t)
 	api := two.client()
-	names := []string{"rows", "counters"}
-	for i, durability := range []budget.Durability{budget.Ledger, budget.Store} {
-		_, err := api.Create(context.Background(), client.CreateRequest{Name: names[i], Unit: budget.Count,
-			Type: budget.Promo, Durability: durability, TotalQuantity: 1000, BucketQuantity: 4})
-		must(t, err)
+	const name = "counters"
+	create(t, api, "rows", 1000, 4)
+	createStore(t, api, name, 1000, 4)
+	take(t, api, name, "before", 40)
+	if got := loadsOf(t, api, name); !slices.Equal(got, []int{0, 2, 2}) {
+		t.Fatalf("before: %v", got)
 	}
-	for _, name := range names {
-		take(t, api, name, "before", 40)
-		if got := loadsOf(t, api, name); name == "counters" && !slices.Equal(got, []int{0, 2, 2}) {
-			t.Fatalf("%s before: %v", name, got)
-		}
+	if got := loadsOf(t, api, "rows"); !slices.Equal(got, []int{0, 0, 0, 4}) {
+		t.Errorf("in ledger mode: %v", got)
 	}
 	two.stop()
 	c.config = writeConfig(t, all)
@@ -52,22 +49,20 @@ func TestRebalanceInstances(t *testing.T) {
 		return out
 	}
 	plan := rebalance("--dry-run")
-	if !plan.DryRun || plan.Budgets != 2 || plan.Misplaced < 2 || plan.Moved != 0 || len(plan.Moves) != plan.Misplaced {
+	if !plan.DryRun || plan.Budgets != 1 || plan.Misplaced < 1 || plan.Moved != 0 || len(plan.Moves) != plan.Misplaced {
 		t.Errorf("dry run: %+v", plan)
 	}
 	if done := rebalance(); done.Moved != plan.Misplaced || done.Problem != "" {
 		t.Errorf("rebalanced: %+v, the plan was %+v", done, plan)
 	}
-	for _, name := range names {
-		if got := loadsOf(t, api, name); name == "counters" && !slices.Equal(got, []int{1, 1, 2}) {
-			t.Errorf("%s after: %v", name, got)
-		}
-		take(t, api, name, "before", 40) // earlier ids are known
-		take(t, api, name, "after", 40)
-		awaitView(t, api, name, "all is counted", func(b *client.Budget) bool { return b.Used == 80 })
-		if audit, err := api.Audit(context.Background(), name); err != nil || !audit.OK || audit.Quarantined > 0 {
-			t.Errorf("%s: audit %+v, %v", name, audit, err)
-		}
+	if got := loadsOf(t, api, name); !slices.Equal(got, []int{1, 1, 2}) {
+		t.Errorf("after: %v", got)
+	}
+	take(t, api, name, "before", 40) // earlier ids are known
+	take(t, api, name, "after", 40)
+	awaitView(t, api, name, "all is counted", func(b *client.Budget) bool { return b.Used == 80 })
+	if audit, err := api.Audit(context.Background(), name); err != nil || !audit.OK || audit.Quarantined > 0 {
+		t.Errorf("audit %+v, %v", audit, err)
 	}
 	if again := rebalance(); again.Misplaced != 0 || again.Moved != 0 {
 		t.Errorf("rebalanced again: %+v", again)
@@ -84,7 +79,8 @@ func take(t *testing.T, c *client.Client, name, id string, n int) {
 	}
 }
 
-// loadsOf counts the buckets of a budget on each of the three instances, the fewest first.
+// loadsOf counts the buckets of a budget on each of the three instances, and on none, the fewest
+// first.
 func loadsOf(t *testing.T, c *client.Client, name string) []int {
 	t.Helper()
 	list, err := c.Buckets(context.Background(), name)

@@ -126,7 +126,6 @@ instances:
     addrs: ["127.0.0.1:1"]
     password: ` + marked + `redis
     sentinel_password: ` + marked + `sentinel
-  - {name: rows, driver: sql}
 oidc:
   issuer: https://127.0.0.1:1
   client_id: budgetd

@@ -116,7 +116,7 @@ func TestGaleraWriterIsReplaced(t *testing.T) {
 	const calls = 3
 	servers := galera(t)
 	world, proxy := behind(t, servers[0])
-	hotThroughFailOver(t, world, 1, func() {
+	hotThroughFailOver(t, world, func() {
 		must(t, servers[0].Kill())
 		servers[1].awaitCluster(2)
 		proxy.SetTarget(servers[1].Addr())

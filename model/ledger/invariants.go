@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"math/bits"
 )
 
 // rule is a condition that must not hold, and the text of the violation.
@@ -35,8 +34,6 @@ func (s *State) check() string {
 			return v
 		}
 	}
-	f := max(0, s.filter.f)
-	sound := feature["filter"] && !s.tampered
 	return first(
 		rule{s.bad != 0, problems[s.bad]},
 		rule{s.idle > N-1, "progress: units are collected to and fro and nobody is served"},
@@ -44,29 +41,7 @@ func (s *State) check() string {
 			feature["limit"] && counts != s.count,
 			"limit: counter rows differ from the deductions counted in that window",
 		},
-		rule{
-			sound && f > s.b[0].fill,
-			"filter: shows a fill that SQL has not reached, without a fault",
-		},
-		rule{
-			sound && f > 0 && s.given > s.most(f),
-			"filter: one content gave more than O and what came to it allow",
-		},
 	)
-}
-
-// most bounds what a content of fill f may give: the largest O under f, or what the content of the
-// previous fill could give plus what was added to it.
-func (s *State) most(f int8) int8 {
-	bound := int8(0)
-	for g := int8(1); g <= f; g++ {
-		carried := int8(0)
-		if s.added[g] > 0 {
-			carried = bound + s.added[g]
-		}
-		bound = max(carried, int8(bits.Len8(s.read[g]))-1)
-	}
-	return bound
 }
 
 func (s *State) checkBudget(i int8) string {
@@ -191,13 +166,6 @@ func (s *State) verdict() string {
 	if v := s.check(); v != "" {
 		return v
 	}
-	if x := s.newest(0); feature["filter"] && x.status == open {
-		for n := int8(1); n <= min(2, x.O); n++ {
-			if !s.heals(n) {
-				return fmt.Sprintf("filter: a take of %d is never let through although O is %d", n, x.O)
-			}
-		}
-	}
 	if n := *s; feature["shrink"] && n.pend.op.kind == 0 && n.bud[0].shrunk == 0 &&
 		n.covered(0) > 0 &&
 		!n.shrink() {
@@ -248,16 +216,15 @@ func start() State {
 	for b := int8(0); b < N; b++ {
 		if bud := &s.bud[budgetOf(b)]; exists(b) {
 			n := max(1, bud.U/2)
-			if feature["one"] && !feature["filter"] {
+			if feature["one"] {
 				n = bud.U
 			}
 			n = min(n, bud.U)
 			bud.U -= n
 			s.newest(b).status = open
-			s.raise(b, n)
+			s.newest(b).O += n
 		}
 	}
-	s.note()
 	s.view, s.peekMin = s.covered(0), s.covered(0)
 	return s
 }
@@ -273,9 +240,6 @@ func (s *State) show() string {
 				t += fmt.Sprintf(" | b%d e%d st%d O%d H%d S%d R%d", b, s.b[b].cur, x.status, x.O, x.H, x.S, x.R)
 			}
 		}
-	}
-	if feature["filter"] {
-		t += fmt.Sprintf(" | fill %d filter %v calls %v", s.b[0].fill, s.filter, s.call[:*ids])
 	}
 	return t
 }

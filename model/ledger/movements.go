@@ -1,16 +1,5 @@
 package main
 
-// raise adds to O and, in the same transaction, to fill.
-func (s *State) raise(b, n int8) {
-	s.newest(b).O += n
-	if feature["filter"] && n > 0 {
-		s.b[b].fill++
-		if b == 0 && s.b[b].fill <= FM {
-			s.added[s.b[b].fill] = n
-		}
-	}
-}
-
 // lapsed reports whether the epoch's or the budget's period is over by SQL's clock.
 func (s *State) lapsed(b int8) bool {
 	if !feature["period"] {
@@ -43,7 +32,7 @@ func (s *State) draw(b, n int8) {
 	}
 	bud.U -= n
 	bud.fresh = min(bud.fresh, bud.U)
-	s.raise(b, n)
+	s.newest(b).O += n
 }
 
 func (s *State) apply(b, n int8) bool {
@@ -66,9 +55,6 @@ func (s *State) online(b, n, limit int8) bool {
 	}
 	s.b[b].cur++
 	*s.newest(b) = Epoch{status: open, period: s.bud[budgetOf(b)].period}
-	if mut("fillrestart") {
-		s.b[b].fill = 0
-	}
 	s.idle = 0
 	s.draw(b, n)
 	return true
@@ -103,7 +89,7 @@ func (s *State) recycle(i, to int8) bool {
 	if mut("recyclesplit") {
 		return true // the second half is another transaction, which never comes
 	}
-	s.raise(to, n)
+	s.newest(to).O += n
 	return true
 }
 

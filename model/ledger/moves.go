@@ -16,7 +16,6 @@ func (s *State) moves(emit func(*State, Op)) {
 	n := *s
 	try := func(ok bool, o Op) {
 		if ok {
-			n.note()
 			if n.peekU > 0 || n.look > 0 {
 				n.peekMin = min(n.peekMin, n.covered(0))
 			}
@@ -31,8 +30,7 @@ func (s *State) moves(emit func(*State, Op)) {
 	for k := int8(0); int(k) < *ids; k++ {
 		for a := int8(0); int(a) < *calls; a++ {
 			s.answers(k, a, &n, try)
-			if c := s.call[k][a]; !c.refused && !s.pending(k, a) &&
-				(!feature["filter"] || feature["skip"] || c.took > 0) {
+			if c := s.call[k][a]; !c.refused && !s.pending(k, a) {
 				s.deductions(k, a, func(o Tx) { s.lossy(o, &n, try) })
 			}
 		}
@@ -40,9 +38,6 @@ func (s *State) moves(emit func(*State, Op)) {
 	}
 	s.movements(sql)
 	s.environment(&n, try)
-	if feature["filter"] {
-		s.filterMoves(&n, try)
-	}
 }
 
 // lossy executes a transaction, or leaves it pending.
@@ -76,10 +71,10 @@ func (s *State) deductions(k, a int8, do func(Tx)) {
 		case l0:
 			do(Tx{flight, k, a, b, -1})
 		}
-		if exists(b) && budgetOf(b) == 0 && l0 && !l1 && !feature["filter"] && feature["gather"] {
+		if exists(b) && budgetOf(b) == 0 && l0 && !l1 && feature["gather"] {
 			do(Tx{gather, k, a, b, 0})
 		}
-		collects := exists(b) && l0 && !l1 && !feature["filter"] && !feature["gather"]
+		collects := exists(b) && l0 && !l1 && !feature["gather"]
 		for d := int8(1); d < 8 && collects; d++ {
 			if bits.OnesCount8(uint8(d)) <= *donors {
 				do(Tx{collect, k, a, b, d})
@@ -125,9 +120,7 @@ func (s *State) movements(sql func(Tx)) {
 			sql(Tx{online, b, u, 0, 0})
 		}
 		sql(Tx{offline, b, 0, 0, 0})
-		if !feature["filter"] {
-			sql(Tx{recycle, budgetOf(b), b, 0, 0})
-		}
+		sql(Tx{recycle, budgetOf(b), b, 0, 0})
 		if *batch {
 			sql(Tx{rollover, budgetOf(b), b, 0, 0})
 		}
@@ -174,7 +167,7 @@ func (s *State) settle(commit bool) {
 	s.pend = Pending{entry: p.entry}
 	s.clock, s.max, s.paused = p.clock, p.max, p.paused
 	if commit && !s.run(p.op) {
-		s.bad = 10
+		s.bad = 7
 	}
 	s.clock, s.max, s.paused, s.pend = clock, most, paused, Pending{}
 }

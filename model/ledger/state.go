@@ -4,9 +4,8 @@
 // whose COMMIT got no reply is pending: it keeps its row locks, readers do not see it, and it
 // commits or aborts later. The redo waits for the same locks, so it runs after that.
 //
-// Nodes have no state. A call may commit in any bucket at any time, so crashes, pauses, retries
-// through another node, and a filter that answers anything are all included. With `-with filter`
-// the filter of bucket 0 is explicit, and the model checks that a wrong filter heals.
+// Nodes have no state. A call may commit in any bucket at any time, so crashes, pauses and retries
+// through another node are all included.
 package main
 
 import (
@@ -15,12 +14,10 @@ import (
 )
 
 const (
-	K   = 4  // request ids
-	A   = 2  // calls of an id
-	N   = 3  // buckets: 0 and 1 belong to budget 0; 2 to budget 1 (legs) or budget 0 (three)
-	E   = 4  // epochs of a bucket; the last ones are kept for completion
-	FM  = 24 // the largest fill a column can hold
-	far = 6  // a filter's fill that is this far above SQL's is treated as no number
+	K = 4 // request ids
+	A = 2 // calls of an id
+	N = 3 // buckets: 0 and 1 belong to budget 0; 2 to budget 1 (legs) or budget 0 (three)
+	E = 4 // epochs of a bucket; the last ones are kept for completion
 )
 
 const ( // status of an epoch row
@@ -39,12 +36,11 @@ const ( // state of a deduction row
 
 type Epoch struct{ status, O, H, S, R, period int8 }
 
-// Bucket has its epoch rows. fill and entry are columns of the newest row and continue from row to
-// row.
+// Bucket has its epoch rows. entry is a column of the newest row and continues from row to row.
 type Bucket struct {
-	cur, fill, entry int8
-	applied          int8 // applications for units that were never handed out
-	epoch            [E]Epoch
+	cur, entry int8
+	applied    int8 // applications for units that were never handed out
+	epoch      [E]Epoch
 }
 
 type Budget struct {
@@ -66,12 +62,7 @@ type Row struct {
 
 type Call struct {
 	refused bool // told a refusal or `unavailable`
-	took    int8 // the fill of the content that a take fitted in
-	saw     int8 // the fill of the content that refused a take
-	wrong   int8 // the fill of the content that this call knows to be wrong
 }
-
-type Filter struct{ f, b int8 } // f = 0: missing; f < 0: not a number
 
 // Tx is a transaction, Op any move, as the trace prints it.
 type Tx struct{ kind, a, b, c, d int8 }
@@ -88,30 +79,25 @@ type Pending struct {
 }
 
 type State struct {
-	bud      [2]Budget
-	b        [N]Bucket
-	row      [2][K]Row
-	call     [K][A]Call
-	count    [2]int8 // limit rows by window
-	max      int8    // of the limit
-	clock    int8    // 1: the end of period 0, or of window 0, has passed
-	paused   bool
-	pend     Pending
-	faults   int8
-	cursor   [N]int8  // feed
-	seen     [K]uint8 // events the reader has: 1 deduction, 2 and 4 rollbacks
-	filter   Filter
-	read     [FM + 1]uint8 // by fill: values of O that a node may have read and may still send
-	added    [FM + 1]int8  // by fill: what O grew by under it; a set may still say so
-	given    int8          // units that the filter's present content has given
-	tampered bool
-	idle     int8 // collects in a row that served nobody
-	bad      int8
-	told     [K]uint8 // answers: 1 cancelled, 2 accepted
+	bud    [2]Budget
+	b      [N]Bucket
+	row    [2][K]Row
+	call   [K][A]Call
+	count  [2]int8 // limit rows by window
+	max    int8    // of the limit
+	clock  int8    // 1: the end of period 0, or of window 0, has passed
+	paused bool
+	pend   Pending
+	faults int8
+	cursor [N]int8  // feed
+	seen   [K]uint8 // events the reader has: 1 deduction, 2 and 4 rollbacks
+	idle   int8     // collects in a row that served nobody
+	bad    int8
+	told   [K]uint8 // answers: 1 cancelled, 2 accepted
 	// State of mutants: what a node remembers.
-	looked           [K]bool
-	peekU, peekMin   int8
-	peekCount, known int8
+	looked         [K]bool
+	peekU, peekMin int8
+	peekCount      int8
 	// Used with lag.
 	look, view, delta, rows int8
 }
@@ -141,9 +127,6 @@ var problems = []string{
 	"I3: budget_exhausted although the sum was never below the amount",
 	"I8: a deduction was committed after the pause",
 	"limit: refused from memory although the rows have room",
-	"filter: a content that nobody found wrong was replaced",
-	"filter: fill is larger than its column",
-	"I9: refused by the filter although O covers",
 	"model: a lock is missing, the pending transaction cannot commit",
 	"I3: a gather refused although the period could still get the amount",
 }
@@ -156,10 +139,9 @@ var (
 	epochs   = flag.Int("epochs", 2, "epochs per bucket")
 	donors   = flag.Int("donors", 2, "donors of one collect")
 	batch    = flag.Bool("batch", false, "a roll-over ends one epoch per transaction")
-	maxFault = flag.Int("faults", 1,
-		"faults: commit replies lost, filter replies lost, filter contents changed")
-	undo   = flag.String("undo", "0", "ids that may be rolled back or cancelled")
-	mutant = flag.String("mut", "", "take this safeguard out")
+	maxFault = flag.Int("faults", 1, "commit replies lost")
+	undo     = flag.String("undo", "0", "ids that may be rolled back or cancelled")
+	mutant   = flag.String("mut", "", "take this safeguard out")
 )
 
 var feature = map[string]bool{}

@@ -157,10 +157,10 @@ func (s *State) collect(k, a, target, donors int8) bool {
 		if donors>>b&1 == 1 {
 			if mut("collectblind") { // the redo moves what the first attempt had read
 				s.newest(b).O--
-				s.raise(target, 1)
+				s.newest(target).O += 1
 				continue
 			}
-			s.raise(target, s.newest(b).O)
+			s.newest(target).O += s.newest(b).O
 			s.newest(b).O = 0
 		}
 	}
@@ -216,7 +216,7 @@ func (s *State) gather(k, a, target int8) bool {
 		}
 		n := min(need, x.O)
 		x.O -= n
-		s.raise(target, n)
+		s.newest(target).O += n
 		need -= n
 	}
 	if need <= 0 {
@@ -224,7 +224,7 @@ func (s *State) gather(k, a, target int8) bool {
 	}
 	if adjusting := feature["adjust"] && !s.mayTake(target, 1); before >= amount(k) &&
 		!adjusting {
-		s.bad = 11
+		s.bad = 8
 	}
 	if before < amount(k) {
 		s.call[k][a] = Call{refused: true}
@@ -282,12 +282,9 @@ func (s *State) comeBack(r *Row, n int8) {
 	x := &s.b[r.b].epoch[r.e]
 	open := x.status == open || mut("backclosed")
 	lapsed := feature["period"] && s.clock > x.period && !mut("backold")
-	switch {
-	case !open || lapsed:
+	if !open || lapsed {
 		x.R += n
-	case r.e == s.b[r.b].cur && !mut("backquiet"):
-		s.raise(r.b, n)
-	default: // reached only by a mutant
+	} else {
 		x.O += n
 	}
 }

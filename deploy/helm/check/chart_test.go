@@ -175,6 +175,10 @@ func TestChartValues(t *testing.T) {
 			t.Errorf("no %q in:\n%s", want, files["servicemonitor.yaml"])
 		}
 	}
+	files, err = render(t, "config: {instances: []}")
+	if err != nil || !strings.Contains(files["configmap.yaml"], "instances: []") {
+		t.Errorf("without instances: %v\n%s", err, files["configmap.yaml"])
+	}
 	for values, want := range map[string]string{
 		"replica: 3":                           "replica",
 		"replicas: 0":                          "replicas",

@@ -96,13 +96,14 @@ func (i *Instance) Condition(ctx context.Context,
 		case (answered || err == nil && value == "") && i.config.Vouched:
 			kept = true
 		case answered || err == nil && value == "":
-			find(bucket.Finding{}, "%s cannot be read: allow CONFIG GET to its user (ACL SETUSER … +config|get), or "+
-				"make sure that it is %q and set vouched: true", want.name, want.want)
+			find(bucket.Finding{}, "%s cannot be read: allow CONFIG GET to its user "+
+				"(ACL SETUSER … +config|get), or make sure that it is %q and set vouched: true",
+				want.name, want.want)
 		case err != nil:
 			return bucket.Condition{}, where.judgeRead(op, err)
 		case value != want.want:
-			find(bucket.Finding{}, "%s is %q, so %s; set it: CONFIG SET %s %s, and in redis.conf", want.name, value,
-				want.why, want.name, want.want)
+			find(bucket.Finding{}, "%s is %q, so %s; set it: CONFIG SET %s %s, and in redis.conf",
+				want.name, value, want.why, want.name, want.want)
 		}
 		out.Persistent = out.Persistent && kept
 	}

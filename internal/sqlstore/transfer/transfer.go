@@ -1,5 +1,5 @@
-// Package transfer is the database's part of package bucket/transfer: it moves units in ledger mode,
-// and keeps the partitions of store mode.
+// Package transfer is the database's part of package bucket/transfer: it moves units in ledger
+// mode, and keeps the partitions of store mode.
 //
 // Every method is one transaction, or a bounded series of transactions that lock the budget's row
 // and at most transfer.MaxEpochs epochs each. Each transaction keeps I1.
