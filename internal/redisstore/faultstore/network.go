@@ -102,3 +102,17 @@ func send[T any](ctx context.Context, n *Network, op string, partition bucket.Pa
 	}
 	return call(ctx)
 }
+
+// sendPage is send for a call whose answer is a page and the cursor of the next one.
+func sendPage[T any](ctx context.Context, n *Network, op string, partition bucket.Partition,
+	call func(context.Context) (T, string, error)) (T, string, error) {
+	type page struct {
+		rows T
+		next string
+	}
+	got, err := send(ctx, n, op, partition, func(ctx context.Context) (page, error) {
+		rows, next, err := call(ctx)
+		return page{rows, next}, err
+	})
+	return got.rows, got.next, err
+}

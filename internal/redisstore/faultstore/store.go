@@ -101,12 +101,10 @@ func (s Store) Read(ctx context.Context, m bucket.Memory, refs []bucket.Ref) (
 // Changed implements bucket.Changes.
 func (s Store) Changed(ctx context.Context, m bucket.Memory, cursor string) (
 	sums []bucket.Sum, next string, err error) {
-	sums, err = send(ctx, s.Network, "changed", m.Partition,
-		func(ctx context.Context) (page []bucket.Sum, err error) {
-			page, next, err = s.Store.Changed(ctx, m, cursor)
-			return page, err
+	return sendPage(ctx, s.Network, "changed", m.Partition,
+		func(ctx context.Context) ([]bucket.Sum, string, error) {
+			return s.Store.Changed(ctx, m, cursor)
 		})
-	return sums, next, err
 }
 
 // Acknowledge implements bucket.Changes.
@@ -156,12 +154,10 @@ func (s Store) Doubt(ctx context.Context, m bucket.Memory, sinceMS int64) error 
 // ReadCopy implements bucket.Copies.
 func (s Store) ReadCopy(ctx context.Context, m bucket.Memory, ref bucket.Ref, cursor string) (
 	part bucket.CopyPart, next string, err error) {
-	part, err = send(ctx, s.Network, "copy", m.Partition,
-		func(ctx context.Context) (part bucket.CopyPart, err error) {
-			part, next, err = s.Store.ReadCopy(ctx, m, ref, cursor)
-			return part, err
+	return sendPage(ctx, s.Network, "copy", m.Partition,
+		func(ctx context.Context) (bucket.CopyPart, string, error) {
+			return s.Store.ReadCopy(ctx, m, ref, cursor)
 		})
-	return part, next, err
 }
 
 // BeginCopy implements bucket.Copies.

@@ -13,8 +13,7 @@ import (
 
 const (
 	selectPartitions = `SELECT instance, partition_number, incarnation, is_draining, identity,
-		began_at, cause
-		FROM store_partition ORDER BY instance, partition_number`
+		began_at, cause FROM store_partition ORDER BY instance, partition_number`
 	selectAtRisk = `SELECT b.instance, b.partition_number, SUM(e.outstanding_quantity) AS units
 		FROM budget_management_bucket u
 		/*in order*/ JOIN sharding_budget_management_bucket b ON b.budget_id = u.id
@@ -22,18 +21,17 @@ const (
 		WHERE u.durability = 'store' AND u.unlimited = 0 GROUP BY b.instance, b.partition_number`
 	countOnPartitions = `SELECT instance, partition_number, COUNT(*) AS buckets
 		FROM sharding_budget_management_bucket /*by sharding_budget_management_bucket_partition*/
-		WHERE instance <> '' GROUP BY instance, partition_number`
+		WHERE instance <> x'' GROUP BY instance, partition_number`
 	selectPartition = `SELECT instance, partition_number, incarnation, is_draining FROM store_partition
 		WHERE instance = ? AND partition_number = ?`
 	setDraining = `UPDATE store_partition SET is_draining = ?
 		WHERE instance = ? AND partition_number = ? AND is_draining <> ?`
 	// insertDraining inserts the row of a partition that was never reached.
 	insertDraining = `INSERT INTO store_partition (instance, partition_number, identity, incarnation,
-		since_incarnation,
-		is_draining, began_at) VALUES (?, ?, ?, 1, 1, 1, ?)`
+		since_incarnation, is_draining, began_at) VALUES (?, ?, ?, 1, 1, 1, ?)`
 )
 
-// partitionRow is a row of partition, or of the buckets counted by partition.
+// partitionRow is a row of store_partition, or of the buckets counted by partition.
 type partitionRow struct {
 	Instance    string `db:"instance"`
 	Index       int    `db:"partition_number"`
@@ -48,8 +46,7 @@ type partitionRow struct {
 
 // Partition returns the row's partition.
 func (r *partitionRow) Partition() bucket.Partition {
-	return bucket.Partition{Instance: r.Instance,
-		Index: r.Index}
+	return bucket.Partition{Instance: r.Instance, Index: r.Index}
 }
 
 func comparePartitions(a, b bucket.Partition) int {

@@ -24,8 +24,8 @@ func TestPartitionRows(t *testing.T) {
 		equal(w, "at risk", len(must(w.part.AtRisk(w.ctx))(w)), 5)
 		set := func(unlimited int) {
 			w.change(func(t *engine.Tx) error {
-				return t.Hit(1, `UPDATE budget_management_bucket SET unlimited = ? WHERE name = 'b'`,
-					unlimited)
+				return t.Hit(1, `UPDATE budget_management_bucket SET unlimited = ? WHERE name = ?`,
+					unlimited, []byte("b"))
 			})
 		}
 		set(1)
