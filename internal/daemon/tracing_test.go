@@ -145,14 +145,10 @@ func TestSpans(t *testing.T) {
 		}
 	}
 	const data = "POST /v1/budgets/{budget}/deduct"
-	var ledgerTrace, answered string
-	// On a busy machine a filter may not answer in time, and is skipped for a while.
-	for n := 1; len(got.named("filter", ledgerTrace)) == 0; n++ {
-		ledgerTrace = fmt.Sprintf("%032x", n)
-		answered = p.traced(fmt.Sprintf(deduct, "sale"), fmt.Sprintf(body, ledgerTrace), "00-"+ledgerTrace+"-"+parentSpan+"-01")
-		for len(got.named(data, ledgerTrace)) == 0 {
-			time.Sleep(10 * time.Millisecond)
-		}
+	ledgerTrace := fmt.Sprintf("%032x", 1)
+	answered := p.traced(fmt.Sprintf(deduct, "sale"), fmt.Sprintf(body, ledgerTrace), "00-"+ledgerTrace+"-"+parentSpan+"-01")
+	for len(got.named(data, ledgerTrace)) == 0 {
+		time.Sleep(10 * time.Millisecond)
 	}
 	p.traced("/v1/deductions:batch", `{"deductions":[{"budget":"tickets","request_id":"a","amount":1},`+
 		`{"budget":"tickets","request_id":"b","amount":1}]}`, "00-"+storeTrace+"-"+parentSpan+"-01")
@@ -180,9 +176,6 @@ func TestSpans(t *testing.T) {
 	}
 	if packet := got.first("sql packet", ledgerTrace); !below(packet, flight) {
 		t.Errorf("the packet is not below the flight: %v", packet)
-	}
-	if filter := got.first("filter", ledgerTrace); !below(got.first("redis take from a filter", ledgerTrace), filter) || !below(filter, request) {
-		t.Errorf("the call of Redis is not below the filter, or that not below the request: %v", filter)
 	}
 	batch := got.first("POST /v1/deductions:batch", storeTrace)
 	stored := got.first("flight", storeTrace)
