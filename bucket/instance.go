@@ -11,6 +11,8 @@ type Node struct {
 	Name, Address, Version string
 	// SeenAt is when it last refreshed its row, which it does every few seconds.
 	StartedAt, SeenAt time.Time
+	// Up says that it has done so lately. A node that was stopped is not up either.
+	Up bool
 }
 
 // DrainView is the progress of draining an instance.

@@ -157,6 +157,8 @@ type Node struct {
 	// Name is its node.name, Address the address where it listens.
 	Name    string `json:"name"`
 	Address string `json:"address"`
+	// State is up, or down if it has not reported for 15 seconds: it is dead, or it was stopped.
+	State   string `json:"state"`
 	Version string `json:"version"`
 	// SeenAt is when it last reported that it runs, which it does every few seconds.
 	StartedAt time.Time `json:"started_at"`

@@ -75,8 +75,11 @@ func (a *API) nodes(c *call) (answer, error) {
 	found, err := a.service.Nodes(c.ctx)
 	out := nodeList{Nodes: make([]nodeView, len(found))}
 	for i, n := range found {
-		out.Nodes[i] = nodeView{n.Name, n.Address, n.Version, wire.InUTC(n.StartedAt),
+		out.Nodes[i] = nodeView{n.Name, n.Address, "down", n.Version, wire.InUTC(n.StartedAt),
 			wire.InUTC(n.SeenAt)}
+		if n.Up {
+			out.Nodes[i].State = "up"
+		}
 	}
 	return answer{body: out}, err
 }
@@ -88,6 +91,7 @@ type nodeList struct {
 type nodeView struct {
 	Name      string    `json:"name"`
 	Address   string    `json:"address"`
+	State     string    `json:"state"`
 	Version   string    `json:"version"`
 	StartedAt time.Time `json:"started_at"`
 	SeenAt    time.Time `json:"seen_at"`

@@ -13,6 +13,7 @@ import (
 type alerts struct {
 	evaluated *prometheus.CounterVec
 	firing    *prometheus.GaugeVec
+	passed    prometheus.Gauge
 	attempts  *prometheus.CounterVec
 	waiting   prometheus.Gauge
 	oldest    prometheus.Gauge
@@ -25,6 +26,9 @@ func (m *Metrics) newAlerts() alerts {
 			"Thresholds that this process compared with the figures of their budgets.", "kind"),
 		firing: m.gauges("alerts_firing",
 			"Alerts of all budgets that fire, as the last pass over all budgets found them.", "kind"),
+		passed: m.gauge("alerts_evaluated_timestamp_seconds",
+			"When this process last compared all budgets with their thresholds, in Unix time; at first its start.",
+			nil),
 		attempts: m.counters("webhook_attempts_total",
 			"Attempts to deliver a message, by the state of the delivery after it: pending is tried again.",
 			"state"),
@@ -33,6 +37,7 @@ func (m *Metrics) newAlerts() alerts {
 		oldest: m.gauge("webhook_outbox_age_seconds",
 			"Age of the oldest message that waits to be delivered; 0 if none waits.", nil),
 	}
+	a.passed.SetToCurrentTime()
 	for _, kind := range alert.Kinds() {
 		a.evaluated.WithLabelValues(string(kind))
 		a.firing.WithLabelValues(string(kind))
@@ -50,8 +55,9 @@ func (a *alerts) AlertsEvaluated(thresholds map[alert.Kind]int) {
 	}
 }
 
-// AlertsFiring sets the number of alerts that fire.
+// AlertsFiring sets the number of alerts that fire after a pass over all budgets.
 func (a *alerts) AlertsFiring(alerts map[alert.Kind]int) {
+	a.passed.SetToCurrentTime()
 	for _, kind := range alert.Kinds() {
 		a.firing.WithLabelValues(string(kind)).Set(float64(alerts[kind]))
 	}

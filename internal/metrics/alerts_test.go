@@ -140,6 +140,7 @@ func known(t *testing.T) map[string]map[string]bool {
 			labels[l.GetName()] = true
 		}
 		out[f.GetName()] = labels
+		out[f.GetName()+"_bucket"] = labels // of a histogram, as Prometheus stores it
 	}
 	return out
 }

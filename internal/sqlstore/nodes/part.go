@@ -23,6 +23,9 @@ const (
 	forget  = `DELETE FROM node WHERE seen_ms < ?`
 	list    = `SELECT name, address, version, started_ms, seen_ms FROM node ORDER BY name LIMIT 1000`
 	keep    = 30 * 24 * time.Hour
+	// down is after how long a node that has not refreshed its row counts as down. It does so every
+	// two seconds.
+	down = 15 * time.Second
 )
 
 // Seen records at SQL's time that a node runs, and removes nodes that were not seen for 30 days.
@@ -52,9 +55,11 @@ func (p *Part) Nodes(ctx context.Context) (out []bucket.Node, err error) {
 		Seen    int64  `db:"seen_ms"`
 	}
 	err = p.db.Read(ctx, "nodes", func(r *engine.Reader) error { return r.List(&found, list) })
+	now := p.db.Now()
 	for _, n := range found {
 		out = append(out, bucket.Node{Name: n.Name, Address: n.Address, Version: n.Version,
-			StartedAt: engine.FromMS(n.Started), SeenAt: engine.FromMS(n.Seen)})
+			StartedAt: engine.FromMS(n.Started), SeenAt: engine.FromMS(n.Seen),
+			Up: now.Sub(engine.FromMS(n.Seen)) < down})
 	}
 	return out, err
 }

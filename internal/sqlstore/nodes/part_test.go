@@ -11,14 +11,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestNodes checks that each node has one row, which it refreshes also under another version, and
-// that a new node removes the rows of nodes not seen for 30 days.
+// TestNodes checks that each node has one row, which it refreshes also under another version, that
+// one that no longer does is down, and that a new node removes the rows of nodes not seen for 30 days.
 func TestNodes(t *testing.T) {
 	fixture.OnEveryEngine(t, func(w *fixture.World) {
 		part := nodes.New(w.DB)
 		seen := func(name, version string) bucket.Node {
 			n := bucket.Node{Name: name, Address: "10.0.0.7:8080", Version: version,
-				StartedAt: engine.FromMS(1_700_000_000_000)}
+				StartedAt: engine.FromMS(1_700_000_000_000), Up: true}
 			w.OK(part.Seen(w.Ctx, n))
 			return n
 		}
@@ -37,6 +37,9 @@ func TestNodes(t *testing.T) {
 			}
 		}
 		b, _ := seen("b", "v1"), seen("a", "v1")
+		check(seen("a", "v2"), b)
+		w.Exec([]any{`UPDATE node SET seen_ms = seen_ms - 15001 WHERE name = ?`, []byte("b")})
+		b.Up = false
 		check(seen("a", "v2"), b)
 		w.Exec([]any{`UPDATE node SET seen_ms = 1 WHERE name = ?`, []byte("b")})
 		check(seen("a", "v2"), seen("c", "v2"))
