@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -26,6 +27,10 @@ type health struct {
 	*nodes.Part
 	// ping checks whether the database answers.
 	ping func(ctx context.Context) error
+	// refusing returns why the database refuses changes, or nil. It may answer reads meanwhile.
+	refusing func() error
+	log      *slog.Logger
+	refused  bool // at the last check
 
 	seen atomic.Pointer[partitionCheck]
 }
@@ -39,8 +44,16 @@ type partitionCheck struct {
 	problems map[bucket.Partition]string
 }
 
-// once checks the partitions.
+// once checks the partitions, and says when the database begins or ceases to refuse changes.
 func (h *health) once(ctx context.Context) error {
+	switch err := h.refusing(); {
+	case err != nil && !h.refused:
+		h.log.Error("the database refuses changes", "error", err)
+		h.refused = true
+	case err == nil && h.refused:
+		h.log.Info("the database accepts changes again")
+		h.refused = false
+	}
 	views, err := h.Partitions(ctx)
 	if err != nil {
 		return err
@@ -80,12 +93,16 @@ func (h *health) problem(partition bucket.Partition) string {
 	return seen.problems[partition]
 }
 
-// Ready returns why the node cannot serve: the database does not answer.
+// Ready returns why the node cannot serve: the database does not answer, or refuses changes.
 func (h *health) Ready(ctx context.Context) []string {
 	ctx, cancel := context.WithTimeout(ctx, readyTime)
 	defer cancel()
 	if err := h.ping(ctx); err != nil {
 		return []string{"the database does not answer"} // the loops log the reason
+	}
+	if h.refusing() != nil {
+		return []string{"the database refuses changes: it is out of space, memory or connections, " +
+			"or read-only, or its settings or rights do not let it; the log has its error"}
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -29,7 +30,7 @@ const (
 	// lost means that the connection is lost, or was never established.
 	lost
 	// full means that the engine cannot write now because it lacks space, memory, connections or
-	// permission.
+	// permission, or because of one of its settings.
 	full
 	// over means that the caller's context ended.
 	over
@@ -69,6 +70,15 @@ var mysqlFates = map[uint16]fate{
 	1041: full,  // ER_OUT_OF_RESOURCES
 	1114: full,  // ER_RECORD_FILE_FULL
 	1206: full,  // ER_LOCK_TABLE_FULL
+	1026: full,  // ER_ERROR_ON_WRITE
+	1030: full,  // ER_GET_ERRNO: the storage engine's own error, such as 28, no space left
+	1197: full,  // ER_TRANS_CACHE_FULL: max_binlog_cache_size
+	1534: full,  // ER_BINLOG_ROW_LOGGING_FAILED
+	1598: full,  // ER_BINLOG_LOGGING_IMPOSSIBLE
+	1665: full,  // ER_BINLOG_STMT_MODE_AND_ROW_ENGINE: binlog_format became STATEMENT
+	1142: full,  // ER_TABLEACCESS_DENIED_ERROR
+	1143: full,  // ER_COLUMNACCESS_DENIED_ERROR
+	1227: full,  // ER_SPECIFIC_ACCESS_DENIED_ERROR
 	1040: full,  // ER_CON_COUNT_ERROR
 	1203: full,  // ER_TOO_MANY_USER_CONNECTIONS
 	1226: full,  // ER_USER_LIMIT_REACHED
@@ -141,12 +151,13 @@ func cmpFate(f fate) fate {
 func rolledBack(err error) bool {
 	var my *mysql.MySQLError
 	var lite *sqlite.Error
-	const deadlock, busy, tableLocked = 1213, 5, 6
+	const deadlock, busy, tableLocked, diskFull = 1213, 5, 6, 13
 	switch {
 	case errors.As(err, &my):
 		return my.Number == deadlock
 	case errors.As(err, &lite):
-		return lite.Code()&0xff == busy || lite.Code()&0xff == tableLocked
+		// A full disk has no room for the page of the log that commits.
+		return slices.Contains([]int{busy, tableLocked, diskFull}, lite.Code()&0xff)
 	}
 	return false
 }
@@ -172,7 +183,8 @@ func notDone(op string, err error) error {
 		e.Reason = budget.ReasonOverloaded
 		e.Message = "too many transactions want the same rows; nothing was changed; repeat later"
 	case fateOf(err) == full:
-		why = "the database refuses to work: it is out of space, memory or connections, or read-only"
+		why = "the database refuses to work: it is out of space, memory or connections, or read-only, " +
+			"or its settings or rights do not let it"
 		e.Message = why + "; nothing was changed; an operator has to act"
 	case fateOf(err) == over:
 		why = "the database did not answer in time"

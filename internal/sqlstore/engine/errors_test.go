@@ -25,6 +25,9 @@ func TestNotDoneSaysWhy(t *testing.T) {
 		{context.Canceled, "", "given up"},
 		{&mysql.MySQLError{Number: 1213}, budget.ReasonOverloaded, "the same rows"},
 		{&mysql.MySQLError{Number: 1114}, budget.ReasonDatabaseDown, "out of space"},
+		{&mysql.MySQLError{Number: 1030}, budget.ReasonDatabaseDown, "out of space"},
+		{&mysql.MySQLError{Number: 1665}, budget.ReasonDatabaseDown, "its settings or rights"},
+		{&mysql.MySQLError{Number: 1142}, budget.ReasonDatabaseDown, "its settings or rights"},
 	} {
 		var e *budget.Error
 		if err := notDone("commit", fmt.Errorf("write: %w", test.cause)); !errors.As(err, &e) ||

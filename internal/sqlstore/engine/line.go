@@ -168,6 +168,7 @@ func (l *Line) Send(ctx context.Context, packet *Statement,
 		return Unheard, err
 	}
 	l.broken = false
+	l.db.accepted()
 	return Committed, nil
 }
 

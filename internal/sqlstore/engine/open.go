@@ -61,6 +61,7 @@ type DB struct {
 	random    io.Reader
 	sleep     func(ctx context.Context, d time.Duration) error
 	offset    atomic.Int64 // SQL's clock minus this machine's, nanoseconds
+	refusal   atomic.Pointer[refusal]
 
 	installation string
 

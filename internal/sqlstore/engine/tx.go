@@ -285,6 +285,7 @@ func (db *DB) Write(ctx context.Context, op string, fn func(*Tx) error) (err err
 		}
 		retried := f.retried() || atCommit && f == over
 		if !retried || attempt >= writeAttempts || db.sleep(ctx, db.jitter(pause)) != nil {
+			db.refused(err)
 			if unsure {
 				return maybeDone(op, err)
 			}
@@ -322,6 +323,9 @@ func (db *DB) attempt(ctx context.Context, t *Tx, fn func(*Tx) error) (atCommit 
 		return true, err
 	}
 	broken = false
+	if c.changed > 0 {
+		db.accepted()
+	}
 	return false, nil
 }
 
