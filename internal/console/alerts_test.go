@@ -15,6 +15,14 @@ import (
 // watched runs a budgetd with the secrets shop and chat, which may send messages to a local receiver.
 func watched(t *testing.T, receive http.HandlerFunc) (s *server, receiver string) {
 	t.Helper()
+	config, receiver := hooked(t, receive)
+	return serve(t, config), receiver
+}
+
+// hooked is the configuration of a server that has the secrets shop and chat and may send messages
+// to a local receiver, and the receiver's address.
+func hooked(t *testing.T, receive http.HandlerFunc) (config, receiver string) {
+	t.Helper()
 	secrets := t.TempDir()
 	for _, name := range []string{"shop", "chat"} {
 		secret := "whsec_" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat(name[:1], 32)))
@@ -24,7 +32,7 @@ func watched(t *testing.T, receive http.HandlerFunc) (s *server, receiver string
 	}
 	server := httptest.NewServer(receive)
 	t.Cleanup(server.Close)
-	return serve(t, fmt.Sprintf("webhooks:\n  secrets_dir: %q\n  allow: [127.0.0.0/8]\n", secrets)), server.URL
+	return fmt.Sprintf("webhooks:\n  secrets_dir: %q\n  allow: [127.0.0.0/8]\n", secrets), server.URL
 }
 
 // crowded lists the texts of alerts that fire which cover another or leave their card.

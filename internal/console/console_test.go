@@ -134,6 +134,13 @@ func TestBudgets(t *testing.T) {
 	if got := page.rows("Budgets"); len(got) != 10 || got[0][0] != "campaign-10" {
 		t.Errorf("search: %q", got)
 	}
+	page.clicks("link", "Budgets")
+	page.sees("43 found")
+	if got := value[string](page, named("textbox", "Search")+`.value`); got != "" {
+		t.Errorf("the search is gone, and its box shows %q", got)
+	}
+	page.types("Search", "campaign-2")
+	page.sees("10 found")
 	page.types("Search", kb.Backspace)
 	page.sees("43 found")
 	page.clicks("button", "Left")
@@ -226,10 +233,8 @@ func TestChange(t *testing.T) {
 		s.must("POST", "/v1/budgets/campaign-00/recycle", "")
 	}
 	page.types("Call", "append")
-	page.presses(kb.Enter)
 	page.until("one append", `document.querySelectorAll('tbody tr').length === 1`)
 	page.types("Call", "recycle")
-	page.presses(kb.Enter)
 	page.until("a page of recycles", `document.querySelectorAll('tbody tr').length === 50`)
 	newest := page.rows("Audit log")
 	page.clicks("button", "Older")

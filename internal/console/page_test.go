@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"slices"
 	"testing"
 	"time"
 
@@ -98,6 +99,22 @@ func TestRank(t *testing.T) {
 			test.first != 0 && (len(got.Budgets) == 0 || got.Budgets[0].ID != test.first) {
 			t.Errorf("%+v: %+v", test.s, got)
 		}
+	}
+	for i, days := range []int{3, -2, 1, -1, 2} { // the first five end, two of them in the past
+		o.stand[i].terms.EndAt = now.AddDate(0, 0, days)
+	}
+	for descending, want := range map[bool][]int64{false: {3, 5, 1, 6, 2, 4}, true: {1, 5, 3, 6, 4, 2}} {
+		list := o.Rank(bucket.Selection{By: bucket.ByEnd, Descending: descending, Size: 100}).Budgets
+		var got []int64
+		for _, i := range []int{0, 1, 2, 3, 98, 99} {
+			got = append(got, list[i].ID)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("by the end, descending %v: %v, want %v: those that ended come last", descending, got, want)
+		}
+	}
+	for i := range 5 {
+		o.stand[i].terms.EndAt = time.Time{}
 	}
 	top := o.Rank(bucket.Selection{By: bucket.ByExhaustion, Size: 100}).Budgets
 	if soonest := now.Add(47526 * time.Millisecond); !top[0].ExhaustedAt.Truncate(time.Millisecond).Equal(soonest) ||

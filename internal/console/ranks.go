@@ -120,6 +120,11 @@ func (s *standing) projection(now time.Time) series.Projection {
 	return series.Project([]series.Point{past}, present, s.terms.EndAt)
 }
 
+// ended reports whether a budget is past its end.
+func (s *standing) ended(now time.Time) bool {
+	return !s.terms.EndAt.IsZero() && !s.terms.EndAt.After(now)
+}
+
 // Rank selects and sorts budgets by the figures of the last pass. The answer says how old they are.
 func (o *Overseer) Rank(sel bucket.Selection) bucket.Ranking {
 	all, at := o.pass()
@@ -150,10 +155,11 @@ func (o *Overseer) Rank(sel bucket.Selection) bucket.Ranking {
 }
 
 // ranked is a budget and the value by which it is sorted. Budgets without a value come last in both
-// directions.
+// directions, and after them those of which the question is settled: by their end, those that ended.
 type ranked struct {
 	*standing
-	value float64
+	value   float64
+	settled bool
 }
 
 // none is the value of budgets without one.
@@ -163,11 +169,17 @@ func (o *Overseer) sort(found []*standing, sel bucket.Selection, now time.Time) 
 	value := o.valueBy(sel.By, now)
 	list := make([]ranked, len(found))
 	for i, s := range found {
-		list[i] = ranked{s, value(s)}
+		list[i] = ranked{standing: s, value: value(s)}
+		list[i].settled = sel.By == bucket.ByEnd && s.ended(now)
 	}
 	slices.SortFunc(list, func(a, b ranked) int {
 		order := cmp.Compare(a.value, b.value)
 		switch {
+		case a.settled != b.settled:
+			if a.settled {
+				return 1
+			}
+			return -1
 		case math.IsNaN(a.value) != math.IsNaN(b.value):
 			return -order // NaN sorts first
 		case order == 0 && sel.By != bucket.ByName:

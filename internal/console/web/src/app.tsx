@@ -7,7 +7,7 @@ import { OpenChange } from './change'
 import { instant } from './format'
 import { link } from './live'
 import { href, route } from './route'
-import { Failure, Mark } from './parts'
+import { Failure, Mark, Whole } from './parts'
 import { SignIn, comeBack, loginOffered } from './views/signin'
 import { OverviewView } from './views/overview'
 import { Budgets } from './views/budgets'
@@ -98,7 +98,7 @@ export function App() {
   const view = list.find((v) => v.name === name)
   return (
     <Frame>
-      {view ? view.body() : (
+      {view ? <Whole key={route.value.parts.join('/')}>{view.body()}</Whole> : (
         <div class="empty"><p>There is no page “{name}” here, or not for your role.</p>
           <p><a href={href([])}>To the first page</a></p></div>
       )}
@@ -143,7 +143,7 @@ function Frame({ children }: { children: ComponentChildren }) {
       </header>
       <Lost />
       <main id="main" ref={main} tabIndex={-1}>{children}</main>
-      <OpenChange />
+      <Whole><OpenChange /></Whole>
     </>
   )
 }

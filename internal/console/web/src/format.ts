@@ -63,10 +63,13 @@ export function ago(at: string | undefined | null, now = Date.now()): string {
 
 const longest = 9007199254740991n
 
-/** Reads an amount that a person typed: digits, which may be grouped. Returns null for any other text. */
+/** Reads an amount that a person typed: digits, which may be grouped by thousands with one kind of
+ * separator. Returns null for any other text: 12,5 is a fraction to many, and never 125. */
 export function amount(text: string): number | null {
-  const digits = text.replace(/[\s,_']/g, '')
-  if (!/^\d{1,16}$/.test(digits)) return null
+  const typed = text.trim()
+  if (!/^(\d+|\d{1,3}(?:([\s,_'])\d{3})(?:\2\d{3})*)$/.test(typed)) return null
+  const digits = typed.replace(/\D/g, '')
+  if (digits.length > 16) return null
   const n = BigInt(digits)
   return n >= 1n && n <= longest ? Number(n) : null
 }

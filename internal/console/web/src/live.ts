@@ -19,7 +19,23 @@ const silence = 25_000
 /** How many streams are followed. */
 let followers = 0
 
-/** Follows a stream until stop is called. heard gets each event, failed what will not mend. */
+/** Settles when somebody can see the page, or when nobody follows any more. */
+function seen(stopped: AbortSignal): Promise<void> {
+  return new Promise((done) => {
+    const look = () => {
+      if (document.hidden && !stopped.aborted) return
+      document.removeEventListener('visibilitychange', look)
+      stopped.removeEventListener('abort', look)
+      done()
+    }
+    document.addEventListener('visibilitychange', look)
+    stopped.addEventListener('abort', look)
+    look()
+  })
+}
+
+/** Follows a stream until stop is called. heard gets each event, failed what will not mend. A page that
+ * nobody sees follows nothing: a browser opens six connections to a server, and a stream keeps one. */
 export function follow(path: string, heard: (e: Event) => void, failed: (e: Refused) => void) {
   const abort = new AbortController()
   let last = ''
@@ -30,7 +46,9 @@ export function follow(path: string, heard: (e: Event) => void, failed: (e: Refu
   const once = async () => {
     const attempt = new AbortController()
     const end = () => attempt.abort()
+    const hide = () => { if (document.hidden) end() }
     abort.signal.addEventListener('abort', end)
+    document.addEventListener('visibilitychange', hide)
     let timer = window.setTimeout(end, silence)
     try {
       const answer = await fetch(new URL(path, root), { signal: attempt.signal, cache: 'no-store',
@@ -56,11 +74,14 @@ export function follow(path: string, heard: (e: Event) => void, failed: (e: Refu
     } finally {
       clearTimeout(timer)
       abort.signal.removeEventListener('abort', end)
+      document.removeEventListener('visibilitychange', hide)
     }
   }
   const run = async () => {
     if (link.value.state === 'idle' && !abort.signal.aborted) link.value = { state: 'connecting' }
     while (!abort.signal.aborted) {
+      await seen(abort.signal)
+      if (abort.signal.aborted) return
       try {
         await once()
       } catch (e) {
@@ -72,6 +93,7 @@ export function follow(path: string, heard: (e: Event) => void, failed: (e: Refu
         }
       }
       if (abort.signal.aborted) return
+      if (document.hidden) continue // it resumes after the last event that arrived
       lost()
       await new Promise((done) => setTimeout(done, wait))
       wait = Math.min(wait * 2, longestWait)

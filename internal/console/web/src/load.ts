@@ -10,8 +10,9 @@ export interface Loaded<T> {
   reload: () => void
 }
 
-/** Asks a call when the path changes, and every so many milliseconds. '' asks nothing. */
-export function useCall<T>(path: string, every = 0): Loaded<T> {
+/** Asks a call when the path changes, and every so many milliseconds. '' asks nothing. more is what a
+ * query adds to the path that depends on when it is asked, such as "of the last hour". */
+export function useCall<T>(path: string, every = 0, more: () => string = () => ''): Loaded<T> {
   const [state, set] = useState<{ path: string; data?: T; error?: Refused }>({ path: '' })
   const [turn, next] = useState(0)
   useEffect(() => {
@@ -20,7 +21,7 @@ export function useCall<T>(path: string, every = 0): Loaded<T> {
     let timer = 0
     const ask = async () => {
       try {
-        const data = await call<T>(path, { signal: abort.signal })
+        const data = await call<T>(path + more(), { signal: abort.signal })
         set({ path, data })
       } catch (e) {
         if (abort.signal.aborted) return

@@ -1,6 +1,6 @@
 // Parts that several views are made of.
-import type { ComponentChildren } from 'preact'
-import type { Refused } from './api'
+import { Component, type ComponentChildren } from 'preact'
+import { Refused } from './api'
 import type { Loaded } from './load'
 import type { Budget } from './types'
 import { ago, instant, share, units } from './format'
@@ -37,6 +37,17 @@ export function Failure({ error, again }: { error: Refused; again?: () => void }
       {again && <button type="button" class="slim" onClick={again}>Try again</button>}
     </div>
   )
+}
+
+/** Shows what it contains, or that this failed: a fault in one view takes nothing else off the page. */
+export class Whole extends Component<{ children: ComponentChildren }, { fault?: unknown }> {
+  componentDidCatch(fault: unknown) { this.setState({ fault }) }
+
+  render() {
+    if (this.state.fault === undefined) return this.props.children
+    return <Failure again={() => this.setState({ fault: undefined })} error={new Refused(
+      { status: 0, code: 'page', title: 'The page failed', detail: String(this.state.fault) })} />
+  }
 }
 
 /** Shows what a call brought: loading, the error, nothing, or the data. */

@@ -6,9 +6,18 @@ export interface Route {
   query: URLSearchParams
 }
 
+/** A part of the path as it was meant: what is no valid escape stays as it was typed. */
+function plain(part: string): string {
+  try {
+    return decodeURIComponent(part)
+  } catch {
+    return part
+  }
+}
+
 function read(): Route {
   const [path, query] = location.hash.replace(/^#\/?/, '').split('?', 2)
-  return { parts: (path ?? '').split('/').filter(Boolean).map(decodeURIComponent),
+  return { parts: (path ?? '').split('/').filter(Boolean).map(plain),
     query: new URLSearchParams(query ?? '') }
 }
 

@@ -6,6 +6,7 @@ import { ChangeButton, type Change } from '../change'
 import { instant, units } from '../format'
 import { useCall } from '../load'
 import { Mark, Shown } from '../parts'
+import { useTyped } from '../typed'
 
 interface Key { id: string; principal: string; role: string; tenant?: string; budgets?: string[]
   created_at: string; created_by: string; expires_at?: string; last_used_at?: string; revoked_at?: string }
@@ -92,17 +93,17 @@ export function AuditLog() {
   const [before, from] = useState(0)
   const path = `v1/audit-log${queryOf({ sort: '-seq', principal, op, before: before || undefined, limit: shown })}`
   const page = useCall<{ entries: Row[] }>(path, 10_000)
-  const filter = (set: (v: string) => void) => (e: { currentTarget: HTMLInputElement }) => {
-    set(e.currentTarget.value)
-    from(0)
-  }
+  const [principalText, typePrincipal] = useTyped(principal, (text) => { who(text); from(0) })
+  const [opText, typeOp] = useTyped(op, (text) => { what(text); from(0) })
   return (
     <>
       <div class="head"><h1>Audit log</h1><span class="quiet">the newest first</span></div>
       <div class="card stack">
         <div class="tools">
-          <label>Principal<input value={principal} onChange={filter(who)} /></label>
-          <label>Call<input value={op} onChange={filter(what)} placeholder="append, drain …" /></label>
+          <label>Principal<input value={principalText}
+            onInput={(e) => typePrincipal(e.currentTarget.value)} /></label>
+          <label>Call<input value={opText} placeholder="append, drain …"
+            onInput={(e) => typeOp(e.currentTarget.value)} /></label>
         </div>
         <Shown of={page} empty={(p) => p.entries.length === 0} none={<><p>There is no {before > 0 ? 'older' : 'such'} entry.</p>
             {before > 0 && <button type="button" onClick={() => from(0)}>Newest</button>}</>}>

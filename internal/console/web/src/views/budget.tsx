@@ -98,10 +98,6 @@ const spans: [string, string, number][] = [['1h', 'the last hour', 3600], ['6h',
 
 function Burn({ b }: { b: Budget }) {
   const [over, choose] = useState('1h')
-  const seconds = spans.find(([k]) => k === over)![2]
-  const from = useMemo(() => new Date(Date.now() - seconds * 1000).toISOString().slice(0, 16) + ':00Z',
-    [over])
-  const series = useCall<Series>(budgetPath(b.name, b.tenant, '/series', { from }), 15_000)
   return (
     <Card title="Burn-down against the release curve" width="w8" end={
       <label class="row small">over
@@ -110,9 +106,16 @@ function Burn({ b }: { b: Budget }) {
         </select>
       </label>
     }>
-      <Shown of={series}>{(s) => <><Outlook s={s} b={b} /><Curve s={s} /></>}</Shown>
+      <Burned key={over} b={b} seconds={spans.find(([k]) => k === over)![2]} />
     </Card>
   )
+}
+
+/** The span moves with the clock: it ends now, whenever it is asked. */
+function Burned({ b, seconds }: { b: Budget; seconds: number }) {
+  const from = () => `&from=${new Date(Date.now() - seconds * 1000).toISOString().slice(0, 16)}:00Z`
+  const series = useCall<Series>(budgetPath(b.name, b.tenant, '/series'), 15_000, from)
+  return <Shown of={series}>{(s) => <><Outlook s={s} b={b} /><Curve s={s} /></>}</Shown>
 }
 
 const curves = [
@@ -263,15 +266,14 @@ function Buckets({ b }: { b: Budget }) {
 }
 
 function BucketLine({ k, b, done }: { k: Bucket; b: Budget; done: () => void }) {
-  const verb = (word: 'offline' | 'online' | 'apply', plan: Change['plan'], intro: string): Change => ({
-    title: `${k.key}: ${word}`, intro, plan, verb: `Do it: ${word}`,
+  const change = (word: 'offline' | 'online' | 'apply', more: Pick<Change, 'plan' | 'intro' | 'verb'>): Change => ({
+    title: `${k.key}: ${word}`, ...more,
     run: async () => {
       const now = await call<Bucket>(budgetPath(b.name, b.tenant,
         `/buckets/${encodeURIComponent(k.key)}/${word}`), { method: 'POST' })
       return `${now.key} is ${now.status} and has ${units(now.remaining)} left.`
     },
   })
-  const same = (n: number) => units(n)
   return (
     <div class="stack">
       <p>
@@ -285,18 +287,21 @@ function BucketLine({ k, b, done }: { k: Bucket; b: Budget; done: () => void }) 
       {may('operator') && (
         <div class="buttons">
           {k.status === 'online' ? (
-            <ChangeButton slim label="Take offline" done={done} make={() => verb('offline',
-              () => [['Status', 'online', 'offline'], ['In this bucket', same(k.remaining), '0'],
+            <ChangeButton slim label="Take offline" done={done} make={() => change('offline', {
+              plan: () => [['Status', 'online', 'offline'], ['In this bucket', units(k.remaining), '0'],
                 ['Undistributed', units(b.undistributed), units((b.undistributed ?? 0) + k.remaining)]],
-              'What it has goes back to the total; requests go to the other buckets.')} />
+              intro: 'What it has goes back to the total; requests go to the other buckets.',
+              verb: 'Take it offline' })} />
           ) : (
-            <ChangeButton slim label="Bring online" done={done} make={() => verb('online',
-              () => [['Status', 'offline', 'online']], 'It takes requests again and applies for units.')} />
+            <ChangeButton slim label="Bring online" done={done} make={() => change('online', {
+              plan: () => [['Status', 'offline', 'online']],
+              intro: 'It takes requests again and applies for units.', verb: 'Bring it online' })} />
           )}
           {k.halted && <ChangeButton slim label="Resume" done={done} make={() => resume(k, b)} />}
           {k.status === 'online' && <ChangeButton slim label="Apply for units" done={done}
-            make={() => verb('apply', () => [['In this bucket', same(k.remaining),
-              `${units(k.remaining)} or more`]], 'It gets what the rule of the budget allows now.')} />}
+            make={() => change('apply', {
+              plan: () => [['In this bucket', units(k.remaining), `${units(k.remaining)} or more`]],
+              intro: 'It gets what the rule of the budget allows now.', verb: 'Apply' })} />}
         </div>
       )}
     </div>

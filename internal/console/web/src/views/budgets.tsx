@@ -1,10 +1,10 @@
 // All budgets, a page at a time: the server searches, filters and sorts.
-import { useEffect, useState } from 'preact/hooks'
-import { budgetPath, call, queryOf } from '../api'
-import { may } from '../app'
+import { call, queryOf } from '../api'
+import { may, me } from '../app'
 import { ChangeButton } from '../change'
 import { amount, ago, instant, share, units } from '../format'
 import { useCall } from '../load'
+import { useTyped } from '../typed'
 import { Meter, Shown, Status, When } from '../parts'
 import { amend, budgetHref, route } from '../route'
 import { left, type Budget, type BudgetPage } from '../types'
@@ -28,11 +28,7 @@ export function Budgets() {
   const skip = Number(query.get('skip') ?? 0) || 0
   const page = useCall<BudgetPage>(`v1/budgets${queryOf({ tenant: '*', page_size: size, q, sort,
     skip, status: query.get('status') ?? '', type: query.get('type') ?? '' })}`, 5000)
-  const [text, type] = useState(q)
-  useEffect(() => {
-    const timer = setTimeout(() => { if (text !== q) amend({ q: text, skip: undefined }) }, 250)
-    return () => clearTimeout(timer)
-  }, [text])
+  const [text, type] = useTyped(q, (q) => amend({ q, skip: undefined }))
   const filter = (name: string) => (e: { currentTarget: HTMLSelectElement }) =>
     amend({ [name]: e.currentTarget.value, skip: undefined })
   return (
@@ -76,6 +72,7 @@ export function Budgets() {
               {p.ranked_at && <p class="small quiet" title={instant(p.ranked_at)}>
                 The figures are live. The order is as of {ago(p.ranked_at)}.
                 {sort.endsWith('exhausted_at') && ' Budgets that do not run out at their rate come last.'}
+                {sort.endsWith('end') && ' Budgets that have ended come last.'}
                 {sort.endsWith('refusals') && ' Refused counts what this node refused in the last 8 to 15 minutes.'}
               </p>}
             </>
@@ -144,28 +141,31 @@ function Pager({ total, skip, shown }: { total: number; skip: number; shown: num
   )
 }
 
+/** The names that the API takes. */
+const nameable = /^[a-z][a-z0-9-]{0,62}$/
+
 function Create({ done }: { done: () => void }) {
   return <ChangeButton label="New budget" done={done} make={() => ({
     title: 'New budget',
     intro: 'A promo budget hands out everything at once. budgetctl create has all other choices.',
     fields: [
       { name: 'name', label: 'Name', hint: 'lower-case letters, digits and hyphens' },
-      { name: 'tenant', label: 'Tenant', initial: 'default' },
+      { name: 'tenant', label: 'Tenant', initial: me.value?.tenant || 'default' },
       { name: 'unit', label: 'Unit', initial: 'count',
         options: [['count', 'count: pieces'], ['amount', 'amount: minor units of money']] },
       { name: 'total', label: 'Total', amount: true },
     ],
     plan: (v) => {
-      if (!/^[a-z][a-z0-9-]{0,62}$/.test(v.name)) return 'Type a name: it begins with a letter.'
+      if (!nameable.test(v.name.trim())) return 'Type a name: lower-case letters, digits and hyphens.'
+      if (!nameable.test(v.tenant.trim())) return 'Type a tenant: lower-case letters, digits and hyphens.'
       const total = amount(v.total)
       if (total === null) return 'Type a total: digits, 1 to 9,007,199,254,740,991.'
-      return [['Budget', 'none', `${v.tenant}/${v.name}`], ['Total', '–', units(total)]]
+      return [['Budget', 'none', `${v.tenant.trim()}/${v.name.trim()}`], ['Total', '–', units(total)]]
     },
     verb: 'Create the budget',
     run: async (v) => {
-      const made = await call<Budget>(`v1/budgets${queryOf({ tenant: v.tenant })}`, { method: 'POST',
-        body: { name: v.name, unit: v.unit, type: 'promo', total_quantity: amount(v.total) } })
-      await call(budgetPath(made.name, made.tenant))
+      const made = await call<Budget>('v1/budgets', { method: 'POST', body: { name: v.name.trim(),
+        tenant: v.tenant.trim(), unit: v.unit, type: 'promo', total_quantity: amount(v.total) } })
       return <p>Budget <a href={budgetHref(made.tenant, made.name)}>{made.name}</a> has {
         units(made.total_quantity)} in {made.bucket_quantity} buckets.</p>
     },

@@ -58,18 +58,21 @@ function release(b: Budget, took: (now: Budget) => void): Change {
     title: `Decide on the quarantine of ${b.name}`,
     intro: 'What you release leaves the quarantine for good. The audit log keeps your reason.',
     fields: [
-      { name: 'used', label: 'These units', initial: '', options: [
-        ['', 'were not sold: give them back to the budget'], ['yes', 'were sold: count them as used']] },
-      { name: 'quantity', label: `Quantity, in ${unitName(b.unit)}`, amount: true, initial: String(all) },
+      // Nothing is chosen beforehand: a click too many would sell units twice.
+      { name: 'fate', label: 'These units', options: [['', 'choose'],
+        ['unsold', 'were not sold: give them back to the budget'], ['sold', 'were sold: count them as used']] },
+      { name: 'quantity', label: `Quantity, in ${unitName(b.unit)}`, amount: true,
+        hint: `${units(all)} are in quarantine` },
       { name: 'reason', label: 'Reason', hint: 'how you know it' },
       ...(nobody ? [{ name: 'by', label: 'Who decides' }] : []),
     ],
     plan: (v) => {
+      if (!v.fate) return 'Choose whether they were sold.'
       const n = amount(v.quantity)
       if (n === null) return 'Type a quantity: digits, grouped if you like.'
       if (n > all) return `That is more than is in quarantine: ${units(all)}.`
       if (!v.reason.trim()) return 'Type a reason.'
-      const back = v.used ? 0 : n
+      const back = v.fate === 'sold' ? 0 : n
       return [['Quarantined', units(all), units(all - n)],
         ['Left', units(left(b)), units((left(b) ?? 0) + back)],
         ['Used', units(b.used), units(b.used + n - back)]]
@@ -79,9 +82,9 @@ function release(b: Budget, took: (now: Budget) => void): Change {
       const done = await call<{ released: number; quarantined: number }>(
         budgetPath(b.name, b.tenant, '/quarantine/release'), { method: 'POST', body: {
           request_id: id, quantity: amount(v.quantity), reason: v.reason.trim(),
-          ...(v.used ? { used: true } : {}), ...(v.by?.trim() ? { by: v.by.trim() } : {}) } })
+          ...(v.fate === 'sold' ? { used: true } : {}), ...(v.by?.trim() ? { by: v.by.trim() } : {}) } })
       took(await call<Budget>(budgetPath(b.name, b.tenant)))
-      return `${units(done.released)} ${v.used ? 'count as used' : 'went back to the budget'}; ${
+      return `${units(done.released)} ${v.fate === 'sold' ? 'count as used' : 'went back to the budget'}; ${
         units(done.quarantined)} are still in quarantine.`
     },
   }
