@@ -105,9 +105,10 @@ func validURL(text string) bool {
 		u.Hostname() != "" && u.User == nil && u.Fragment == "" && u.Opaque == ""
 }
 
-// Gets reports whether an endpoint gets messages of a type and a tenant.
+// Gets reports whether an endpoint gets messages of a type and a tenant. What is for one that an
+// operator disabled waits until it is enabled again, as for a receiver that is down.
 func (e *Endpoint) Gets(kind, tenant string) bool {
-	return e.Disabled == "" && (e.Tenant == "" || e.Tenant == tenant) &&
+	return (e.Disabled == "" || e.Disabled == ByOperator) && (e.Tenant == "" || e.Tenant == tenant) &&
 		(len(e.Types) == 0 || slices.Contains(e.Types, kind))
 }
 
@@ -180,6 +181,8 @@ func After(d Delivery, e Endpoint, a Attempt, jitter float64) (Delivery, Endpoin
 	}
 	d.State = Failed
 	switch {
+	case e.Disabled == ByOperator && d.Message.Type != TypeTest:
+		d.State = Pending // it is due when the endpoint is enabled
 	case e.Disabled != "":
 	case a.Status == 410:
 		e.Disabled = Gone

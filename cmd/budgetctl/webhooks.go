@@ -39,7 +39,7 @@ Endpoints get messages about alerts, signed by the rules of Standard Webhooks.`,
 			on := true
 			return c.ChangeWebhook(ctx, id, client.WebhookPatch{Enabled: &on})
 		}),
-		a.onWebhook("disable", "Send nothing more to an endpoint", func(ctx context.Context,
+		a.onWebhook("disable", "Let messages of an endpoint wait until it is enabled", func(ctx context.Context,
 			c *client.Client, id string) (*client.Webhook, error) {
 			off := false
 			return c.ChangeWebhook(ctx, id, client.WebhookPatch{Enabled: &off})

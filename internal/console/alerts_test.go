@@ -77,7 +77,7 @@ func TestAlertsView(t *testing.T) {
 	}
 	page.clicks("button", "Close")
 	page.clicks("button", "Disable "+hook)
-	page.sees("What is on its way to it is not sent any more.")
+	page.sees("and what fires meanwhile, waits until it is enabled.")
 	page.clicks("button", "Disable it")
 	page.sees("The endpoint is disabled.")
 	page.clicks("button", "Close")

@@ -30,6 +30,11 @@ const (
 	// failPending fails the pending deliveries of an endpoint that no longer gets messages.
 	failPending = `UPDATE webhook_delivery SET state = 'failed', due_ms = NULL
 		WHERE endpoint_id = ? AND state = 'pending'`
+	// holdPending lets the pending deliveries of an endpoint wait, until resumePending makes them due.
+	holdPending = `UPDATE webhook_delivery SET due_ms = NULL
+		WHERE endpoint_id = ? AND state = 'pending'`
+	resumePending = `UPDATE webhook_delivery SET due_ms = ?
+		WHERE endpoint_id = ? AND state = 'pending' AND due_ms IS NULL`
 )
 
 type endpointRow struct {
@@ -180,7 +185,11 @@ func (p *Part) ChangeEndpoint(ctx context.Context, id string, c alert.EndpointCh
 				Message: "the endpoint has faults"}
 		}
 		attest(ctx, &before, &e)
-		return p.update(t, &e)
+		if err := p.update(t, &e); err != nil || before.Disabled == "" || e.Disabled != "" {
+			return err
+		}
+		_, err = t.Exec(resumePending, engine.ToMS(t.Now), []byte(id))
+		return err
 	})
 	return e, err
 }
@@ -196,10 +205,14 @@ func (p *Part) update(t *engine.Tx, e *alert.Endpoint) error {
 		[]byte(e.ID)); err != nil {
 		return err
 	}
-	if e.Disabled == "" {
+	switch e.Disabled {
+	case "":
 		return nil
+	case alert.ByOperator:
+		_, err = t.Exec(holdPending, []byte(e.ID))
+	default:
+		_, err = t.Exec(failPending, []byte(e.ID))
 	}
-	_, err = t.Exec(failPending, []byte(e.ID))
 	return err
 }
 

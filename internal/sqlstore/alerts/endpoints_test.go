@@ -122,6 +122,43 @@ func TestSchedule(t *testing.T) {
 	})
 }
 
+// TestDisabledByOperator checks that what waits for an endpoint when an operator disables it, and what
+// is written meanwhile, is sent once the endpoint is enabled.
+func TestDisabledByOperator(t *testing.T) {
+	each(t, func(w *world) {
+		b := w.Create("a", 1000, 1)
+		e := w.endpoint(alert.Endpoint{})
+		enable := func(on bool) {
+			_, err := w.p.ChangeEndpoint(w.Ctx, e.ID, alert.EndpointChange{Enabled: &on})
+			w.OK(err)
+		}
+		due := func(when string, want int) {
+			w.Helper()
+			found, err := w.p.Due(w.Ctx, 10)
+			w.OK(err)
+			if len(found) != want {
+				t.Errorf("%s: %d deliveries are due, want %d", when, len(found), want)
+			}
+		}
+		w.use(b, 850)
+		w.pass(w.a)
+		due("an alert fires", 1)
+		enable(false)
+		w.Clock.Advance(time.Hour)
+		due("disabled", 0)
+		w.use(b, 150)
+		w.Clock.Advance(time.Minute)
+		w.pass(w.a)
+		due("another fires meanwhile", 0)
+		waiting := len(w.sent(e))
+		enable(true)
+		due("enabled", waiting)
+		if waiting < 2 {
+			t.Errorf("%d messages waited: %v", waiting, w.sent(e))
+		}
+	})
+}
+
 // TestDisabled checks that an endpoint is disabled after five days of failures, and when it answers
 // that it is gone.
 func TestDisabled(t *testing.T) {

@@ -149,8 +149,12 @@ func (p *Part) post(t *engine.Tx, messages []alert.Message) error {
 		kept = append(kept, []byte(m.ID), []byte(m.Tenant), m.Type, m.Body,
 			engine.ToMS(m.CreatedAt))
 		for _, e := range getters {
-			deliveries = append(deliveries, []byte(e.ID), []byte(m.ID), string(alert.Pending), 0,
-				engine.ToMS(t.Now), []byte("[]"))
+			var due any // of a disabled one: when it is enabled
+			if e.Disabled == "" {
+				due = engine.ToMS(t.Now)
+			}
+			deliveries = append(deliveries, []byte(e.ID), []byte(m.ID), string(alert.Pending), 0, due,
+				[]byte("[]"))
 		}
 	}
 	if err := t.Insert(insertMessages, messageWidth, kept); err != nil {

@@ -258,7 +258,7 @@ function enable(w: Endpoint): Change {
   const becomes = w.enabled ? 'disabled' : 'enabled'
   return {
     title: `${w.enabled ? 'Disable' : 'Enable'} the endpoint`, danger: w.enabled,
-    intro: w.enabled ? 'What is on its way to it is not sent any more.' : undefined,
+    intro: w.enabled ? 'What is on its way to it, and what fires meanwhile, waits until it is enabled.' : undefined,
     plan: () => [[w.url, w.enabled ? 'enabled' : `disabled: ${w.disabled}`, becomes]],
     verb: w.enabled ? 'Disable it' : 'Enable it',
     run: async () => {
