@@ -3,6 +3,7 @@ package transfer
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"sync"
@@ -209,7 +210,27 @@ func (s *Service) drainView(ctx context.Context, name string, partitions []bucke
 		}
 	}
 	view.Done = view.Draining && view.Left == 0
+	if view.Draining && !view.Done {
+		view.Problem = s.waitsFor(ctx, name, partitions, view.Left)
+	}
 	return view, nil
+}
+
+// waitsFor returns what buckets that cannot be drained wait for and what to do, or "". Buckets in
+// store mode leave only a store that answers.
+func (s *Service) waitsFor(ctx context.Context, name string, partitions []bucket.Partition,
+	left int) string {
+	ctx, cancel := context.WithTimeout(ctx, pingTime)
+	defer cancel()
+	problems := s.problems(ctx)
+	for _, partition := range partitions {
+		if why := problems[partition]; why != "" {
+			return fmt.Sprintf("%d buckets wait for %s, whose store does not answer: %s. Bring it back, or, "+
+				"if it is lost for good, give it up: budgetctl instances give-up %s", left, partition, why,
+				name)
+		}
+	}
+	return ""
 }
 
 // accepting returns a function that reports whether a partition accepts buckets: its instance is

@@ -80,8 +80,14 @@ func (a *app) drain(cmd *cobra.Command, name string, wait bool) error {
 		return err
 	}
 	var shown *progress
+	said := ""
 	for {
 		d, err := a.askToDrain(cmd.Context(), c, name)
+		if err == nil && d.Problem != said && !d.Done {
+			if said = d.Problem; said != "" { // also with --progress never: a person has to act
+				fmt.Fprintln(a.stderr, "The drain waits: "+printable(said)+".")
+			}
+		}
 		if err == nil && wait && !d.Done {
 			if shown == nil {
 				shown = a.newProgress(d.BucketsLeft + d.Moved)

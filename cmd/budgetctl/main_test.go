@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/budgetd/budgetd/internal/testservers"
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 )
@@ -322,6 +323,49 @@ func TestRecycleRuns(t *testing.T) {
 	if r.status != exitUsage || !strings.Contains(r.stderr, "always") {
 		t.Errorf("an invalid --progress: %+v", r)
 	}
+}
+
+// TestDrainSaysWhatItWaitsFor checks that watching a drain says at once what it waits for, once as
+// long as that stays the same, whatever --progress says.
+func TestDrainSaysWhatItWaitsFor(t *testing.T) {
+	for _, flag := range []string{"", " --progress never", " --progress always"} {
+		server := newFake(t)
+		drains := 0
+		server.interfere = func(w http.ResponseWriter, r *http.Request) bool {
+			server.mu.Lock()
+			defer server.mu.Unlock()
+			w.Header().Set("Content-Type", "application/json")
+			if !strings.HasSuffix(r.URL.Path, "/drain") {
+				_, _ = w.Write([]byte(`{"instances":[{"name":"redis-2","draining":true}]}`))
+				return true
+			}
+			if drains++; drains < 3 {
+				_, _ = w.Write([]byte(`{"instance":"redis-2","draining":true,"buckets_left":4,
+					"problem":"4 buckets wait for redis-2/0: give it up"}`))
+				return true
+			}
+			_, _ = w.Write([]byte(`{"instance":"redis-2","draining":true,"moved":4,"done":true}`))
+			return true
+		}
+		r := command(t, server.URL, "instances drain redis-2"+flag)
+		if r.status != exitDone || strings.Count(r.stderr, "The drain waits: 4 buckets wait for redis-2/0: give it up.") != 1 {
+			t.Errorf("%q: status %d after %d drains: %s", flag, r.status, drains, r.stderr)
+		}
+	}
+}
+
+// TestDrainOfADeadStore checks that a drain of a store that is down says what its buckets wait for and
+// what to do.
+func TestDrainOfADeadStore(t *testing.T) {
+	stores := []*testservers.RedisServer{testservers.Redis(t), testservers.Redis(t)}
+	server := serveWith(t, fmt.Sprintf("instances:\n- {name: a, driver: redis, addrs: [%q]}\n"+
+		"- {name: b, driver: redis, addrs: [%q]}\n", stores[0].Addr(), stores[1].Addr()))
+	must1(t, server, "create sale --type promo --total 100 --buckets 4 --durability store")
+	if err := stores[1].Kill(); err != nil {
+		t.Fatal(err)
+	}
+	r := must1(t, server, "instances drain b --wait=false --timeout 1m")
+	checkContains(t, r.stdout, "2 buckets wait for b/0, whose store does not answer", "budgetctl instances give-up b")
 }
 
 // TestDrainEndedByAnother checks that watching a drain does not start it again after another caller
