@@ -80,6 +80,18 @@ type Quarantine struct {
 	Quantity, Released int64
 	Cause              string
 	At                 time.Time
+	// Releases are the decisions by which units left it, the oldest first.
+	Releases []QuarantineRelease
+}
+
+// QuarantineRelease is the part of an operator's decision that is about one quarantine.
+type QuarantineRelease struct {
+	RequestID string
+	// Quantity is in minor units. Used says that they count as used; otherwise they went back.
+	Quantity   int64
+	Used       bool
+	Reason, By string
+	At         time.Time
 }
 
 // Held returns what is still in quarantine, in minor units.

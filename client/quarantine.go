@@ -17,6 +17,19 @@ type Quarantine struct {
 	// Cause says why it is unknown whether the units were sold.
 	Cause string    `json:"cause"`
 	At    time.Time `json:"at"`
+	// Releases are the decisions by which units left it, the oldest first.
+	Releases []Decision `json:"releases"`
+}
+
+// Decision is an operator's decision on quarantined units: how many, whether they count as used or
+// went back to the total, why, and who decided it.
+type Decision struct {
+	RequestID string    `json:"request_id"`
+	Quantity  int64     `json:"quantity"`
+	Used      bool      `json:"used"`
+	Reason    string    `json:"reason"`
+	By        string    `json:"by"`
+	At        time.Time `json:"at"`
 }
 
 // QuarantineList lists all quarantines of a budget, including those that are empty by now.

@@ -2,6 +2,8 @@ package counter_test
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -211,6 +213,20 @@ func TestRelease(t *testing.T) {
 			release("r2", 21, false, budget.AmountExceedsRemaining)
 			release("r3", 0, false, "")
 			w.settled(b, books{T: 100, U: 20, S: 80})
+			list, err = w.node.Quarantines(t.Context(), ref(b))
+			w.ok(err)
+			released := map[string]int64{}
+			for _, q := range list {
+				for _, r := range q.Releases {
+					released[fmt.Sprint(r.RequestID, " ", r.Used, " ", r.By, " ", r.Reason)] += r.Quantity
+					if r.At.IsZero() {
+						t.Errorf("%+v", r)
+					}
+				}
+			}
+			if want := map[string]int64{"r1 true ann counted": 60, "r3 false ann counted": 20}; !maps.Equal(released, want) {
+				t.Errorf("decisions: %v, want %v", released, want)
+			}
 			w.deduct(b, "two", 20)
 			w.refused(b, "three", 1, budget.BudgetExhausted)
 		})

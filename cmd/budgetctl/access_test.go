@@ -179,6 +179,14 @@ func TestKeyStaysWithItsServer(t *testing.T) {
 	} {
 		checkFailure(t, r, exitError, "unauthenticated")
 	}
+	for _, r := range []result{ // the same server by another way: no second login
+		withEnv(t, ours.env(home), "whoami", "--server", ours.URL+"/"),
+		withEnv(t, ours.env(home, "BUDGETCTL_SERVER", ours.URL), "whoami"),
+	} {
+		if r.status != exitDone {
+			t.Errorf("the profile's own server: %+v", r)
+		}
+	}
 	for _, request := range other.seen {
 		if strings.Contains(request, "bdg_right") {
 			t.Errorf("the other server got the key: %s", request)

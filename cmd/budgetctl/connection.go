@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -34,8 +35,8 @@ func (c *credentials) flags(flags *pflag.FlagSet) {
 }
 
 // connect returns the connection to use. Flags come before the environment, which comes before the
-// profile. The current profile is used only if no flag and no variable names a server; its key is
-// therefore never sent to another server.
+// profile. The current profile is used only if no flag and no variable names another server than its
+// own; its key is therefore never sent to another server.
 func (a *app) connect() (profile.Profile, error) {
 	p, err := a.chosenProfile()
 	if err != nil {
@@ -79,8 +80,8 @@ func (a *app) chosenProfile() (profile.Profile, error) {
 		return profile.Profile{}, usagef("--profile and --server do not go together")
 	}
 	if name == "" {
-		if a.server != "" || a.config != "" || a.getenv("BUDGETCTL_SERVER") != "" {
-			return profile.Profile{}, nil
+		if server := cmp.Or(a.server, a.getenv("BUDGETCTL_SERVER")); server != "" || a.config != "" {
+			return a.loggedIn(server), nil
 		}
 		name = a.getenv("BUDGETCTL_PROFILE")
 	}
@@ -96,6 +97,29 @@ func (a *app) chosenProfile() (profile.Profile, error) {
 		return p, usagef("there is no profile %q: 'budgetctl login --profile %s' makes one", name, name)
 	}
 	return p, nil
+}
+
+// loggedIn returns the current profile if it is of that server, and otherwise the zero Profile.
+func (a *app) loggedIn(server string) profile.Profile {
+	file, err := profile.Load(profile.Path(a.getenv))
+	if err != nil || a.config != "" {
+		return profile.Profile{} // the server is known without it
+	}
+	p := file.Profiles[file.Current]
+	if p.Server == "" || strings.TrimRight(p.Server, "/") != strings.TrimRight(server, "/") {
+		return profile.Profile{}
+	}
+	return p
+}
+
+// clientIn returns a client for the connection in use whose budgets are of another tenant.
+func (a *app) clientIn(tenant string) (*client.Client, error) {
+	p, err := a.connect()
+	if err != nil {
+		return nil, err
+	}
+	p.Tenant = tenant
+	return a.clientOf(p)
 }
 
 // clientOf returns a client for a connection.

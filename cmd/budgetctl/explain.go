@@ -16,9 +16,10 @@ import (
 
 const explainHelp = `Says why a deduction was refused. It finds refusals by request id or by a value
 of a dimension, such as a user. It shows the bucket of the key, the limits with their usage and
-reset, what the budget had, and what to do. With --budget it also shows the record of the id,
-because a later attempt may have been accepted. A budget in store mode finds that record only by the
-request's key: the key of the refusal, or --key if no refusal is remembered.
+reset, what the budget had, what is held and may come back, and what to do. It also shows the record
+of the id in the budget of the latest refusal, or in --budget, because a later attempt may have been
+accepted. A budget in store mode finds that record only by the request's key: the key of the
+refusal, or --key if no refusal is remembered. If nothing is known of the id, it fails.
 
 A node remembers its own last 4,096 refusals until it stops. If it does not know the id, ask the
 other nodes. For an older refusal there is only the answer that the caller got.`
@@ -30,7 +31,9 @@ type reasons struct {
 	Recorded *client.Deduction `json:"recorded,omitzero"`
 	// Lookup says why Recorded is nil, or "" if it was not requested.
 	Lookup string `json:"lookup,omitzero"`
-	asked  string
+	// Held is what is held in the budget of the latest refusal, if that lacked units: it may come back.
+	Held  int64 `json:"held,omitzero"`
+	asked string
 }
 
 func (a *app) explainCommand() *cobra.Command {
@@ -57,15 +60,16 @@ func (a *app) explainCommand() *cobra.Command {
 			return usagef("--key needs --budget, whose record it finds")
 		}
 		return call(a, cmd, func(ctx context.Context, c *client.Client) (*reasons, error) {
-			return whyRefused(ctx, c, args[0], name, key)
+			return a.whyRefused(ctx, c, args[0], name, key)
 		}, (*reasons).text)
 	}
 	return cmd
 }
 
 // whyRefused finds refusals by request id, otherwise by value, and reads the record of the id
-// unless it is a value. What was found is returned even if the record cannot be read.
-func whyRefused(ctx context.Context, c *client.Client, id, name, key string) (*reasons, error) {
+// unless it is a value. What was found is returned even if the record cannot be read. It fails if
+// nothing is known of the id.
+func (a *app) whyRefused(ctx context.Context, c *client.Client, id, name, key string) (*reasons, error) {
 	out := &reasons{asked: id}
 	var err error
 	if out.Refusals, err = c.Refusals(ctx,
@@ -73,19 +77,26 @@ func whyRefused(ctx context.Context, c *client.Client, id, name, key string) (*r
 		return nil, err
 	}
 	if len(out.Refusals) > 0 {
-		key = cmp.Or(key, out.Refusals[0].RoutingKey)
+		latest := &out.Refusals[0]
+		key = cmp.Or(key, latest.RoutingKey)
+		name = cmp.Or(name, latest.Budget)
+		if c, err = a.clientIn(latest.Tenant); err != nil {
+			return nil, err
+		}
+		out.Held = heldOf(ctx, c, latest)
 	} else if out.Refusals, err = c.Refusals(ctx,
 		client.RefusalQuery{Value: id, Budget: name}); err != nil || len(out.Refusals) > 0 {
 		return out, err
 	}
 	if name == "" {
-		return out, nil
+		return nil, statusError{fmt.Errorf("nothing is known of %s: this node remembers no such refusal; "+
+			"another node may have answered, and --budget looks for a record", printable(id)), exitRefused}
 	}
 	out.Recorded, err = c.KeyedDeduction(ctx, name, id, key)
 	if err == nil {
 		return out, nil
 	}
-	if client.CodeOf(err) != budget.DeductionNotFound && len(out.Refusals) == 0 {
+	if len(out.Refusals) == 0 {
 		return nil, err
 	}
 	out.Lookup = withoutOp(err)
@@ -109,12 +120,34 @@ func (r *reasons) text() string {
 		parts = append(parts, "This node remembers no such refusal; another node may have answered.")
 	}
 	for i := range r.Refusals {
-		parts = append(parts, refusalText(&r.Refusals[i]))
+		todo := advice(&r.Refusals[i])
+		switch {
+		case r.Recorded != nil:
+			todo = "nothing: the id was accepted since; a repeat answers with that"
+		case i == 0 && r.Held > 0:
+			todo += fmt.Sprintf("; or wait: %s are held, and what is not confirmed comes back (budgetctl holds %s)",
+				grouped(r.Held), r.Refusals[i].Budget)
+		}
+		parts = append(parts, refusalText(&r.Refusals[i], todo))
 	}
 	return strings.Join(parts, "\n\n")
 }
 
-func refusalText(r *client.Refusal) string {
+// heldOf returns what is held in the budget of a refusal for lack of units; 0 also if that cannot be
+// read.
+func heldOf(ctx context.Context, c *client.Client, r *client.Refusal) int64 {
+	if r.Problem.Code != budget.BudgetExhausted && r.Problem.Code != budget.PeriodExhausted {
+		return 0
+	}
+	b, err := c.Budget(ctx, r.Budget)
+	if err != nil {
+		return 0
+	}
+	return b.Held
+}
+
+// refusalText describes a refusal and what to do about it.
+func refusalText(r *client.Refusal, action string) string {
 	what := grouped(r.Amount)
 	if r.Hold {
 		what += " (a hold)"
@@ -138,7 +171,7 @@ func refusalText(r *client.Refusal) string {
 		fields = append(fields, field{"the budget had", grouped(*r.Problem.Available)})
 	}
 	text := printable(r.Problem.Detail) + ".\n" + details(fields...)
-	todo := "\nWhat to do: " + printable(advice(r)) + "."
+	todo := "\nWhat to do: " + printable(action) + "."
 	if len(r.Problem.Limits) == 0 {
 		return text + todo
 	}

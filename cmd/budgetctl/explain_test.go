@@ -24,7 +24,22 @@ func TestExplain(t *testing.T) {
 	must1(t, server, "deduct sale 2 --request-id o3x --dimension user=u9")
 	checkContains(t, must1(t, server, "explain o3x --budget sale").stdout, "o3x is used: 2", "no such refusal")
 	checkContains(t, must1(t, server, "explain o3 --budget sale -o json").stdout, `"code": "budget_exhausted"`)
-	checkContains(t, must1(t, server, "explain o4 --budget sale").stdout, "Recorded: not found: deduction_not_found: request \"o4\" is not in the ledger")
+	checkFailure(t, command(t, server, "explain o4 --budget sale"), exitRefused, "deduction_not_found", "request \"o4\" is not in the ledger")
+	checkFailure(t, command(t, server, "explain o4"), exitRefused, "nothing is known of o4")
+
+	// One that was accepted since, and one that waits for what is held.
+	must1(t, server, "append sale 400")
+	must1(t, server, "deduct sale 200 --request-id o3 --dimension user=u8")
+	accepted := must1(t, server, "explain o3").stdout
+	checkContains(t, accepted, "Recorded: o3 is used: 200.", "nothing: the id was accepted since")
+	if strings.Contains(accepted, "append to the budget") {
+		t.Errorf("advice for a request that was accepted:\n%s", accepted)
+	}
+	must1(t, server, "deduct sale 250 --request-id h1 --hold 10m --dimension user=u10")
+	checkFailure(t, command(t, server, "deduct sale 100 --request-id o5 --dimension user=u11"), exitRefused, "budget_exhausted")
+	checkContains(t, must1(t, server, "explain o5").stdout, "250 are held", "budgetctl holds sale")
+	checkContains(t, must1(t, server, "holds sale").stdout, "h1", "250", "bucket-")
+	checkFailure(t, command(t, server, "holds sale --limit 0"), exitUsage, "--limit 0 must be 1 to 500")
 	if text := must1(t, server, "explain u8 --budget sale").stdout; strings.Contains(text, "Recorded") {
 		t.Errorf("a user was looked up as a request:\n%s", text)
 	}

@@ -73,6 +73,40 @@ func groupTable(answer *client.Group) string {
 	return listing([]string{"request id", "state", "amount", "confirmed", "rolled back"}, rows)
 }
 
+// mostHolds bounds the list of open holds.
+const mostHolds = 500
+
+func (a *app) holdsCommand() *cobra.Command {
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "holds BUDGET",
+		Short: "Show the open holds of a budget",
+		Long: `Shows the units of a budget that are held, those first that expire first. They are used once
+they are confirmed, and can be spent again once they are rolled back or expire.`,
+		Example: `  budgetctl holds spring-sale`,
+		Args:    arguments,
+	}
+	cmd.Flags().IntVar(&limit, "limit", 50, "show at most so many, up to 500")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if limit < 1 || limit > mostHolds {
+			return usagef("--limit %d must be 1 to %d", limit, mostHolds)
+		}
+		if err := reference(args[0]); err != nil {
+			return err
+		}
+		return call(a, cmd, func(ctx context.Context, c *client.Client) (*client.HoldList, error) {
+			return c.Holds(ctx, args[0], limit)
+		}, func(list *client.HoldList) string {
+			rows := make([][]any, len(list.Holds))
+			for i, h := range list.Holds {
+				rows[i] = []any{h.RequestID, h.Group, h.Amount, h.Bucket, h.HeldAt, h.HoldUntil}
+			}
+			return listing([]string{"request id", "group", "amount", "bucket", "held", "expires"}, rows)
+		})
+	}
+	return cmd
+}
+
 func (a *app) confirmCommand() *cobra.Command {
 	var part string
 	var request client.ConfirmRequest

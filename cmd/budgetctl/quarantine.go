@@ -13,7 +13,7 @@ func (a *app) quarantineCommand() *cobra.Command {
 		Short: "Show units whose store lost its memory",
 		Long: `Shows what buckets of a budget in store mode held, beyond the ledger, when their stores
 lost their memory. It is not known how much of it was sold, so it is not handed out again.
-"release" gives back what was not sold.`,
+"release" gives back what was not sold. Below are the releases: who decided what, when and why.`,
 		Example: `  budgetctl quarantine spring-sale`,
 		Args:    arguments,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -28,10 +28,29 @@ lost their memory. It is not known how much of it was sold, so it is not handed 
 				for i, q := range list.Quarantines {
 					rows[i] = []any{q.Bucket, q.Epoch, q.Quantity, q.Released, q.Held, q.At, q.Cause}
 				}
-				return listing([]string{"bucket", "epoch", "quantity", "released", "held", "at", "cause"}, rows)
+				text := listing([]string{"bucket", "epoch", "quantity", "released", "held", "at", "cause"}, rows)
+				if decided := decisions(list); len(decided) > 0 {
+					text += "\n\n" + listing([]string{"released", "quantity", "bucket", "decision", "by", "reason",
+						"request id"}, decided)
+				}
+				return text
 			})
 		},
 	}
+}
+
+// decisions are the rows of a budget's releases.
+func decisions(list *client.QuarantineList) (rows [][]any) {
+	for _, q := range list.Quarantines {
+		for _, r := range q.Releases {
+			decision := "not sold: given back"
+			if r.Used {
+				decision = "sold: used"
+			}
+			rows = append(rows, []any{r.At, r.Quantity, q.Bucket, decision, r.By, r.Reason, r.RequestID})
+		}
+	}
+	return rows
 }
 
 func (a *app) releaseCommand() *cobra.Command {

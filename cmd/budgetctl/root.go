@@ -118,6 +118,7 @@ func (a *app) addCommands(root *cobra.Command) {
 		{"deductions", "Deductions:", []*cobra.Command{a.deductCommand(), a.confirmCommand(),
 			a.extendCommand(), a.rollbackCommand(), a.cancelCommand(), a.checkCommand()}},
 		{"looks", "What has happened:", []*cobra.Command{a.usageCommand(), a.nearestCommand(),
+			a.holdsCommand(),
 			a.ledgerCommand(), a.seriesCommand(), a.watchCommand(), a.explainCommand(), a.auditCommand(),
 			a.auditLogCommand()}},
 		{"alerts", "Alerts:", []*cobra.Command{a.alertsCommand(), a.thresholdsCommand(),

@@ -86,6 +86,11 @@ func (a *API) quarantine(c *call) (answer, error) {
 		out.Held += q.Held()
 		out.Quarantines[i] = quarantineView{Bucket: q.Key, Epoch: q.Epoch, Quantity: q.Quantity,
 			Released: q.Released, Held: q.Held(), Cause: q.Cause, At: wire.InUTC(q.At)}
+		out.Quarantines[i].Releases = make([]decisionView, len(q.Releases))
+		for n, r := range q.Releases {
+			out.Quarantines[i].Releases[n] = decisionView{r.RequestID, r.Quantity, r.Used, r.Reason, r.By,
+				wire.InUTC(r.At)}
+		}
 	}
 	return answer{body: out}, err
 }
@@ -142,6 +147,18 @@ type quarantineView struct {
 	Held     int64     `json:"held"`
 	Cause    string    `json:"cause"`
 	At       time.Time `json:"at"`
+	// Releases are the decisions by which units left it, the oldest first.
+	Releases []decisionView `json:"releases"`
+}
+
+// decisionView is an operator's decision on units in quarantine.
+type decisionView struct {
+	RequestID string    `json:"request_id"`
+	Quantity  int64     `json:"quantity"`
+	Used      bool      `json:"used"`
+	Reason    string    `json:"reason"`
+	By        string    `json:"by"`
+	At        time.Time `json:"at"`
 }
 
 type quarantineList struct {

@@ -30,6 +30,9 @@ const (
 	selectHeld = `SELECT q.bucket_id, q.epoch, q.quantity, q.released_quantity
 		FROM quarantine q /*by quarantine_budget*/ WHERE q.budget_id = ?
 		ORDER BY q.bucket_id, q.epoch`
+	selectReleases = `SELECT r.bucket_id, r.epoch, r.quantity, r.request_id, r.goes_to, r.reason,
+		r.released_by, r.created_at FROM quarantine_release r /*by PRIMARY*/
+		WHERE r.budget_id = ? ORDER BY r.created_at, r.request_id LIMIT ?`
 	raiseReleased = `UPDATE quarantine SET released_quantity = released_quantity + ?
 		WHERE bucket_id = ? AND epoch = ? AND released_quantity = ?`
 	takeOut = `UPDATE budget_management_bucket
@@ -57,6 +60,38 @@ type row struct {
 	Key      string `db:"bucket_key"`
 }
 
+// releaseRow is a row of quarantine_release.
+type releaseRow struct {
+	Bucket    int64  `db:"bucket_id"`
+	Epoch     int64  `db:"epoch"`
+	Quantity  int64  `db:"quantity"`
+	RequestID string `db:"request_id"`
+	GoesTo    string `db:"goes_to"`
+	Reason    string `db:"reason"`
+	By        string `db:"released_by"`
+	Created   int64  `db:"created_at"`
+}
+
+// mostReleases is how many decisions are listed per quarantine on average, at most.
+const mostReleases = 10
+
+// releasesOf reads a budget's releases by the quarantines that they are about.
+func releasesOf(r *engine.Reader, budgetID int64, limit int) (
+	map[[2]int64][]bucket.QuarantineRelease, error) {
+	var found []releaseRow
+	if err := r.List(&found, selectReleases, budgetID, limit*mostReleases); err != nil {
+		return nil, err
+	}
+	out := map[[2]int64][]bucket.QuarantineRelease{}
+	for _, f := range found {
+		of := [2]int64{f.Bucket, f.Epoch}
+		out[of] = append(out[of], bucket.QuarantineRelease{RequestID: f.RequestID,
+			Quantity: f.Quantity, Used: f.GoesTo == toUsed, Reason: f.Reason, By: f.By,
+			At: engine.FromMS(f.Created)})
+	}
+	return out, nil
+}
+
 // Quarantined lists a budget's quarantines. See counter.Quarantines.
 func (p *Part) Quarantined(ctx context.Context, budgetID int64, limit int) (
 	out []bucket.Quarantine, err error) {
@@ -65,10 +100,15 @@ func (p *Part) Quarantined(ctx context.Context, budgetID int64, limit int) (
 		if err := r.List(&found, selectAll, budgetID, limit); err != nil {
 			return err
 		}
+		releases, err := releasesOf(r, budgetID, limit)
+		if err != nil {
+			return err
+		}
 		out = make([]bucket.Quarantine, len(found))
 		for i, f := range found {
 			out[i] = bucket.Quarantine{Key: f.Key, Epoch: f.Epoch,
-				Quantity: f.Quantity, Released: f.Released, Cause: f.Cause, At: engine.FromMS(f.Created)}
+				Quantity: f.Quantity, Released: f.Released, Cause: f.Cause, At: engine.FromMS(f.Created),
+				Releases: releases[[2]int64{f.Bucket, f.Epoch}]}
 		}
 		return nil
 	})

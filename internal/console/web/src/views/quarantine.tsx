@@ -8,7 +8,8 @@ import { Card, Mark, Shown } from '../parts'
 import { left, type Budget } from '../types'
 
 interface Quarantine { bucket: string; epoch: number; quantity: number; released: number; held: number
-  cause: string; at: string }
+  cause: string; at: string; releases: Decision[] }
+interface Decision { request_id: string; quantity: number; used: boolean; reason: string; by: string; at: string }
 interface List { held: number; quarantines: Quarantine[] }
 
 export function Quarantined({ b, took }: { b: Budget; took: (now: Budget) => void }) {
@@ -43,10 +44,37 @@ export function Quarantined({ b, took }: { b: Budget; took: (now: Budget) => voi
                 </tbody>
               </table>
             </div>
+            <Decisions of={quarantines} />
           </>
         )}
       </Shown>
     </Card>
+  )
+}
+
+/** Who released what, and why. */
+function Decisions({ of }: { of: Quarantine[] }) {
+  const all = of.flatMap((q) => q.releases.map((r) => ({ ...r, bucket: q.bucket })))
+  if (!all.length) return null
+  return (
+    <div class="scroll">
+      <table class="cards">
+        <caption class="unseen">Decisions</caption>
+        <thead><tr><th>Decided</th><th class="num">Units</th><th>Bucket</th><th>As</th><th>By</th><th>Why</th></tr></thead>
+        <tbody>
+          {all.map((r) => (
+            <tr key={`${r.request_id} ${r.bucket}`}>
+              <th scope="row">{instant(r.at)}</th>
+              <td class="num" data-label="Units">{units(r.quantity)}</td>
+              <td data-label="Bucket" class="mono">{r.bucket}</td>
+              <td data-label="As">{r.used ? 'sold' : 'not sold'}</td>
+              <td data-label="By">{r.by || 'nobody named'}</td>
+              <td data-label="Why">{r.reason}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
   )
 }
 
