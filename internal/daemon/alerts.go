@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
 	"github.com/budgetd/budgetd/alert"
@@ -42,39 +43,48 @@ func (m *nodeBuilder) secrets() webhook.Secrets {
 type webhooks struct {
 	*alerts.Part
 	secrets webhook.Secrets
+	allow   []netip.Prefix
 }
 
 // CreateEndpoint stores an endpoint. In addition to the errors of the store it returns Invalid if
-// the endpoint's secret cannot sign.
+// the endpoint's secret cannot sign, or no message can ever be sent to its URL.
 func (h webhooks) CreateEndpoint(ctx context.Context, e alert.Endpoint) (alert.Endpoint, error) {
-	if err := h.check("create webhook", &e.Secret); err != nil {
+	if err := h.check("create webhook", &e.URL, &e.Secret); err != nil {
 		return e, err
 	}
 	return h.Part.CreateEndpoint(ctx, e)
 }
 
 // ChangeEndpoint changes an endpoint. In addition to the errors of the store it returns Invalid if
-// a new secret cannot sign.
+// a new secret cannot sign, or no message can ever be sent to a new URL.
 func (h webhooks) ChangeEndpoint(ctx context.Context, id string, c alert.EndpointChange) (
 	alert.Endpoint, error) {
-	if err := h.check("change webhook", c.Secret); err != nil {
+	if err := h.check("change webhook", c.URL, c.Secret); err != nil {
 		return alert.Endpoint{}, err
 	}
 	return h.Part.ChangeEndpoint(ctx, id, c)
 }
 
-// check refuses the name of a secret that cannot sign.
-func (h webhooks) check(op string, name *string) error {
-	if name == nil || budget.CheckName(*name) != "" {
-		return nil // an invalid name is refused elsewhere
+// check refuses a URL to which nothing can be sent, and the name of a secret that cannot sign. Nil
+// stands for what is not changed.
+func (h webhooks) check(op string, target, name *string) error {
+	var faults []budget.FieldError
+	if target != nil {
+		if err := webhook.Reachable(*target, h.allow); err != nil {
+			faults = append(faults, budget.FieldError{Field: "url",
+				Message: "no message can be sent to it: " + err.Error()})
+		}
 	}
-	err := h.secrets.Check(*name)
-	if err == nil {
+	if name != nil && budget.CheckName(*name) == "" { // an invalid name is refused elsewhere
+		if err := h.secrets.Check(*name); err != nil {
+			faults = append(faults, budget.FieldError{Field: "secret",
+				Message: "must name a file in webhooks.secrets_dir that can sign: " + err.Error()})
+		}
+	}
+	if faults == nil {
 		return nil
 	}
-	return &budget.Error{Code: budget.Invalid, Op: op, Message: "the endpoint has faults",
-		Fields: []budget.FieldError{{Field: "secret",
-			Message: "must name a file in webhooks.secrets_dir that can sign: " + err.Error()}}}
+	return &budget.Error{Code: budget.Invalid, Op: op, Message: "the endpoint has faults", Fields: faults}
 }
 
 // counts reads the use of limits.

@@ -127,10 +127,17 @@ func TestAlertsReachReceivers(t *testing.T) {
 	}
 	r := newHookReceiver(t, secrets[1]) // it does not know the new secret yet
 	do(422, "POST", "/v1/webhooks", `{"url":"`+r.URL+`","secret":"none"}`)
+	for _, url := range []string{"https://10.0.0.7/x", "https://[::1]:8443", "http://8.8.8.8/", "https://169.254.169.254/"} {
+		said := do(422, "POST", "/v1/webhooks", `{"url":"`+url+`","secret":"shop"}`)
+		if !strings.Contains(said, `"field":"url"`) || !strings.Contains(said, "webhooks.allow") {
+			t.Errorf("%s: %s", url, said)
+		}
+	}
 	var made struct{ ID string }
 	if err := json.Unmarshal([]byte(do(201, "POST", "/v1/webhooks", `{"url":"`+r.URL+`/hooks","secret":"shop"}`)), &made); err != nil {
 		t.Fatal(err)
 	}
+	do(422, "PATCH", "/v1/webhooks/"+made.ID, `{"url":"https://10.0.0.7/x"}`)
 	do(202, "POST", "/v1/webhooks/"+made.ID+"/test", "")
 	r.await(t, "test")
 	for _, mode := range []string{"ledger", "store"} {

@@ -18,6 +18,7 @@ import (
 // instance, and that it accepts the parameters that tutorials put into a DSN.
 func TestCheckConfigConnects(t *testing.T) {
 	redis := testservers.Redis(t)
+	weak := testservers.MariaDB(t, testservers.FlushLogAtTrxCommit(2))
 	dsn := testservers.SharedMariaDB(t).NewDatabase(t) + "?charset=utf8mb4&parseTime=True&loc=Local"
 	config := func(text string) string {
 		file := filepath.Join(t.TempDir(), "budgetd.yaml")
@@ -38,6 +39,8 @@ func TestCheckConfigConnects(t *testing.T) {
 		says         string
 	}{
 		{"everything is up", instances(redis.Addr()), []string{"--connect"}, 0, "config ok"},
+		{"what a start would warn of", fmt.Sprintf("database: {driver: mysql, dsn: %q}\n", weak.NewDatabase(t)),
+			[]string{"--connect"}, 0, `msg="setting of the database"`},
 		{"an instance is down", instances("127.0.0.1:1"), []string{"--connect"}, 1, "instance there/0"},
 		{"an instance is down, without --connect", instances("127.0.0.1:1"), nil, 0, "config ok"},
 		{"the database is down", "database: {driver: mysql, dsn: 'u:p@tcp(127.0.0.1:1)/d', connect_timeout: 0s}",

@@ -130,7 +130,8 @@ func checked(ctx context.Context, c config.Config, warnings []string, connect bo
 		fmt.Fprintln(stdout, "warning:", warning)
 	}
 	if connect {
-		if err := tryConnections(ctx, c); err != nil {
+		log, _ := logger(config.Log{Level: slog.LevelWarn}, c.NodeName(), stdout)
+		if err := tryConnections(ctx, c, log); err != nil {
 			fmt.Fprintln(stderr, "budgetd:", err)
 			return statusFailed
 		}
@@ -182,8 +183,8 @@ func keepFirst(ctx context.Context, c config.Config, token access.Token) error {
 }
 
 // tryConnections opens the database and reads the clock of every instance.
-func tryConnections(ctx context.Context, c config.Config) error {
-	g, err := open(ctx, c, slog.New(slog.DiscardHandler))
+func tryConnections(ctx context.Context, c config.Config, log *slog.Logger) error {
+	g, err := open(ctx, c, log)
 	defer g.close(slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err

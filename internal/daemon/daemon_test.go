@@ -219,7 +219,8 @@ func TestCannotStart(t *testing.T) {
 		environ []string
 		want    string
 	}{
-		{"port in use", []string{"BUDGETD_LISTEN=" + taken.Addr().String()}, taken.Addr().String()},
+		{"port in use", []string{"BUDGETD_LISTEN=" + taken.Addr().String()},
+			"another program, perhaps another budgetd, listens there; stop it (ss -ltnp shows it), or set listen or BUDGETD_LISTEN"},
 		{"data in use", []string{"BUDGETD_DATABASE_DSN=" + file}, file},
 		{"folder is a file", []string{"BUDGETD_DATABASE_DSN=" + folder + "/budgetd.db"}, folder},
 		{"another file", []string{"BUDGETD_DATABASE_DSN=" + notADatabase}, "database"},

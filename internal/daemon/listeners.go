@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/budgetd/budgetd/client/tlsfiles"
@@ -55,7 +57,7 @@ func openListeners(ctx context.Context, c config.Config) (*listeners, error) {
 		}
 		socket, err := new(net.ListenConfig).Listen(ctx, "tcp", one.addr)
 		if err != nil {
-			return l, fmt.Errorf("%s: %w", one.name, err)
+			return l, fmt.Errorf("%s: %w%s", one.name, err, inUse(one.name, err))
 		}
 		l.all = append(l.all, &listener{name: one.name, part: part,
 			listener: edge.Listen(socket, c.HTTP.MaxConnections)})
@@ -68,6 +70,20 @@ func openListeners(ctx context.Context, c config.Config) (*listeners, error) {
 	}
 	l.ended = make(chan error, len(l.all))
 	return l, nil
+}
+
+// inUse returns what to do if the address is in use, or "".
+func inUse(name string, err error) string {
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return ""
+	}
+	key := name
+	if key != "listen" {
+		key = "listeners." + name
+	}
+	return fmt.Sprintf(": another program, perhaps another budgetd, listens there; stop it (ss -ltnp "+
+		"shows it), or set %s or %s to another port", key, "BUDGETD_"+
+		strings.ToUpper(strings.ReplaceAll(key, ".", "_")))
 }
 
 // close ends listening.

@@ -52,7 +52,8 @@ func TestCorrelationAndTrace(t *testing.T) {
 func TestContentTypes(t *testing.T) {
 	service, server, _ := start(t)
 	for _, contentType := range []string{"application/json", "application/json; charset=utf-8", "application/json;charset=UTF-8",
-		"Application/JSON", `application/json; charset="utf-8"`} {
+		"Application/JSON", `application/json; charset="utf-8"`, "application/json; v=1",
+		"application/json;odata=verbose; charset=utf-8"} {
 		r, _ := http.NewRequest("POST", server.URL+"/v1/budgets/sale/deduct", strings.NewReader(`{"request_id":"o1","amount":5}`))
 		r.Header.Set("Content-Type", contentType)
 		answer, err := http.DefaultClient.Do(r)

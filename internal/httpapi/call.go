@@ -188,10 +188,6 @@ func isJSON(contentType string) bool {
 	if err != nil || media != "application/json" {
 		return false
 	}
-	for name, value := range params {
-		if name != "charset" || !strings.EqualFold(value, "utf-8") {
-			return false
-		}
-	}
-	return true
+	charset, given := params["charset"] // others mean nothing for JSON (RFC 8259, section 11)
+	return !given || strings.EqualFold(charset, "utf-8")
 }

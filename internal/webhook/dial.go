@@ -6,7 +6,9 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -53,6 +55,29 @@ func permit(ctx context.Context, address string, allow []netip.Prefix) error {
 			"use https, or allow it in webhooks.allow", ip)
 	}
 	return nil
+}
+
+// Reachable returns an error for a URL to which no message can ever be sent: its host is an address
+// that is neither public nor allowed, or would get the message unencrypted. Where a name leads is
+// checked at each attempt.
+func Reachable(target string, allow []netip.Prefix) error {
+	u, err := url.Parse(target)
+	if err != nil {
+		return nil //nolint:nilerr // it is refused elsewhere
+	}
+	host := u.Hostname()
+	if strings.EqualFold(strings.TrimSuffix(host, "."), "localhost") {
+		host = "127.0.0.1"
+	}
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		return nil //nolint:nilerr // a name
+	}
+	ctx := context.Background()
+	if u.Scheme == "http" {
+		ctx = context.WithValue(ctx, plainKey{}, true)
+	}
+	return permit(ctx, netip.AddrPortFrom(ip, 443).String(), allow)
 }
 
 // maxHeader bounds the header of an answer, in bytes.
