@@ -13,6 +13,14 @@
 //   - Every attempt of a call carries one W3C trace: the caller's (ContextWithTrace, WithTrace), or
 //     a new one.
 //
+// # Before the first release
+//
+// The modules budgetd/client and budgetd/budget are not published yet. A program outside of the
+// repository uses them from a checkout, with two lines in its go.mod:
+//
+//	replace github.com/budgetd/budgetd/client => ../budgetd/client
+//	replace github.com/budgetd/budgetd/budget => ../budgetd/budget
+//
 // # Errors
 //
 // KindOf returns what any error means; CodeOf returns the service's code:

@@ -116,10 +116,16 @@ run bin/budgetctl replay examples/web-requests.tsv impressions --rollback-every 
 run bin/budgetctl buckets impressions
 run bin/budgetctl audit impressions
 
-title "The console is ${addresses[0]}, its key in $secrets/first-key"
-echo "Prometheus is $prometheus"
-if [ -t 0 ] && [ -t 1 ]; then
-	read -r -p "Press Enter to stop everything: "
+# Nothing is named that stops at once.
+if [ "${KEEP-}" = 1 ] || { [ -t 0 ] && [ -t 1 ]; }; then
+	title "The console is ${addresses[0]}, its key in $secrets/first-key"
+	echo "Prometheus is $prometheus"
+	if [ -t 0 ] && [ -t 1 ]; then
+		read -r -p "Press Enter to stop everything: "
+	else
+		echo "Interrupt this command to stop everything."
+		while sleep 1; do :; done
+	fi
 fi
 stop_all
 title "Done: every server was stopped, their files are removed"

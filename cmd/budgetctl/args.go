@@ -86,7 +86,7 @@ func instant(flag, text string) (time.Time, error) {
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
 		return time.Time{}, usagef(
-			"--%s %q: must be a time with zone such as 2026-12-31T23:59:59Z, or never", flag, text)
+			"--%s %q: must be a time with zone such as 2027-01-01T00:00:00Z, or never", flag, text)
 	}
 	return at, nil
 }

@@ -35,7 +35,7 @@ func (a *app) offlineCommand() *cobra.Command {
 		Use:   "offline BUDGET BUCKET_KEY",
 		Short: "Close a bucket and bring what it holds back to the total",
 		Long: `Closes a bucket and brings what it holds back to the total. It stays offline until
-'budgetctl online'; in store mode only until the next request of one of its keys. The last
+'budgetctl online'; in store mode requests of its keys are unavailable until then. The last
 online bucket of an effective budget stays (last_bucket).`,
 		Example: `  budgetctl offline spring-sale bucket-3`,
 	})

@@ -28,7 +28,7 @@ An --unlimited budget has no total and no type. Only its limits bound deductions
 ` + limitsHelp
 
 const createExample = `  budgetctl create spring-sale --total 1000000 --type promo --buckets 8
-  budgetctl create coupons --total 50000 --type promo --unit amount --end 2026-12-31T23:59:59Z
+  budgetctl create coupons --total 50000 --type promo --unit amount --end 2027-01-01T00:00:00Z
   # 3,650,000 over the 365 days of 2027: 10,000 a day
   budgetctl create year --total 3650000 --every day --start 2027-01-01T00:00:00Z \
       --end 2028-01-01T00:00:00Z
@@ -202,7 +202,7 @@ func (a *app) setCommand() *cobra.Command {
 		Use:   "set BUDGET",
 		Short: "Change a budget's definition",
 		Long:  setHelp,
-		Example: `  budgetctl set spring-sale --end 2026-12-31T23:59:59Z
+		Example: `  budgetctl set spring-sale --end 2027-01-01T00:00:00Z
   budgetctl set spring-sale --sharding 5000 --adjust-cnt 20 --if-version 3
   budgetctl set spring-sale --buckets 32
   budgetctl set hourly --every hour --quantity 800 --unused next

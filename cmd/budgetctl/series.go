@@ -64,7 +64,7 @@ func past(flag, text string, now time.Time) (time.Time, error) {
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
 		return time.Time{}, usagef(
-			"--%s %q: must be a time with zone such as 2026-12-31T23:59:59Z, or how long ago, such as 24h",
+			"--%s %q: must be a time with zone such as 2027-01-01T00:00:00Z, or how long ago, such as 24h",
 			flag, text)
 	}
 	return at, nil

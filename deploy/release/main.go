@@ -68,12 +68,14 @@ func (r *release) make() error {
 	if err := r.checkOut(filepath.Join(work, "source")); err != nil {
 		return err
 	}
-	for _, target := range r.targets {
+	for i, target := range r.targets {
+		fmt.Fprintf(os.Stderr, "build %d of %d: %v\n", i+1, len(r.targets), target)
 		if err := r.build(work, target); err != nil {
 			return err
 		}
 	}
-	for _, b := range r.builds {
+	for i, b := range r.builds {
+		fmt.Fprintf(os.Stderr, "package %d of %d: %s/%s\n", i+1, len(r.builds), b.system, b.arch)
 		err := errors.Join(r.archive(b), r.packages(b), r.contents(b), r.image(b, work))
 		if err != nil {
 			return fmt.Errorf("%s/%s: %w", b.system, b.arch, err)

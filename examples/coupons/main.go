@@ -29,7 +29,7 @@ type shop struct {
 func main() {
 	server := flag.String("budgetd", "http://127.0.0.1:8080", "address of budgetd")
 	listen := flag.String("listen", "127.0.0.1:9001", "address to serve on")
-	campaign := flag.String("campaign", "coupons", "name of the budget")
+	campaign := flag.String("campaign", "coupon-shop", "name of the budget")
 	total := flag.Int64("total", 1000, "number of coupons")
 	flag.Parse()
 	if err := run(*server, *listen, *campaign, *total); err != nil {
