@@ -171,7 +171,9 @@ func (f *floor) buckets() []dialog {
 		bucket("Apply for units", "Apply", "is online and has", nil, nil),
 		bucket("Resume", "Audit and resume", "takes requests again.", func() {
 			f.used("+ 1") // a figure that its rows do not add up to, until it is repaired
-			f.must("GET", "/v1/budgets/sale/audit", "")
+			if now := f.must("GET", "/v1/budgets/sale/audit", ""); now["ok"] != false {
+				f.Fatalf("the audit finds nothing: %v", now)
+			}
 			f.used("- 1")
 			f.page.until("the halt", `!!document.querySelector('.square.halted')`)
 		}, func() { f.page.until("the halt is gone", `!document.querySelector('.square.halted')`) }),
@@ -181,10 +183,14 @@ func (f *floor) buckets() []dialog {
 // used changes by hand what a bucket has used.
 func (f *floor) used(by string) {
 	f.Helper()
-	if _, err := f.rows.Exec(`UPDATE bucket_epoch SET used_quantity = used_quantity ` + by + `
-		WHERE status = 'open' AND bucket_id = (SELECT MIN(b.id) FROM sharding_budget_management_bucket b
-		JOIN budget_management_bucket u ON u.id = b.budget_id WHERE u.name = 'sale')`); err != nil {
+	done, err := f.rows.Exec(`UPDATE bucket_epoch SET used_quantity = used_quantity `+by+`
+		WHERE status = ? AND bucket_id = (SELECT MIN(b.id) FROM sharding_budget_management_bucket b
+		JOIN budget_management_bucket u ON u.id = b.budget_id WHERE u.name = ?)`, []byte("open"), []byte("sale"))
+	if err != nil {
 		f.Fatal(err)
+	}
+	if n, err := done.RowsAffected(); n != 1 || err != nil {
+		f.Fatal(n, err)
 	}
 }
 
