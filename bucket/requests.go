@@ -99,9 +99,12 @@ type RollbackRequest struct {
 	// OnlyBy, unless it is empty, restricts the call to deductions of this principal; for others it
 	// returns Forbidden. Store mode does not record principals and always refuses it.
 	OnlyBy string
-	// Key is the deduction's routing key. In store mode ids are unique per key, so that the key or the
-	// receipt is needed to name the record, unless the deduction had no key.
-	Key string
+	// Key is the deduction's routing key, and Dimensions are its dimensions, nil if the call does not
+	// say. NoKey says that the deduction had no key. In store mode ids are unique per routing key, so
+	// that the key, the routing dimension's value, the receipt or NoKey is needed to name the record.
+	Key        string
+	NoKey      bool
+	Dimensions map[string]string
 }
 
 // ConfirmRequest asks for held units to be used, of one hold or of all holds of a group.

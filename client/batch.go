@@ -136,7 +136,7 @@ func (b *batch) one(ctx context.Context, i int) call {
 	}
 	item := b.items[i]
 	settle := func(ctx context.Context) error {
-		_, err := b.client.Cancel(ctx, item.Budget, CancelRequest{RequestID: item.RequestID})
+		_, err := b.client.Cancel(ctx, item.Budget, item.Cancellation())
 		return err
 	}
 	return call{op: "deduct", requestID: item.RequestID, settle: settle, settleIn: b.settleIn}

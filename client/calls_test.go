@@ -142,7 +142,7 @@ func TestRequests(t *testing.T) {
 			_, err := c.Deduction(ctx, "b", "o 1&x")
 			return err
 		},
-			seen{"GET", "/v1/budgets/b/deductions?request_id=o+1%26x&tenant=games", "", "", ""}},
+			seen{"GET", "/v1/budgets/b/deductions?key=&request_id=o+1%26x&tenant=games", "", "", ""}},
 		{"deduction of a key", func(ctx context.Context, c *client.Client) error {
 			_, err := c.KeyedDeduction(ctx, "b", "o1", "k&7")
 			return err

@@ -84,7 +84,7 @@ func (c *Client) Deduct(ctx context.Context, name string, request DeductRequest)
 	what := c.post("deduct", request, name, "deduct")
 	what.requestID, what.repeatable = request.RequestID, true
 	what.settle = func(ctx context.Context) error {
-		_, err := c.Cancel(ctx, name, CancelRequest{RequestID: request.RequestID})
+		_, err := c.Cancel(ctx, name, request.Cancellation())
 		return err
 	}
 	if c.coalescer != nil {
@@ -126,18 +126,75 @@ type RollbackRequest struct {
 	Amount int64 `json:"amount,omitzero"`
 	// RollbackID names the rollback; "" means the rollback of the whole. The same id again replays.
 	RollbackID string `json:"rollback_id,omitzero"`
-	// Key is the deduction's. Store mode needs it or the receipt.
-	Key     string `json:"key,omitzero"`
-	Receipt string `json:"receipt,omitzero"`
+	// Key and Dimensions are the deduction's, NoKey means that it had no key, and Receipt is from its
+	// answer. Store mode needs one of Key, NoKey and Receipt, and of a budget with a routing dimension
+	// its value in Key or Dimensions, or the receipt. DeductRequest.Return sets what is needed.
+	Key        string            `json:"key,omitzero"`
+	NoKey      bool              `json:"-"`
+	Dimensions map[string]string `json:"dimensions,omitzero"`
+	Receipt    string            `json:"receipt,omitzero"`
 }
 
 // CancelRequest ensures that a request id has no effect.
 type CancelRequest struct {
 	// RequestID is the deduction's.
 	RequestID string `json:"request_id"`
-	// Key is the deduction's. Store mode needs it or the receipt.
-	Key     string `json:"key,omitzero"`
-	Receipt string `json:"receipt,omitzero"`
+	// Key, NoKey, Dimensions and Receipt find the deduction; see RollbackRequest.
+	// DeductRequest.Cancellation sets what is needed.
+	Key        string            `json:"key,omitzero"`
+	NoKey      bool              `json:"-"`
+	Dimensions map[string]string `json:"dimensions,omitzero"`
+	Receipt    string            `json:"receipt,omitzero"`
+}
+
+// Cancellation returns the cancel of the request, which finds it wherever it was routed.
+func (r DeductRequest) Cancellation() CancelRequest {
+	return CancelRequest{
+		RequestID:  r.RequestID,
+		Key:        r.Key,
+		NoKey:      r.Key == "",
+		Dimensions: r.allDimensions(),
+	}
+}
+
+// Return returns the rollback of the whole request, which finds it wherever it was routed.
+func (r DeductRequest) Return() RollbackRequest {
+	return RollbackRequest{
+		RequestID:  r.RequestID,
+		Key:        r.Key,
+		NoKey:      r.Key == "",
+		Dimensions: r.allDimensions(),
+	}
+}
+
+// allDimensions returns the dimensions, {} instead of nil: it has no others.
+func (r DeductRequest) allDimensions() map[string]string {
+	if r.Dimensions == nil {
+		return map[string]string{}
+	}
+	return r.Dimensions
+}
+
+// body returns the request as it is sent: with "key": "" if the deduction had no key.
+func (r RollbackRequest) body() any {
+	if r.NoKey && r.Key == "" {
+		return struct {
+			RollbackRequest
+			Key string `json:"key"`
+		}{RollbackRequest: r}
+	}
+	return r
+}
+
+// body is that of a rollback.
+func (r CancelRequest) body() any {
+	if r.NoKey && r.Key == "" {
+		return struct {
+			CancelRequest
+			Key string `json:"key"`
+		}{CancelRequest: r}
+	}
+	return r
 }
 
 // Deduction is the ledger's record of a request id. Quantities are minor units.
@@ -170,7 +227,7 @@ type Deduction struct {
 func (c *Client) Rollback(ctx context.Context, name string, request RollbackRequest) (
 	*Deduction, error,
 ) {
-	what := c.post("rollback", request, name, "rollback")
+	what := c.post("rollback", request.body(), name, "rollback")
 	what.requestID, what.repeatable = request.RequestID, true
 	var answer Deduction
 	_, err := c.do(ctx, what, &answer)
@@ -183,7 +240,7 @@ func (c *Client) Rollback(ctx context.Context, name string, request RollbackRequ
 func (c *Client) Cancel(ctx context.Context, name string, request CancelRequest) (
 	*Deduction, error,
 ) {
-	what := c.post("cancel", request, name, "cancel")
+	what := c.post("cancel", request.body(), name, "cancel")
 	what.requestID, what.repeatable = request.RequestID, true
 	var answer Deduction
 	_, err := c.do(ctx, what, &answer)
@@ -191,7 +248,7 @@ func (c *Client) Cancel(ctx context.Context, name string, request CancelRequest)
 }
 
 // Deduction returns the record of a request id. A budget in store mode finds only deductions that
-// were routed by their id; see KeyedDeduction. Errors: deduction_not_found, which is not final
+// had no key; see KeyedDeduction. Errors: deduction_not_found, which is not final
 // while an attempt may be running; in store mode also invalid, if the budget has a routing
 // dimension, and outcome_unknown, if the record may have been forgotten.
 func (c *Client) Deduction(ctx context.Context, name, requestID string) (*Deduction, error) {
@@ -199,13 +256,13 @@ func (c *Client) Deduction(ctx context.Context, name, requestID string) (*Deduct
 }
 
 // KeyedDeduction is Deduction with the deduction's routing key, which names it together with the id
-// in store mode: the value of the budget's routing dimension, else the key of its request. Ledger
-// mode needs no key and ignores it.
+// in store mode: the value of the budget's routing dimension, else the key of its request, "" if it
+// had neither. Ledger mode needs no key and ignores it.
 func (c *Client) KeyedDeduction(ctx context.Context, name, requestID, key string) (*Deduction,
 	error) {
 	what := c.get("deduction", name, "deductions")
 	what.query.Set("request_id", requestID)
-	set(what.query, "key", key)
+	what.query.Set("key", key)
 	var answer Deduction
 	_, err := c.do(ctx, what, &answer)
 	return result(&answer, err)

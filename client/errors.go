@@ -170,7 +170,7 @@ func (e *TransportError) Error() string {
 func (e *TransportError) Unwrap() error { return e.Err }
 
 // UnknownOutcome means that all attempts together do not show whether the request took effect.
-// Repeat it with the same request id, or cancel that id.
+// Repeat it with the same request id, or cancel that id (DeductRequest.Cancellation).
 type UnknownOutcome struct {
 	// Op is the call, in the API's words: "deduct", "append".
 	Op string

@@ -22,7 +22,8 @@ func ExampleUnknownOutcome() {
 		return
 	}
 	ctx := context.Background()
-	_, err = budgets.Deduct(ctx, "spring-sale", client.DeductRequest{RequestID: "order-1", Amount: 5})
+	request := client.DeductRequest{RequestID: "order-1", Amount: 5, Key: "user-17"}
+	_, err = budgets.Deduct(ctx, "spring-sale", request)
 	var unknown *client.UnknownOutcome
 	if !errors.As(err, &unknown) {
 		fmt.Println(err)
@@ -30,7 +31,7 @@ func ExampleUnknownOutcome() {
 	}
 	fmt.Println("unknown after", unknown.Attempts, "attempts")
 
-	settled, err := budgets.Cancel(ctx, "spring-sale", client.CancelRequest{RequestID: unknown.RequestID})
+	settled, err := budgets.Cancel(ctx, "spring-sale", request.Cancellation())
 	if err != nil {
 		fmt.Println("still unknown: store the id and settle it later:", err)
 		return

@@ -145,7 +145,7 @@ func TestRollbackAmounts(t *testing.T) {
 	everywhere(t, 1, func(w *world) {
 		b := w.create(promo("sale", 100, 1))
 		w.deduct(b, "a", 30)
-		_, _ = w.node.Cancel(w.Context(), bucket.RollbackRequest{Budget: ref(b), RequestID: "void"})
+		_, _ = w.node.Cancel(w.Context(), bucket.RollbackRequest{NoKey: true, Budget: ref(b), RequestID: "void"})
 		for i, test := range []struct {
 			request, id  string
 			amount       int64
@@ -164,7 +164,7 @@ func TestRollbackAmounts(t *testing.T) {
 			{"a", "r1", 7, "", 30, 100, true},
 			{"void", "r1", 1, budget.RequestVoid, 0, 100, false},
 		} {
-			v, err := w.node.Rollback(w.Context(), bucket.RollbackRequest{Budget: ref(b),
+			v, err := w.node.Rollback(w.Context(), bucket.RollbackRequest{NoKey: true, Budget: ref(b),
 				RequestID: test.request, RollbackID: test.id, Amount: test.amount})
 			if budget.CodeOf(err) != test.code || err == nil && (v.RolledBack != test.back ||
 				v.Replayed != test.replayed) {
@@ -207,7 +207,7 @@ func TestOwnRollbackIsNoReplay(t *testing.T) {
 			bucket.DeductionView, error){node.Rollback, node.Cancel} {
 			for again := range 2 {
 				sql.failures.Store(int32(2 - 2*again))
-				r := bucket.RollbackRequest{Budget: ref(b), RequestID: "a"}
+				r := bucket.RollbackRequest{NoKey: true, Budget: ref(b), RequestID: "a"}
 				if i == 0 {
 					r.RollbackID, r.Amount = "part", 10
 				}
@@ -232,10 +232,10 @@ func TestLateUnitsAreInTheSum(t *testing.T) {
 		w.settled(b, books{T: 100, O: 50, S: 50})
 		for i, call := range []func() (bucket.DeductionView, error){
 			func() (bucket.DeductionView, error) {
-				return w.node.Rollback(w.Context(), bucket.RollbackRequest{Budget: ref(b), RequestID: "a"})
+				return w.node.Rollback(w.Context(), bucket.RollbackRequest{NoKey: true, Budget: ref(b), RequestID: "a"})
 			},
 			func() (bucket.DeductionView, error) {
-				return w.node.Cancel(w.Context(), bucket.RollbackRequest{Budget: ref(b), RequestID: "b"})
+				return w.node.Cancel(w.Context(), bucket.RollbackRequest{NoKey: true, Budget: ref(b), RequestID: "b"})
 			},
 		} {
 			donors, err := w.part.Collect(w.Context(), b.ID, 0, 100)

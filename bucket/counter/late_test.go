@@ -88,7 +88,7 @@ func TestLateAttempt(t *testing.T) {
 func TestLateRollbackIsUnclear(t *testing.T) {
 	w := onRedis(t, "sqlite", 1)
 	b := w.create(promo("sale", 100, 1))
-	r := bucket.RollbackRequest{Budget: ref(b), RequestID: "a"}
+	r := bucket.RollbackRequest{NoKey: true, Budget: ref(b), RequestID: "a"}
 	if _, err := w.node.Rollback(t.Context(), r); !budget.Is(err, budget.DeductionNotFound) {
 		t.Errorf("without a deduction: %v", err)
 	}

@@ -245,7 +245,7 @@ func chaos(t *testing.T, seed uint64, losses bool) {
 				amount := int64(1 + len(id)%3 + int(id[len(id)-1]-'0'))
 				switch chance(6) {
 				case 0:
-					v, err := node.Rollback(t.Context(), bucket.RollbackRequest{RequestID: id,
+					v, err := node.Rollback(t.Context(), bucket.RollbackRequest{NoKey: true, RequestID: id,
 						Budget: bucket.BudgetRef{ID: b.ID}})
 					mu.Lock()
 					if err == nil {
@@ -310,7 +310,7 @@ func chaos(t *testing.T, seed uint64, losses bool) {
 	if !losses {
 		recorded := int64(0)
 		for i := range ids {
-			v, err := w.node.Deduction(t.Context(), bucket.RollbackRequest{RequestID: name(i),
+			v, err := w.node.Deduction(t.Context(), bucket.RollbackRequest{NoKey: true, RequestID: name(i),
 				Budget: bucket.BudgetRef{ID: b.ID}})
 			if err == nil {
 				recorded += v.Amount - v.RolledBack

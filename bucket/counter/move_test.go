@@ -67,7 +67,7 @@ func TestMoveAfterALoss(t *testing.T) {
 				w.deduct(b, "new", 1)
 			}
 			w.ok(w.node.Move(t.Context(), b.ID, bk.ID, w.partitions[1-bk.Partition.Index]))
-			r := bucket.RollbackRequest{Budget: ref(b), RequestID: "lost"}
+			r := bucket.RollbackRequest{NoKey: true, Budget: ref(b), RequestID: "lost"}
 			for range 2 {
 				if v, err := w.node.Rollback(t.Context(), r); !budget.Is(err, budget.OutcomeUnknown) {
 					t.Errorf("rollback: %+v, %v", v, err)

@@ -143,15 +143,32 @@ func (s *Service) locate(ctx context.Context, op string, r bucket.RollbackReques
 		}
 		return nil, nil, faulty(op, "receipt", "is not one of this budget")
 	}
-	if r.Key == "" && b.RoutingDimension != "" {
-		return nil, nil, faulty(op, "key",
-			"must be the deduction's value of "+b.RoutingDimension+", or the receipt must be given")
+	if why := unnamed(b, &r); why != "" {
+		return nil, nil, faulty(op, "key", why)
 	}
-	bk := b.Home(b.HomeKey(nil, r.Key, r.RequestID))
+	bk := b.Home(b.HomeKey(r.Dimensions, r.Key, r.RequestID))
 	if bk == nil {
 		return nil, nil, budget.Refuse(budget.Unavailable, op, "budget %s has no bucket", b.Name)
 	}
 	return b, bk, nil
+}
+
+// unnamed says what a call must name so that it finds the bucket to which its deduction was routed,
+// or "" if the call names it. Another call would be carried out in another bucket: a cancel would
+// find nothing there, answer "void", and leave the units used.
+func unnamed(b *bucket.Budget, r *bucket.RollbackRequest) string {
+	switch {
+	case r.Key != "":
+		return ""
+	case b.RoutingDimension == "" && !r.NoKey:
+		return `must be the deduction's, "" if it had none, or its receipt must be given: the ` +
+			"budget is in store mode"
+	case b.RoutingDimension != "" && r.Dimensions[b.RoutingDimension] == "" &&
+		!(r.NoKey && r.Dimensions != nil):
+		return "must be the deduction's value of " + b.RoutingDimension +
+			", or its dimensions or its receipt must be given"
+	}
+	return ""
 }
 
 func faulty(op, field, message string) error {

@@ -91,7 +91,7 @@ func TestCancel(t *testing.T) {
 	everywhere(t, 1, func(w *world) {
 		b := w.create(promo("sale", 100, 1))
 		cancel := func(id string) (bucket.DeductionView, error) {
-			return w.node.Cancel(w.Context(), bucket.RollbackRequest{Budget: ref(b), RequestID: id})
+			return w.node.Cancel(w.Context(), bucket.RollbackRequest{NoKey: true, Budget: ref(b), RequestID: id})
 		}
 		w.deduct(b, "done", 10)
 		w.rollback(b, "done", "part", 3)
@@ -100,7 +100,7 @@ func TestCancel(t *testing.T) {
 		if v.State != ledger.StateRolledBack || v.RolledBack != 10 {
 			w.Errorf("cancelled: %+v", v)
 		}
-		_, err = w.node.Rollback(w.Context(), bucket.RollbackRequest{Budget: ref(b), RequestID: "done",
+		_, err = w.node.Rollback(w.Context(), bucket.RollbackRequest{NoKey: true, Budget: ref(b), RequestID: "done",
 			RollbackID: "more", Amount: 1})
 		if !budget.Is(err, budget.AlreadyRolledBack) {
 			w.Errorf("rollback after it: %v", err)
@@ -126,7 +126,7 @@ func TestCancelAfterALoss(t *testing.T) {
 	w.flush(0)
 	_ = w.try("store sync") // the partition is verified again
 	w.run("store sync")
-	r := bucket.RollbackRequest{Budget: ref(b), RequestID: "lost"}
+	r := bucket.RollbackRequest{NoKey: true, Budget: ref(b), RequestID: "lost"}
 	unclear := func(when string) {
 		w.Helper()
 		for call, do := range map[string]func(context.Context, bucket.RollbackRequest) (
@@ -166,7 +166,7 @@ func TestLookup(t *testing.T) {
 		}
 	}
 	w.age(11 * time.Minute)
-	_, err = w.node.Deduction(t.Context(), bucket.RollbackRequest{Budget: ref(b), RequestID: "other"})
+	_, err = w.node.Deduction(t.Context(), bucket.RollbackRequest{NoKey: true, Budget: ref(b), RequestID: "other"})
 	if !budget.Is(err, budget.DeductionNotFound) {
 		t.Error(err)
 	}

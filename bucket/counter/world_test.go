@@ -221,7 +221,7 @@ func (w *world) refused(b *bucket.Budget, id string, amount int64, want budget.C
 func (w *world) rollback(b *bucket.Budget, id, rollbackID string,
 	amount int64) bucket.DeductionView {
 	w.Helper()
-	v, err := w.node.Rollback(w.Context(), bucket.RollbackRequest{Budget: bucket.BudgetRef{ID: b.ID},
+	v, err := w.node.Rollback(w.Context(), bucket.RollbackRequest{NoKey: true, Budget: bucket.BudgetRef{ID: b.ID},
 		RequestID: id, RollbackID: rollbackID, Amount: amount})
 	w.ok(err)
 	return v

@@ -173,7 +173,7 @@ cancel' is final.`,
 		if group.given(cmd) {
 			return group.call(a, cmd, args, (*client.Client).RollbackGroup)
 		}
-		request.RequestID = args[1]
+		request.RequestID, request.NoKey = args[1], flags.Changed("key") && request.Key == ""
 		err = firstOf(reference(args[0]), requestID(args[1]), optionalText("key", request.Key),
 			id.check(cmd))
 		if part != "" && err == nil {
@@ -226,6 +226,7 @@ deduction that has not happened never will (state void), even if it is still on 
 				return err
 			}
 			request.RequestID = args[1]
+			request.NoKey = cmd.Flags().Changed("key") && request.Key == ""
 			return call(a, cmd, func(ctx context.Context, c *client.Client) (*client.Deduction, error) {
 				return c.Cancel(ctx, args[0], request)
 			}, func(answer *client.Deduction) string { return deduction(answer) })
@@ -236,7 +237,8 @@ deduction that has not happened never will (state void), even if it is still on 
 	return cmd
 }
 
-const keyHelp = "key of the deduction; a budget in store mode needs it or the receipt"
+const keyHelp = `key of the deduction, or its value of the routing dimension, or "" if it ` +
+	"had neither; a budget in store mode needs it or the receipt"
 
 // deduction formats the record of a request id.
 func deduction(d *client.Deduction, more ...field) string {

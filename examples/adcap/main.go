@@ -78,8 +78,9 @@ func (c *chooser) choose(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	for _, ad := range c.ads {
-		shown, err := c.budgets.Deduct(r.Context(), ad, client.DeductRequest{
-			RequestID: impression, Amount: 1, Dimensions: map[string]string{"user": user}})
+		request := client.DeductRequest{
+			RequestID: impression, Amount: 1, Dimensions: map[string]string{"user": user}}
+		shown, err := c.budgets.Deduct(r.Context(), ad, request)
 		switch client.KindOf(err) {
 		case 0:
 			if shown.State != "used" { // a repeat of an impression that was cancelled
@@ -106,7 +107,7 @@ func (c *chooser) choose(w http.ResponseWriter, r *http.Request) {
 			// Even the cancel got no answer. The impression may count until it is cancelled; a
 			// repeat of the page with the same impression settles it as well.
 			c.house(w, "unknown, to be cancelled: "+impression)
-			go c.cancel(ad, impression)
+			go c.cancel(ad, request)
 			return
 		default: // budget.Faulty: this program or its configuration is wrong
 			log.Print(err)
@@ -124,15 +125,14 @@ func (c *chooser) house(w http.ResponseWriter, why string) {
 }
 
 // cancel repeats until an impression certainly counts nothing, for a minute.
-func (c *chooser) cancel(ad, impression string) {
+func (c *chooser) cancel(ad string, impression client.DeductRequest) {
 	for range 60 {
 		time.Sleep(time.Second)
-		_, err := c.budgets.Cancel(context.Background(), ad,
-			client.CancelRequest{RequestID: impression})
+		_, err := c.budgets.Cancel(context.Background(), ad, impression.Cancellation())
 		if err == nil {
-			log.Print("cancelled: ", impression)
+			log.Print("cancelled: ", impression.RequestID)
 			return
 		}
 	}
-	log.Print("still unknown: ", impression)
+	log.Print("still unknown: ", impression.RequestID)
 }

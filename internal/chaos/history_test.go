@@ -117,10 +117,10 @@ func (r *recorder) call(c *client.Client, in input) output {
 	case rollback:
 		d, err := c.Rollback(ctx, r.name, client.RollbackRequest{RequestID: id,
 			RollbackID: partIDs[in.part],
-			Amount:     int64(in.amount)})
+			Amount:     int64(in.amount), NoKey: true})
 		return deduction(d, err)
 	case cancel:
-		d, err := c.Cancel(ctx, r.name, client.CancelRequest{RequestID: id})
+		d, err := c.Cancel(ctx, r.name, client.CancelRequest{RequestID: id, NoKey: true})
 		return deduction(d, err)
 	case adjust:
 		a, err := c.Append(ctx, r.name, client.AppendRequest{RequestID: id, Quantity: int64(in.amount)})

@@ -49,7 +49,7 @@ func batch(ctx context.Context, n *node, b *bucket.Budget) (told string, replaye
 // back rolls back an amount; 0 means all that is left.
 func back(amount int64) act {
 	return func(ctx context.Context, n *node, b *bucket.Budget) (string, *bool, error) {
-		v, err := n.Rollback(ctx, bucket.RollbackRequest{Budget: bucket.BudgetRef{ID: b.ID},
+		v, err := n.Rollback(ctx, bucket.RollbackRequest{NoKey: true, Budget: bucket.BudgetRef{ID: b.ID},
 			RequestID: "a", RollbackID: "r", Amount: amount})
 		return fmt.Sprintf("%d of %d", v.RolledBack, v.Amount), &v.Replayed, err
 	}
@@ -58,7 +58,7 @@ func back(amount int64) act {
 // cancel cancels an id.
 func cancel(id string) act {
 	return func(ctx context.Context, n *node, b *bucket.Budget) (string, *bool, error) {
-		v, err := n.Cancel(ctx, bucket.RollbackRequest{Budget: bucket.BudgetRef{ID: b.ID}, RequestID: id})
+		v, err := n.Cancel(ctx, bucket.RollbackRequest{NoKey: true, Budget: bucket.BudgetRef{ID: b.ID}, RequestID: id})
 		return string(v.State), nil, err
 	}
 }

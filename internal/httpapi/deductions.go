@@ -98,10 +98,9 @@ func (a *API) rollback(d *data) (answer, error) {
 	if body.Group != "" {
 		return a.rollbackGroup(d, ref, &body)
 	}
-	view, err := a.service.Rollback(d.ctx, bucket.RollbackRequest{Receipt: body.Receipt, Key: body.Key,
-		Budget: ref, RequestID: body.RequestID, RollbackID: body.RollbackID, Amount: body.Amount,
-		OnlyBy: d.onlyBy(),
-	})
+	request := body.Request(ref)
+	request.OnlyBy = d.onlyBy()
+	view, err := a.service.Rollback(d.ctx, request)
 	return answer{body: wire.DeductionOf(&view)}, err
 }
 
@@ -114,8 +113,9 @@ func (a *API) cancel(d *data) (answer, error) {
 	if err := d.read(&body); err != nil {
 		return answer{}, err
 	}
-	view, err := a.service.Cancel(d.ctx, bucket.RollbackRequest{Budget: ref, RequestID: body.RequestID,
-		Key: body.Key, Receipt: body.Receipt, OnlyBy: d.onlyBy()})
+	request := body.Request(ref)
+	request.OnlyBy = d.onlyBy()
+	view, err := a.service.Cancel(d.ctx, request)
 	return answer{body: wire.DeductionOf(&view)}, err
 }
 
@@ -131,11 +131,12 @@ func (a *API) deduction(c *call) (answer, error) {
 	}
 	request := bucket.RollbackRequest{Budget: ref, RequestID: id, Key: query.Get("key"),
 		Receipt: query.Get("receipt")}
-	for _, of := range []struct{ name, text string }{{"key", request.Key},
-		{"receipt", request.Receipt}} {
-		if why := budget.CheckKey(of.text); query.Has(of.name) && why != "" {
-			c.faults.Invalid(of.name, "%s", why)
-		}
+	request.NoKey = query.Has("key") && request.Key == ""
+	if why := wire.CheckOptionalKey(request.Key); why != "" {
+		c.faults.Invalid("key", "%s", why)
+	}
+	if why := budget.CheckKey(request.Receipt); query.Has("receipt") && why != "" {
+		c.faults.Invalid("receipt", "%s", why)
 	}
 	if err := c.nothing(); err != nil {
 		return answer{}, err

@@ -23,6 +23,8 @@ func TestFaultsOfHolds(t *testing.T) {
 		{"extend", `{"request_id":"o1"}`, "hold_ttl", "is missing"},
 		{"extend", `{"group":"g","receipt":"r","hold_ttl":"1m"}`, "receipt", "beside"},
 		{"rollback", `{"group":"g","rollback_id":"r"}`, "rollback_id", "beside"},
+		{"rollback", `{"group":"g","key":""}`, "key", "beside"},
+		{"rollback", `{"group":"g","dimensions":{}}`, "dimensions", "beside"},
 		{"rollback", `{"group":"g","request_id":"o1"}`, "request_id", "beside"},
 	} {
 		_, body := ask(t, server, "POST", one+tc.verb, tc.body)

@@ -86,6 +86,8 @@ func TestGoldenAnswers(t *testing.T) {
 		{"extend-group", "POST", ours + "/extend", `{"group":"order-17","hold_ttl":"366d"}`, ""},
 		{"rollback-group", "POST", ours + "/rollback", `{"group":"order-17"}`, ""},
 		{"rollback-whole", "POST", ours + "/rollback", `{"request_id":"o1"}`, ""},
+		{"rollback-unkeyed", "POST", ours + "/rollback", `{"request_id":"o1","key":"","dimensions":{}}`, ""},
+		{"rollback-keyed", "POST", ours + "/rollback", `{"request_id":"o1","key":"k","dimensions":{"user":"u1"}}`, ""},
 		{"cancel", "POST", ours + "/cancel", `{"request_id":"o1","receipt":"r.1"}`, ""},
 		{"deduction", "GET", ours + "/deductions?request_id=o%201&tenant=acme", "", ""},
 		{"batch", "POST", "/v1/deductions:batch?tenant=acme", `{"deductions":[{"budget":"sale","request_id":"o1","amount":5},

@@ -129,8 +129,7 @@ func (c *checking) settleDeduct(ctx context.Context, i item) {
 	}
 	// A refusal concerns this attempt. The earlier one, whose answer was lost, may still arrive.
 	if kind := client.KindOf(err); kind == budget.Refused || kind == budget.Conflict {
-		_, err = c.service.Cancel(ctx, c.plan.Budgets[at],
-			client.CancelRequest{RequestID: request.RequestID})
+		_, err = c.service.Cancel(ctx, c.plan.Budgets[at], request.Cancellation())
 	}
 	if err != nil {
 		c.problem("the outcome of request id %s is still unknown: %v", request.RequestID, err)
@@ -139,8 +138,7 @@ func (c *checking) settleDeduct(ctx context.Context, i item) {
 
 func (c *checking) settleRollback(ctx context.Context, i item) {
 	at, request := c.plan.deductionOf(i)
-	answer, err := c.service.Rollback(ctx, c.plan.Budgets[at],
-		client.RollbackRequest{RequestID: request.RequestID})
+	answer, err := c.service.Rollback(ctx, c.plan.Budgets[at], request.Return())
 	if err != nil {
 		c.problem("request id %s was accepted and cannot be rolled back: %v", request.RequestID, err)
 		return

@@ -179,7 +179,8 @@ func (r *run) maybeRollBack(o *outcome, result client.BatchResult, id string) {
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, r.plan.Timeout)
 	defer cancel()
-	_, err := r.service.Rollback(ctx, r.plan.Budget, client.RollbackRequest{RequestID: id})
+	_, err := r.service.Rollback(ctx, r.plan.Budget, client.RollbackRequest{RequestID: id,
+		Receipt: result.Answer.Receipt})
 	if err != nil {
 		o.failures = append(o.failures, fmt.Errorf("request id %s: %w", id, err))
 		return

@@ -54,7 +54,10 @@ type GiveBack struct {
 	Whole                 bool
 	RequestID, RollbackID string
 	Receipt, Group, Key   string
-	Amount                int64
+	// NoKey says that the key is there and empty: the deduction had none.
+	NoKey      bool
+	Dimensions map[string]string
+	Amount     int64
 }
 
 func (d *GiveBack) Member(r *strictjson.Reader, name string) bool {
@@ -64,7 +67,9 @@ func (d *GiveBack) Member(r *strictjson.Reader, name string) bool {
 	case name == "receipt":
 		r.Text(name, &d.Receipt, budget.CheckKey)
 	case name == "key":
-		r.Text(name, &d.Key, budget.CheckKey)
+		r.Text(name, &d.Key, CheckOptionalKey)
+	case name == "dimensions":
+		r.Texts(name, &d.Dimensions, budget.MaxDimensions, budget.CheckKey)
 	case d.Whole:
 		return false
 	case name == "rollback_id":
@@ -79,7 +84,36 @@ func (d *GiveBack) Member(r *strictjson.Reader, name string) bool {
 	return true
 }
 
-func (d *GiveBack) Check(r *strictjson.Reader) { (&holdTarget{}).check(r, "amount", "rollback_id") }
+func (d *GiveBack) Check(r *strictjson.Reader) {
+	(&holdTarget{}).check(r, "amount", "rollback_id", "key", "dimensions")
+	d.NoKey = r.Seen("key") && d.Key == ""
+	if r.Seen("dimensions") && d.Dimensions == nil {
+		d.Dimensions = map[string]string{}
+	}
+}
+
+// Request returns what the body asks for.
+func (d *GiveBack) Request(of bucket.BudgetRef) bucket.RollbackRequest {
+	return bucket.RollbackRequest{
+		Budget:     of,
+		RequestID:  d.RequestID,
+		RollbackID: d.RollbackID,
+		Amount:     d.Amount,
+		Receipt:    d.Receipt,
+		Key:        d.Key,
+		NoKey:      d.NoKey,
+		Dimensions: d.Dimensions,
+	}
+}
+
+// CheckOptionalKey is budget.CheckKey for the key of an earlier deduction, which is "" if that had
+// none.
+func CheckOptionalKey(text string) string {
+	if text == "" {
+		return ""
+	}
+	return budget.CheckKey(text)
+}
 
 // Accepted is the answer to a deduct. Quantities are minor units.
 type Accepted struct {
