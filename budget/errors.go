@@ -184,6 +184,8 @@ type Error struct {
 	// all exceeded limits.
 	Limit  *LimitState
 	Limits []LimitState
+	// State is the state of the deduction, for AlreadyRolledBack: "rolled_back" or "expired".
+	State string
 	// Never means that the request cannot be accepted under the present definition, however often
 	// it is repeated. RetryAfter is then 0.
 	Never bool

@@ -35,8 +35,7 @@ type DeductAnswer struct {
 	// Outcome is "accepted".
 	Outcome string `json:"outcome"`
 	Amount  int64  `json:"amount"`
-	// State is the present state of the deduction, even in a replay: "used", "held", "rolled_back",
-	// "expired".
+	// State is the present state of the deduction, even in a replay: "used" or "held".
 	State  string `json:"state"`
 	Bucket string `json:"bucket"`
 	// BucketRemaining is what the serving bucket still holds, in minor units. It is nil if Unlimited,
@@ -76,8 +75,9 @@ type DeductAnswer struct {
 // Errors: budget_not_found, invalid, budget_paused, budget_not_effective, budget_expired,
 // budget_exhausted (with Available), period_exhausted (with Available and RetryAfter: a later
 // period may cover it; it is not retried), limit_exceeded (with Limit and RetryAfter; it is not
-// retried either), request_conflict (the id has another payload), request_void (it was cancelled),
-// group_closed.
+// retried either), request_conflict (the id has another payload), request_void (it was cancelled
+// before it had an effect), already_rolled_back (it was accepted, and nothing of it is left:
+// Problem.State says why), group_closed.
 func (c *Client) Deduct(ctx context.Context, name string, request DeductRequest) (
 	*DeductAnswer, error,
 ) {

@@ -34,6 +34,8 @@ type Problem struct {
 	// holds all exceeded limits.
 	Limit  *LimitState
 	Limits []LimitState
+	// State is that of the deduction, for "already_rolled_back": "rolled_back" or "expired".
+	State string
 	// Never means that the request cannot be accepted under the present definition. It is final;
 	// RetryAfter is 0.
 	Never bool

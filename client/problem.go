@@ -33,6 +33,7 @@ type problemBody struct {
 	ResetAt   time.Time `json:"reset_at"`
 
 	Limits  []LimitState  `json:"limits"`
+	State   string        `json:"state"`
 	Never   bool          `json:"never"`
 	StartAt time.Time     `json:"start_at"`
 	Reason  budget.Reason `json:"reason"`
@@ -44,7 +45,7 @@ func (b problemBody) problem(what call, status int) *Problem {
 		Errors: b.Errors, Available: b.Available, Reasons: b.Reasons,
 		RetryAfter: seconds(b.RetryAfter), read: what.read(),
 		Budget: b.Budget, RequestID: b.RequestID,
-		Limits: b.Limits, Never: b.Never, StartAt: b.StartAt, Reason: b.Reason,
+		Limits: b.Limits, State: b.State, Never: b.Never, StartAt: b.StartAt, Reason: b.Reason,
 	}
 	if b.Limit != "" {
 		p.Limit = &LimitState{Name: b.Limit, Dimension: b.Dimension, Value: b.Value, Used: b.Used,

@@ -33,8 +33,7 @@ func DecideRollback(
 	case earlier != nil:
 		return earlier.Amount, true, nil
 	case left == 0:
-		return 0, false, budget.Refuse(budget.AlreadyRolledBack, "rollback",
-			"request %q has been rolled back completely", d.RequestID)
+		return 0, false, Gone("rollback", d.RequestID, d.State)
 	case amount > left:
 		e := budget.Refuse(budget.AmountExceedsRemaining, "rollback",
 			"request %q has %d left to give back, %d were asked for", d.RequestID, left, amount)
@@ -44,6 +43,19 @@ func DecideRollback(
 		return left, false, nil
 	}
 	return amount, false, nil
+}
+
+// Gone refuses a call that needs something of a deduction of which nothing is left: it was rolled
+// back or cancelled, or its hold expired. The error has its state.
+func Gone(op, id string, state State) *budget.Error {
+	why := "was rolled back completely"
+	if state == StateExpired {
+		why = "was a hold, which has expired"
+	}
+	e := budget.Refuse(budget.AlreadyRolledBack, op,
+		"request %q %s; nothing of it is left; another request needs another id", id, why)
+	e.State = string(state)
+	return e
 }
 
 // AfterRollback returns the deduction after units were given back. Its state becomes rolled_back

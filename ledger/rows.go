@@ -89,3 +89,6 @@ type Deduction struct {
 	// CountedAt is SQL's time of the commit.
 	CountedAt time.Time
 }
+
+// Left returns what is left of the deduction, held or used, in minor units; 0 of a tombstone.
+func (d *Deduction) Left() int64 { return d.Amount - d.RolledBack }

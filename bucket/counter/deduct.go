@@ -115,6 +115,9 @@ func (w *wave) repeat(o *op, r *bucket.Record) {
 	case r.Fingerprint != o.Fingerprint:
 		w.Fail(&o.Op, deduct.Conflicting(o.ID))
 		return
+	case r.RolledBack == r.Amount: // its units may be sold to others
+		w.Fail(&o.Op, ledger.Gone("deduct", o.ID, ledger.StateRolledBack))
+		return
 	}
 	a := w.answer(o, r.Epoch)
 	a.Amount, a.State, a.Replayed = r.Amount, stateOf(r), r.Nonce != o.Nonce

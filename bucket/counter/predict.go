@@ -235,6 +235,9 @@ func (c *prediction) recorded(r *bucket.Record) {
 	case r.Fingerprint != print:
 		c.answer.Err = deduct.Conflicting(c.ID)
 		return
+	case r.RolledBack == r.Amount:
+		c.answer.Err = ledger.Gone("deduct", c.ID, ledger.StateRolledBack)
+		return
 	}
 	c.answer.Recorded = &bucket.DeductAnswer{RequestID: c.ID, Amount: r.Amount, State: stateOf(r),
 		Bucket: c.Route.Key, Receipt: bucket.Receipt(c.Bucket, r.Epoch), Replayed: true,

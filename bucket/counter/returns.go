@@ -119,8 +119,7 @@ func repeated(r bucket.RollbackRequest, got returnResult) error {
 		return budget.Refuse(budget.RequestVoid, "rollback",
 			"request %q was cancelled before it had an effect; there is nothing to give back", r.RequestID)
 	case !done:
-		return budget.Refuse(budget.AlreadyRolledBack, "rollback",
-			"request %q has been rolled back completely", r.RequestID)
+		return ledger.Gone("rollback", r.RequestID, ledger.StateRolledBack)
 	case r.Amount != 0 && r.Amount != got.Amount:
 		return budget.Refuse(budget.RequestConflict, "rollback",
 			"rollback %q of request %q was recorded with another amount", r.RollbackID, r.RequestID)
@@ -325,8 +324,7 @@ func returned(op string, bk *bucket.Bucket, r bucket.RollbackRequest, got return
 		return bucket.DeductionView{}, tooOld(op, r.RequestID)
 	case bucket.TooMuch:
 		if left == 0 {
-			return refuse(budget.AlreadyRolledBack, "request %q has been rolled back completely",
-				r.RequestID)
+			return bucket.DeductionView{}, ledger.Gone(op, r.RequestID, ledger.StateRolledBack)
 		}
 		e := budget.Refuse(budget.AmountExceedsRemaining, op,
 			"request %q has %d left to give back, %d were asked for", r.RequestID, left, r.Amount)

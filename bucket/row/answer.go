@@ -26,6 +26,9 @@ func (w *wave) repeat(o *op, d *ledger.Deduction) {
 	case d.Fingerprint != o.row.Request.Fingerprint:
 		w.Fail(&o.Op, deduct.Conflicting(o.Request.RequestID))
 		return
+	case d.Left() == 0: // its units may be sold to others: nobody may take this for an acceptance
+		w.Fail(&o.Op, ledger.Gone("deduct", d.RequestID, d.State))
+		return
 	}
 	a := w.answer(o, d)
 	a.Replayed = d.Nonce != o.row.Request.Nonce

@@ -124,6 +124,9 @@ func (s *Service) repeated(ctx context.Context, b *bucket.Budget, r *bucket.Dedu
 		answer.Err = budget.Refuse(budget.RequestConflict, "deduct", "request %q was accepted with "+
 			"another amount, key, dimension or reference; use a new id", r.RequestID)
 		return answer, nil
+	case d.Left() == 0:
+		answer.Err = ledger.Gone("deduct", d.RequestID, d.State)
+		return answer, nil
 	}
 	a := &bucket.DeductAnswer{RequestID: d.RequestID, Amount: d.Amount, State: d.State,
 		HoldUntil: d.HoldUntil, Receipt: bucket.Receipt(d.Bucket, d.Epoch), Replayed: true,

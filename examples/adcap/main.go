@@ -80,13 +80,9 @@ func (c *chooser) choose(w http.ResponseWriter, r *http.Request) {
 	for _, ad := range c.ads {
 		request := client.DeductRequest{
 			RequestID: impression, Amount: 1, Dimensions: map[string]string{"user": user}}
-		shown, err := c.budgets.Deduct(r.Context(), ad, request)
+		_, err := c.budgets.Deduct(r.Context(), ad, request)
 		switch client.KindOf(err) {
 		case 0:
-			if shown.State != "used" { // a repeat of an impression that was cancelled
-				c.house(w, "cancelled before: "+impression)
-				return
-			}
 			fmt.Fprintln(w, ad)
 			return
 		case budget.Refused: // the user has seen it often enough, or it is paused: try the next
@@ -95,6 +91,10 @@ func (c *chooser) choose(w http.ResponseWriter, r *http.Request) {
 			if no := new(client.Problem); errors.As(err, &no) && no.Cancelled {
 				// An attempt stayed open and the client has cancelled it: nothing is counted.
 				c.house(w, "cancelled: "+impression)
+				return
+			}
+			if client.CodeOf(err) == budget.AlreadyRolledBack { // an impression that was cancelled
+				c.house(w, "cancelled before: "+impression)
 				return
 			}
 			// Another user's impression has this id, or it was cancelled: the page is at fault.

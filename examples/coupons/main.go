@@ -70,18 +70,18 @@ func (s *shop) handOut(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "order and user are needed", http.StatusBadRequest)
 		return
 	}
-	taken, err := s.budgets.Deduct(r.Context(), s.campaign, client.DeductRequest{
+	_, err := s.budgets.Deduct(r.Context(), s.campaign, client.DeductRequest{
 		RequestID: order, Amount: 1, Dimensions: map[string]string{"user": user}})
 	switch client.KindOf(err) {
 	case 0:
-		if taken.State != "used" { // a repeat of an order that was given back
-			http.Error(w, "this coupon was given back", http.StatusConflict)
-			return
-		}
 		fmt.Fprintf(w, "your coupon is %s-%s\n", s.campaign, order)
 	case budget.Refused:
 		s.refused(w, err)
 	case budget.Conflict:
+		if client.CodeOf(err) == budget.AlreadyRolledBack {
+			http.Error(w, "this coupon was given back", http.StatusConflict)
+			return
+		}
 		// The order belongs to another user, or it was cancelled. Nothing was handed out.
 		http.Error(w, "this order number is in use: begin another order", http.StatusConflict)
 	case budget.NotDone:

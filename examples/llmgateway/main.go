@@ -106,7 +106,7 @@ func (g *gateway) complete(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "internal error", http.StatusInternalServerError)
 		return
 	}
-	if held.State != "held" { // a repeat of a call that is over
+	if held.State != "held" { // a repeat of a call that was confirmed
 		http.Error(w, "this call was answered: take another key", http.StatusConflict)
 		return
 	}

@@ -95,8 +95,6 @@ func (q *quota) wrap(next http.Handler) http.Handler {
 		answer, err := q.budgets.Deduct(r.Context(), q.name, client.DeductRequest{
 			RequestID: key + "/" + id, Amount: q.cost(r), Dimensions: map[string]string{"key": key}})
 		switch kind := client.KindOf(err); {
-		case kind == 0 && answer.State != "used": // a repeat of a request that was cancelled
-			http.Error(w, "this Idempotency-Key was cancelled: take another", http.StatusConflict)
 		case kind == 0:
 			if len(answer.Limits) > 0 && answer.Limits[0].Max != nil {
 				left := max(*answer.Limits[0].Max-answer.Limits[0].Used, 0)
@@ -108,6 +106,8 @@ func (q *quota) wrap(next http.Handler) http.Handler {
 				w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(no.RetryAfter.Seconds()))))
 			}
 			http.Error(w, "the quota of this key is used up", http.StatusTooManyRequests)
+		case client.CodeOf(err) == budget.AlreadyRolledBack: // a request that was cancelled
+			http.Error(w, "this Idempotency-Key was cancelled: take another", http.StatusConflict)
 		case kind == budget.Conflict: // the key was used for a request of another cost, or cancelled
 			http.Error(w, "this Idempotency-Key was used: take another", http.StatusConflict)
 		case kind == budget.NotDone && q.failOpen, kind == budget.MayBeDone && q.failOpen:

@@ -57,6 +57,11 @@ func (b *book) heard(r *record, answer *client.DeductAnswer, err error) {
 			return
 		}
 		r.cancel, r.open = cancelVoid, false
+	case code == budget.AlreadyRolledBack:
+		if r.cancel == notCancelled && len(r.parts) == 0 {
+			b.violation("id %s was never given back: %v", r.id, err)
+		}
+		r.accepted, r.open = true, false
 	case client.KindOf(err) == budget.MayBeDone:
 		r.open = r.open || !r.accepted
 		r.unsure++

@@ -59,6 +59,9 @@ type known struct {
 	rolledBack int8
 	parts      uint8 // bits of the rollbacks that were done, and byCancel
 	adjusted   bool  // the id is an adjustment's, and it is done
+	// gone says that the call that deducted was told that nothing is left: the node repeated it after
+	// the units were given back, so they must be.
+	gone bool
 }
 
 // byCancel says that a cancel gave back what was left. In store mode a later rollback of the whole
@@ -102,7 +105,7 @@ func model(total int, late lateness) porcupine.Model {
 			h := uint64(s.(state).remaining)
 			for _, k := range s.(state).ids {
 				h = (h ^ uint64(uint8(k.amount)) ^ uint64(uint8(k.rolledBack))<<8 ^ uint64(k.parts)<<16) * prime
-				if k.void || k.adjusted {
+				if k.void || k.adjusted || k.gone {
 					h = (h ^ 1) * prime
 				}
 			}
@@ -173,6 +176,13 @@ func step(s state, in input, out output, late lateness) (state, bool) {
 		return s, left && out.total == s.total && out.used == s.total-out.remaining
 	default: // seen
 		found := s
+		for id := range found.ids {
+			k := &found.ids[id]
+			if k.gone && k.rolledBack != k.amount {
+				return s, false
+			}
+			k.gone = false
+		}
 		if late.behind {
 			found = found.withoutParts()
 		}
@@ -222,13 +232,10 @@ func stepDeduct(s state, in input, out output, late lateness) (state, bool) {
 		return s, true
 	case out.code == "" && out.replayed:
 		away := late.away || late.behind && out.overdue
-		shown := out.state == k.state() || away && out.state == "used"
+		shown := out.state == "used" && (k.state() == "used" || away)
 		return s, k.amount != 0 && int(k.amount) == in.amount && out.amount == in.amount && shown
 	case out.code == "":
-		// The state is that at the time of the answer: units may have been given back since the
-		// deduction.
-		ok := fresh && covered && out.amount == in.amount &&
-			(out.state == "used" || out.state == "rolled_back")
+		ok := fresh && covered && out.amount == in.amount && out.state == "used"
 		s.take(k, in.amount)
 		return s, ok
 	}
@@ -240,6 +247,13 @@ func stepDeduct(s state, in input, out output, late lateness) (state, bool) {
 		return s, fresh && least < in.amount && shown
 	case budget.RequestVoid:
 		return s, k.void
+	case budget.AlreadyRolledBack:
+		if fresh && covered { // the node's own repeat, after the deduction and its return
+			s.take(k, in.amount)
+			k.gone = true
+			return s, true
+		}
+		return s, int(k.amount) == in.amount && k.state() == "rolled_back"
 	case budget.RequestConflict:
 		return s, k.amount != 0 && int(k.amount) != in.amount
 	}

@@ -193,10 +193,11 @@ func (r *run) maybeRollBack(o *outcome, result client.BatchResult, id string) {
 func earlier(a *client.DeductAnswer) bool { return a.Replayed }
 
 // expected reports whether a refusal is normal for a replay: the budget, its period or a limit is
-// used up.
+// used up, or an earlier replay made the deduction and rolled it back.
 func expected(code budget.Code) bool {
 	switch code {
-	case budget.BudgetExhausted, budget.PeriodExhausted, "limit_exceeded":
+	case budget.BudgetExhausted, budget.PeriodExhausted, budget.LimitExceeded,
+		budget.AlreadyRolledBack:
 		return true
 	}
 	return false

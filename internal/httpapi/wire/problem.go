@@ -47,7 +47,7 @@ var statuses = map[budget.Code]struct {
 	budget.InstanceAnswers:        {http.StatusConflict, "The instance answers"},
 	budget.RequestConflict:        {http.StatusConflict, "The id was used for another request"},
 	budget.RequestVoid:            {http.StatusConflict, "The request was cancelled"},
-	budget.AlreadyRolledBack:      {http.StatusConflict, "Nothing is left to roll back"},
+	budget.AlreadyRolledBack:      {http.StatusConflict, "Nothing is left of the deduction"},
 	budget.AmountExceedsRemaining: {http.StatusConflict, "Less is left than requested"},
 	budget.NotHeld:                {http.StatusConflict, "The deduction is not held"},
 	budget.HoldExpired:            {http.StatusConflict, "The hold has expired"},
@@ -102,6 +102,8 @@ type Problem struct {
 	Max       *int64       `json:"max,omitzero"`
 	ResetAt   time.Time    `json:"reset_at,omitzero"`
 	Limits    []limitState `json:"limits,omitempty"`
+	// State is the state of a deduction of which nothing is left.
+	State string `json:"state,omitzero"`
 	// Never means that the request can never be accepted under the present definitions.
 	Never bool `json:"never,omitzero"`
 	// StartAt is when the budget becomes effective.
@@ -174,6 +176,7 @@ func ProblemOf(e *budget.Error) *Problem {
 		p.Limits = statesOf(e.Limits)
 	}
 	p.Never, p.StartAt, p.Reason = e.Never, InUTC(e.StartAt), e.Reason
+	p.State = e.State
 	switch {
 	case e.Code == budget.Unavailable:
 		if e.RetryAfter <= 0 {
