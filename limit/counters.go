@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+
+	"github.com/budgetd/budgetd/budget"
 )
 
 // Counters are the counts of one value in all limits of one dimension: the contents of one row of
@@ -21,13 +23,14 @@ type Counter struct {
 	// WindowMS is the first instant of a calendar limit's window, in ms; 0 for other limits.
 	WindowMS int64
 	Row      Row
-	// Slots are the slots of a sliding limit, in order.
+	// Slots are the slots of a sliding limit, or the deductions that a first_hit window counts, in
+	// order.
 	Slots []Slot
 }
 
 // Slot is the count of a sliding limit in one slot.
 type Slot struct {
-	// AtMS is the slot's first instant, in ms.
+	// AtMS is the slot's first instant, or that of a deduction, in ms.
 	AtMS int64
 	// Counted is in calls or minor units.
 	Counted int64
@@ -150,6 +153,10 @@ func (c *Counters) Tally(l *Limit, key string, nowMS int64) Tally {
 		return t
 	}
 	t.Read(e.WindowMS, e.Row)
+	if l.Window.Kind == budget.WindowFirstHit {
+		t.hits = slices.Clone(e.Slots)
+		return t
+	}
 	for _, slot := range e.Slots {
 		t.Read(slot.AtMS, Row{Counted: slot.Counted, Version: e.Row.Version})
 	}
@@ -166,8 +173,11 @@ func (c *Counters) Put(t *Tally) {
 		c.List = slices.Insert(c.List, at, Counter{Limit: t.Limit.Name})
 		e = &c.List[at]
 	}
-	if t.Limit.Sliding() {
+	switch {
+	case t.Limit.Sliding():
 		e.Slots = t.slots(e)
+	case t.Limit.Window.Kind == budget.WindowFirstHit:
+		e.Slots = t.hits
 	}
 	e.WindowMS, e.Row = t.WindowMS, t.Row
 }
@@ -206,6 +216,13 @@ func (c *Counters) GivenBack(l *Limit, countedMS, less int64) (changed bool) {
 	}
 	if !l.Sliding() {
 		e.Row, changed = l.GivenBack(e.Row, e.Row, countedMS, less)
+		if changed && l.Window.Kind == budget.WindowFirstHit {
+			e.Slots = lowerHit(e.Slots, countedMS, less)
+			e.Row.BeganMS = 0
+			if len(e.Slots) > 0 {
+				e.Row.BeganMS = e.Slots[0].AtMS
+			}
+		}
 		return changed
 	}
 	for i := range e.Slots {

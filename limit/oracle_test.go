@@ -21,6 +21,8 @@ type deduction struct {
 	amount, rolledBack int64
 	dimensions         map[string]string
 	counts             map[string]int64
+	// window is the number of the first_hit window of each limit in which it counts.
+	window map[string]int
 }
 
 // naive computes each count from the list of all deductions, without the package under test. Two
@@ -102,8 +104,11 @@ func begins(w budget.LimitWindow, day time.Time) bool {
 }
 
 func (n *naive) used(l budget.Limit, dimensions map[string]string, now int64) (sum int64) {
+	if l.Window.Kind == budget.WindowFirstHit {
+		_, sum = n.firstHit(l, dimensions, now)
+		return sum
+	}
 	length, slot := l.Window.Length.Milliseconds(), l.Window.Slot.Milliseconds()
-	began := int64(0)
 	for _, d := range n.ledger {
 		if !carries(l, d, dimensions) {
 			continue
@@ -117,20 +122,59 @@ func (n *naive) used(l budget.Limit, dimensions map[string]string, now int64) (s
 			if lastOfSlot := d.atMS/slot*slot + slot - 1; lastOfSlot <= now-length {
 				continue
 			}
-		case budget.WindowFirstHit:
-			if l.ChangedVersion > 1 && d.atMS <= l.ChangedAt.UnixMilli()-length {
-				continue
-			}
-			if began == 0 || d.atMS >= began+length {
-				began, sum = d.atMS, 0
-			}
 		}
 		sum += keeps(l, d)
 	}
-	if l.Window.Kind == budget.WindowFirstHit && now >= began+length {
-		return 0
-	}
 	return sum
+}
+
+// firstHit returns the number of the first_hit window that is open at an instant, and what it
+// counts: it begins with the oldest of its deductions that still counts. If none is open, the number
+// is that of the next one.
+func (n *naive) firstHit(l budget.Limit, dimensions map[string]string, now int64) (number int, sum int64) {
+	began := int64(-1)
+	for _, d := range n.ledger {
+		if at, in := d.window[l.Name]; in && carries(l, d, dimensions) {
+			if at > number {
+				number, began, sum = at, -1, 0
+			}
+			if at == number && keeps(l, d) > 0 && began < 0 {
+				began = d.atMS
+			}
+			sum += keeps(l, d)
+		}
+	}
+	if began < 0 || now >= began+l.Window.Length.Milliseconds() {
+		return number + 1, 0
+	}
+	return number, sum
+}
+
+// number puts a deduction into the windows of the first_hit limits for which it counts.
+func (n *naive) number(limits []budget.Limit, d *deduction) {
+	for _, l := range limits {
+		if l.Window.Kind != budget.WindowFirstHit || !carries(l, d, d.dimensions) {
+			continue
+		}
+		if d.window == nil {
+			d.window = map[string]int{}
+		}
+		d.window[l.Name], _ = n.firstHit(l, d.dimensions, d.atMS)
+	}
+}
+
+// recount puts the deductions of the past into the windows of a first_hit limit that has changed:
+// those that still count.
+func (n *naive) recount(l budget.Limit, ledger []*deduction) {
+	n.ledger = nil
+	for _, d := range ledger {
+		delete(d.window, l.Name)
+		early := l.ChangedVersion > 1 && d.atMS <= l.ChangedAt.UnixMilli()-l.Window.Length.Milliseconds()
+		if !early && keeps(l, d) > 0 {
+			n.number([]budget.Limit{l}, d)
+		}
+		n.ledger = append(n.ledger, d)
+	}
 }
 
 // refuses returns the first limit that would be exceeded, or "".
@@ -156,6 +200,8 @@ type table struct {
 	limits *budget.Limits
 	set    *limit.Set
 	rows   map[rowKey]limit.Row
+	// hits are the rows of first_hit limits.
+	hits   map[rowKey]*limit.Counters
 	ledger []*deduction
 }
 
@@ -174,8 +220,12 @@ func (w *table) compile() {
 func (w *table) tally(touch limit.Touch, now int64) *limit.Tally {
 	l := touch.Limit
 	tally := limit.NewTally(l, touch.Key, now)
+	firstHit := l.Window.Kind == budget.WindowFirstHit
+	if c := w.hits[rowKey{limit: l.Name, value: touch.Key}]; c != nil && firstHit {
+		tally = c.Tally(l, touch.Key, now)
+	}
 	for key, row := range w.rows {
-		if key.limit == l.Name && key.value == touch.Key {
+		if key.limit == l.Name && key.value == touch.Key && !firstHit {
 			tally.Read(key.window, row)
 		}
 	}
@@ -202,7 +252,28 @@ func carriesValues(l *limit.Limit, d *deduction, values []string) bool {
 	return true
 }
 
+// load counts the past of a changed limit for every value. Otherwise what is given back before the
+// first call would decide where a window of the past begins.
+func (w *table) load(name string, now int64) {
+	for _, d := range w.ledger {
+		touches, _ := w.set.Touches(d.amount, d.dimensions, d.counts)
+		for _, touch := range touches {
+			if touch.Limit.Name == name {
+				w.tally(touch, now)
+			}
+		}
+	}
+}
+
 func (w *table) write(t *limit.Tally) {
+	if t.Limit.Window.Kind == budget.WindowFirstHit {
+		key := rowKey{limit: t.Limit.Name, value: t.Key}
+		if w.hits[key] == nil {
+			w.hits[key] = &limit.Counters{}
+		}
+		w.hits[key].Put(t)
+		return
+	}
 	w.rows[rowKey{t.Limit.Name, t.Key, t.WindowMS}] = t.Row
 	for slot, row := range t.Loaded {
 		w.rows[rowKey{t.Limit.Name, t.Key, slot}] = row
@@ -239,6 +310,13 @@ func (w *table) rollBack(d *deduction, units, now int64) {
 	for _, touch := range touches {
 		l := touch.Limit
 		keeps, _ := l.Keeps(d.atMS, now)
+		less := l.Kept(touch.Counts, d.amount, before) - l.Kept(touch.Counts, d.amount, d.rolledBack)
+		if c := w.hits[rowKey{limit: l.Name, value: touch.Key}]; c != nil && l.Window.Kind == budget.WindowFirstHit {
+			if keeps {
+				c.GivenBack(l, d.atMS, less)
+			}
+			continue
+		}
 		head, ok := w.rows[rowKey{l.Name, touch.Key, l.WindowAt(d.atMS)}]
 		if !keeps || !ok {
 			continue
@@ -247,7 +325,6 @@ func (w *table) rollBack(d *deduction, units, now int64) {
 		if l.Sliding() {
 			at.window = l.SlotAt(d.atMS)
 		}
-		less := l.Kept(touch.Counts, d.amount, before) - l.Kept(touch.Counts, d.amount, d.rolledBack)
 		if row, lower := l.GivenBack(head, w.rows[at], d.atMS, less); lower {
 			w.rows[at] = row
 		}
@@ -255,6 +332,9 @@ func (w *table) rollBack(d *deduction, units, now int64) {
 }
 
 func (w *table) expire(now int64) {
+	maps.DeleteFunc(w.hits, func(_ rowKey, c *limit.Counters) bool {
+		return c.ExpiresMS() > 0 && c.ExpiresMS() < now-time.Hour.Milliseconds()
+	})
 	maps.DeleteFunc(w.rows, func(_ rowKey, row limit.Row) bool {
 		return row.ExpiresMS > 0 && row.ExpiresMS < now-time.Hour.Milliseconds()
 	})
@@ -301,7 +381,7 @@ func TestAgainstNaive(t *testing.T) {
 		// differ. These worlds have no first_hit windows, because such a window could then begin
 		// with another deduction than in the ledger.
 		stepsBack := seed%4 == 0
-		w := &table{T: t, rows: map[rowKey]limit.Row{}}
+		w := &table{T: t, rows: map[rowKey]limit.Row{}, hits: map[rowKey]*limit.Counters{}}
 		now := starts[random.IntN(len(starts))].UnixMilli() + random.Int64N(3_600_000)
 		latest := now
 		w.limits = limit.Begin(steady(drawLimits(random), stepsBack), time.UnixMilli(now))
@@ -320,6 +400,12 @@ func TestAgainstNaive(t *testing.T) {
 			case n == 0:
 				w.limits = limit.Change(w.limits, steady(changed(random, w.limits), stepsBack), time.UnixMilli(now))
 				w.compile()
+				for _, l := range w.limits.List {
+					if l.ChangedVersion == w.limits.Version && l.Window.Kind == budget.WindowFirstHit {
+						oracle.recount(l, w.ledger)
+						w.load(l.Name, now)
+					}
+				}
 				loads++
 			case n == 1:
 				w.expire(now)
@@ -345,6 +431,7 @@ func TestAgainstNaive(t *testing.T) {
 					continue
 				}
 				accepted++
+				oracle.number(list, d)
 				oracle.ledger = w.ledger
 				w.compare(oracle, seed, states, d)
 			}

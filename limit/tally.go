@@ -94,6 +94,8 @@ type Tally struct {
 	Row, Slot        Row
 	// Loaded holds the other slots if they were loaded from the ledger.
 	Loaded map[int64]Row
+	// hits are what a first_hit window counts: see addHit. It begins with the first.
+	hits []Slot
 
 	nowMS, toMS  int64
 	others       []Slot // the other slots that count, in no order
@@ -170,7 +172,7 @@ func (t *Tally) Stale() (fromMS, toMS int64, ok bool) {
 	if l.loads(from, t.nowMS) {
 		return from, to, true
 	}
-	t.Row = Row{Version: l.ChangedVersion, ExpiresMS: t.Row.ExpiresMS}
+	t.Row, t.hits = Row{Version: l.ChangedVersion, ExpiresMS: t.Row.ExpiresMS}, nil
 	return 0, 0, false
 }
 
@@ -184,17 +186,14 @@ func (t *Tally) Load(events []Event) {
 	l := t.Limit
 	from, to := l.span(t.nowMS)
 	t.Row, t.Slot, t.Loaded = Row{Version: l.ChangedVersion}, Row{}, nil
-	t.past, t.others = 0, nil
+	t.past, t.others, t.hits = 0, nil, nil
 	for _, e := range events {
 		switch {
-		case e.AtMS < from || e.AtMS >= to:
+		case e.AtMS < from || e.AtMS >= to || e.Kept <= 0: // what was given back begins no window
 		case l.Sliding():
 			t.loadSlot(l.SlotAt(e.AtMS), e.Kept)
 		case l.Window.Kind == budget.WindowFirstHit:
-			if t.Row.BeganMS == 0 || e.AtMS >= t.Row.BeganMS+l.length {
-				t.Row.BeganMS, t.Row.Counted = e.AtMS, 0
-			}
-			t.Row.Counted = Plus(t.Row.Counted, e.Kept)
+			t.hit(e.AtMS, e.Kept)
 		default:
 			t.Row.Counted = Plus(t.Row.Counted, e.Kept)
 		}
@@ -280,8 +279,63 @@ func (t *Tally) fits(counts, most int64) int64 {
 }
 
 // between reports whether the first_hit window has not begun or has ended.
-func (t *Tally) between() bool {
-	return t.Row.BeganMS == 0 || t.nowMS >= t.Row.BeganMS+t.Limit.length
+func (t *Tally) between() bool { return t.betweenAt(t.nowMS) }
+
+func (t *Tally) betweenAt(atMS int64) bool {
+	return t.Row.BeganMS == 0 || atMS >= t.Row.BeganMS+t.Limit.length
+}
+
+// hit counts n in the first_hit window at an instant, which begins the window if none is open.
+func (t *Tally) hit(atMS, n int64) {
+	if t.betweenAt(atMS) {
+		t.Row.BeganMS, t.Row.Counted, t.hits = atMS, 0, nil
+	}
+	t.Row.Counted = Plus(t.Row.Counted, n)
+	t.hits = addHit(t.hits, Slot{atMS, n}, t.Limit.length)
+}
+
+// mostHits is how many instants a first_hit window keeps exactly.
+const mostHits = 64
+
+// addHit adds a deduction to what a first_hit window of a length in ms counts, oldest first. When
+// there are more than mostHits instants, those within a 32nd of the length become one, the latest of
+// them: a window whose first deductions are all given back may then begin, and end, later by that
+// much. lua/counters.lua does the same.
+func addHit(hits []Slot, hit Slot, length int64) []Slot {
+	if last := len(hits) - 1; last >= 0 && hits[last].AtMS >= hit.AtMS {
+		hits[last].Counted = Plus(hits[last].Counted, hit.Counted)
+		return hits
+	}
+	hits = append(hits, hit)
+	if len(hits) <= mostHits {
+		return hits
+	}
+	cell, kept := max(length/(mostHits/2), 1), hits[:1]
+	for _, h := range hits[1:] {
+		if last := len(kept) - 1; last > 0 && kept[last].AtMS/cell == h.AtMS/cell {
+			kept[last] = Slot{h.AtMS, Plus(kept[last].Counted, h.Counted)}
+			continue
+		}
+		kept = append(kept, h)
+	}
+	return kept
+}
+
+// lowerHit lowers what a first_hit window counts of a deduction, and returns what is left of it. It
+// then begins with the oldest deduction that still counts.
+func lowerHit(hits []Slot, countedMS, less int64) []Slot {
+	i := slices.IndexFunc(hits, func(h Slot) bool { return h.AtMS >= countedMS })
+	if i < 0 {
+		return hits
+	}
+	hits[i].Counted -= less
+	if hits[i].Counted <= 0 {
+		hits = slices.Delete(hits, i, i+1)
+	}
+	if len(hits) == 0 {
+		return nil
+	}
+	return hits
 }
 
 func (t *Tally) count(n int64) {
@@ -291,11 +345,8 @@ func (t *Tally) count(n int64) {
 	case budget.WindowSliding:
 		t.Slot = t.slotRow(t.SlotMS, Plus(t.Slot.Counted, n))
 	case budget.WindowFirstHit:
-		if t.between() {
-			t.Row.BeganMS, t.Row.Counted = t.nowMS, 0
-		}
+		t.hit(t.nowMS, n)
 		t.Row.BeganMS = min(t.Row.BeganMS, t.nowMS)
-		t.Row.Counted = Plus(t.Row.Counted, n)
 	default:
 		t.Row.Counted = Plus(t.Row.Counted, n)
 	}
@@ -336,7 +387,8 @@ func (l *Limit) Keeps(countedMS, nowMS int64) (keeps, mayLoad bool) {
 		from = l.SlotAt(countedMS)
 		end = from + l.slot + l.length
 	case budget.WindowFirstHit:
-		from, end = countedMS, countedMS+l.length
+		// Without it, the window begins with a later deduction of the window.
+		from, end = countedMS, countedMS+2*l.length
 	}
 	if end != math.MaxInt64 && end+graceMS < nowMS {
 		return false, false

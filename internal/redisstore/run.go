@@ -148,7 +148,7 @@ func (r *scriptRun) argument(slice int64) packer {
 			number(t.EndMS).
 			number(t.LimitsVersion).
 			number(int64(len(t.Limits)))
-		a = a.number(slides(t))
+		a = a.number(paired(t))
 		for l := range t.Limits {
 			x := &t.Limits[l]
 			a = a.number(int64(r.tags[i][l])).number(kindOf(x.Kind)).number(x.FromMS).number(x.ToMS)
@@ -166,10 +166,11 @@ func (r *scriptRun) argument(slice int64) packer {
 	return a.number(0)
 }
 
-// slides returns 1 if a limit has a sliding window.
-func slides(t *bucket.Terms) int64 {
+// paired returns 1 if a limit has a sliding or first_hit window, whose counter has pairs.
+func paired(t *bucket.Terms) int64 {
 	for l := range t.Limits {
-		if t.Limits[l].Kind == budget.WindowSliding {
+		switch t.Limits[l].Kind {
+		case budget.WindowSliding, budget.WindowFirstHit:
 			return 1
 		}
 	}

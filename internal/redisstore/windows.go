@@ -73,7 +73,7 @@ func maxOf(d *bucket.StoreDeduction, i int) int64 {
 // window is one limit's part of a counter.
 type window struct {
 	began, counted float64
-	slots          string // pairs of first instant and count; empty unless sliding
+	slots          string // pairs of an instant and its count; empty unless sliding or first_hit
 }
 
 // usesOf returns the usage of limits by a counter: see lua/counters.lua. An unreadable one, and a
@@ -169,7 +169,10 @@ func useOf(l *bucket.LimitTerms, w window, nowMS int64) bucket.LimitUse {
 		}
 		return bucket.LimitUse{Used: counted, ResetMS: began + l.ToMS - l.FromMS}
 	case budget.WindowFirstHit:
-		if began == 0 || nowMS >= began+l.LengthMS {
+		if len(w.slots) < 16 {
+			return bucket.LimitUse{ResetMS: nowMS + l.LengthMS}
+		}
+		if began = int64(double(w.slots)); nowMS >= began+l.LengthMS {
 			began, counted = nowMS, 0
 		}
 		return bucket.LimitUse{Used: counted, ResetMS: began + l.LengthMS}

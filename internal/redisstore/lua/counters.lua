@@ -3,11 +3,12 @@
 --
 -- A field is little-endian. It begins with the instant in ms from which it no longer counts (a double; 0
 -- means never). Then follow, per limit, its tag (uint32: a hash of its name and of the version that changed
--- what it counts) and two doubles: the start of its window (calendar, first_hit; 0 for lifetime) and its
--- count. A sliding window has -(n + 1) and the sum instead, and n pairs of doubles follow: a slot's first
--- instant and its count.
+-- what it counts) and two doubles: the start of its window (calendar; 0 for lifetime) and its count. A
+-- sliding or first_hit window has -(n + 1) and the sum instead, and n pairs of doubles follow: of a sliding
+-- one a slot's first instant and its count, of a first_hit one the instant of a deduction that counts and
+-- its count, oldest first. A first_hit window begins with its first pair.
 --
--- Terms are one flat array: end_ms, limits version, number of limits, 1 if one of them is sliding, then per
+-- Terms are one flat array: end_ms, limits version, number of limits, 1 if one has such pairs, then per
 -- limit tag, kind, from_ms, to_ms, length_ms, slot_ms, most, measure. Kinds are 1 calendar, 2 lifetime,
 -- 3 first_hit, 4 sliding. Measure 1 counts calls, 2 counts units. Limit l begins after index 8 * l - 4. An
 -- array per limit would cost a call over many budgets as much as all its reads.
@@ -33,6 +34,39 @@ local function prepare(x, now)
     elseif kind ~= LIFETIME then x.quick = false
     end
   end
+end
+
+-- hit adds a deduction of `d` at an instant to the pairs of a first_hit window. Of more than MOST_HITS
+-- instants, those within a 32nd of the window's length become one, the latest of them, except the first:
+-- see addHit of package limit.
+local MOST_HITS = 64
+local function hit(pairs_of, at, d, length)
+  local last = #pairs_of
+  if last > 0 and pairs_of[last - 1] >= at then
+    pairs_of[last] = pairs_of[last] + d
+    return pairs_of
+  end
+  pairs_of[last + 1], pairs_of[last + 2] = at, d
+  if last + 2 <= 2 * MOST_HITS then return pairs_of end
+  local cell, kept = math.max(math.floor(length / (MOST_HITS / 2)), 1), {pairs_of[1], pairs_of[2]}
+  for j = 3, #pairs_of, 2 do
+    local n = #kept
+    if n > 2 and math.floor(kept[n - 1] / cell) == math.floor(pairs_of[j] / cell) then
+      kept[n - 1], kept[n] = pairs_of[j], kept[n] + pairs_of[j + 1]
+    else
+      kept[n + 1], kept[n + 2] = pairs_of[j], pairs_of[j + 1]
+    end
+  end
+  return kept
+end
+
+-- hits returns the pairs of a first_hit window that is open, and their sum. It is over a length after its
+-- first pair.
+local function hits(x, o, slots, now)
+  if #slots == 0 or now >= slots[1] + x[o + 5] then return {}, 0 end
+  local sum = 0
+  for j = 2, #slots, 2 do sum = sum + slots[j] end
+  return slots, sum
 end
 
 -- sections decodes a field to {tag, began, counted, slots} per limit. It returns nil if the field is
@@ -77,13 +111,9 @@ local function encode_sections(expires, list)
 end
 
 -- window returns the start of a limit's current window, and the count in it.
-local function window(x, o, began, counted, now)
+local function window(x, o, began, counted)
   local kind = x[o + 2]
-  if kind == CALENDAR then
-    if began < x[o + 3] then return x[o + 3], 0 end
-  elseif kind == FIRST_HIT then
-    if began == 0 or now >= began + x[o + 5] then return now, 0 end
-  end
+  if kind == CALENDAR and began < x[o + 3] then return x[o + 3], 0 end
   return began, counted
 end
 
@@ -108,8 +138,8 @@ local function decode(v, x, now)
     local s = {0}
     for l = 1, n do
       local o = 8 * l - 4
-      local kind, began = x[o + 2], 0
-      if kind == CALENDAR then began = x[o + 3] elseif kind == FIRST_HIT then began = now end
+      local began = 0
+      if x[o + 2] == CALENDAR then began = x[o + 3] end
       s[3 * l - 1], s[3 * l], s[3 * l + 1] = x[o + 1], began, 0
     end
     return s
@@ -121,7 +151,7 @@ local function decode(v, x, now)
       local o, c = 8 * l - 4, s[3 * l + 1]
       if s[3 * l - 1] ~= x[o + 1] then same = false break end
       if not (c >= 0 and c <= MAX and s[3 * l] >= 0) then return nil, true end
-      s[3 * l], s[3 * l + 1] = window(x, o, s[3 * l], c, now)
+      s[3 * l], s[3 * l + 1] = window(x, o, s[3 * l], c)
     end
     if same then return s end
   end
@@ -139,8 +169,11 @@ local function decode(v, x, now)
     if x[o + 2] == SLIDING then
       s[3 * l], s[3 * l + 1] = sliding(x, o, old[4] or {}, now)
       s.now = now
+    elseif x[o + 2] == FIRST_HIT then
+      s[3 * l], s[3 * l + 1] = hits(x, o, old[4] or {}, now)
+      s.now = now
     else
-      s[3 * l], s[3 * l + 1] = window(x, o, old[2] >= 0 and old[2] or 0, old[3], now)
+      s[3 * l], s[3 * l + 1] = window(x, o, old[2] >= 0 and old[2] or 0, old[3])
     end
   end
   return s
@@ -172,6 +205,7 @@ local function count(s, x, a, own)
         if last > 0 and slots[last - 1] >= slot then slots[last] = slots[last] + d
         else slots[last + 1], slots[last + 2] = slot, d
         end
+      elseif x[o + 2] == FIRST_HIT then s[3 * l] = hit(s[3 * l], s.now, d, x[o + 5])
       end
     end
   end
@@ -185,7 +219,7 @@ local function encode(s, x)
     local kind, ends = x[o + 2], 0
     if kind == LIFETIME then expires = 0 break
     elseif kind == CALENDAR then ends = s[3 * l] + x[o + 4] - x[o + 3]
-    elseif kind == FIRST_HIT then ends = s[3 * l] + x[o + 5]
+    elseif kind == FIRST_HIT then ends = s.now + x[o + 5] -- it may begin later, with the last deduction
     else ends = s.now + x[o + 6] + x[o + 5]
     end
     if ends > expires then expires = ends end
@@ -194,7 +228,8 @@ local function encode(s, x)
   if x.flat then return spack(x.format, unpack(s, 1, 3 * x[3] + 1)) end
   local list = {}
   for l = 1, n do
-    local slots = x[8 * l - 2] == SLIDING and s[3 * l] or nil
+    local kind = x[8 * l - 2]
+    local slots = (kind == SLIDING or kind == FIRST_HIT) and s[3 * l] or nil
     list[l] = {s[3 * l - 1], slots and 0 or s[3 * l], s[3 * l + 1], slots}
   end
   return encode_sections(expires, list)

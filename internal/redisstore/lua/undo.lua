@@ -87,6 +87,24 @@ local function kept(counts, measure, amount, back)
   return share(counts, left, amount)
 end
 
+-- unhit subtracts d of a deduction at an instant from a first_hit window, if the window has it. What no
+-- longer counts leaves the window, which then begins with the oldest deduction that still counts.
+local function unhit(s, at, d, length)
+  local slots = s[4]
+  if not slots or #slots == 0 or at < slots[1] or at >= slots[1] + length then return end
+  local left = {}
+  for k = 1, #slots, 2 do
+    local counted = slots[k + 1]
+    if d > 0 and slots[k] >= at then
+      counted = math.max(counted - d, 0)
+      s[3] = math.max(s[3] - (slots[k + 1] - counted), 0)
+      d = 0
+    end
+    if counted > 0 then left[#left + 1], left[#left + 2] = slots[k], counted end
+  end
+  s[4] = left
+end
+
 -- lower subtracts returned units from the windows in which the deduction was counted.
 local function lower(page, bucket, values, limits, before, after)
   local key, field = KEYS[3 * page + 9], bucket .. ':' .. values[7]
@@ -109,7 +127,9 @@ local function lower(page, bucket, values, limits, before, after)
     for j = 1, changed <= values[6] and d > 0 and #c.list or 0 do
       local s = c.list[j]
       if s[1] == tag then
-        if s[4] then
+        if kind == FIRST_HIT then unhit(s, at, d, length)
+          c.dirty = true
+        elseif s[4] then
           for k = 1, #s[4], 2 do
             if s[4][k] == at - at % slot then
               d = math.min(d, s[4][k + 1])
@@ -117,7 +137,7 @@ local function lower(page, bucket, values, limits, before, after)
               c.dirty = true
             end
           end
-        elseif at >= s[2] and (kind ~= FIRST_HIT or at < s[2] + length) then
+        elseif at >= s[2] then
           s[3] = math.max(s[3] - d, 0)
           c.dirty = true
         end
