@@ -119,8 +119,10 @@ func (w *wave) advance(o *op) {
 	}
 }
 
-// judge acts on the verdict of a transaction. Each verdict was given under the lock of the id, so
-// an earlier attempt is no longer in doubt.
+// judge acts on the verdict of a transaction. An id without a row cannot be locked, so another
+// transaction may have accepted it while this one waited for the locks on which it refuses:
+// refusals that depend on state look the id up once more. An earlier attempt of this call is no
+// longer in doubt, because the transaction waited for its connection's locks.
 func (w *wave) judge(o *op) {
 	o.Unsure = false
 	out := o.outcome
@@ -133,13 +135,13 @@ func (w *wave) judge(o *op) {
 		return
 	case bucket.Limited:
 		w.s.usedUp.note(o, out.Refused)
-		w.Fail(&o.Op, o.Budget.LimitExceeded(out.Refused, w.SQLNow))
+		w.refuse(o, o.Budget.LimitExceeded(out.Refused, w.SQLNow))
 		return
 	case bucket.GroupClosed:
-		w.Fail(&o.Op, groupClosed(o.Request.Group))
+		w.refuse(o, groupClosed(o.Request.Group))
 		return
 	case bucket.Exhausted:
-		w.Fail(&o.Op, w.exhausted(o, out.Cover))
+		w.refuse(o, w.exhausted(o, out.Cover))
 		return
 	}
 	if w.Seen > deduct.InTime {
