@@ -179,7 +179,9 @@ type Cache struct{ Budgets int }
 
 // HTTP bounds the requests of callers.
 type HTTP struct {
-	MaxBodyBytes, MaxBatchBytes             int
+	MaxBodyBytes, MaxBatchBytes int
+	// MaxBodiesBytes bounds the bodies of all requests in progress together.
+	MaxBodiesBytes                          int
 	MaxHeaderBytes, MaxHeaders, MaxInFlight int
 	// MaxConnections bounds the open connections of each address; 0 means no bound.
 	MaxConnections                            int

@@ -62,7 +62,7 @@ func TestDefaults(t *testing.T) {
 		Alerts:    Alerts{Defaults: true, Keep: 720 * time.Hour},
 		Webhooks:  Webhooks{Timeout: 15 * time.Second},
 		Cache:     Cache{10_000},
-		HTTP: HTTP{MaxBodyBytes: 1 << 20, MaxBatchBytes: 4 << 20,
+		HTTP: HTTP{MaxBodyBytes: 1 << 20, MaxBatchBytes: 4 << 20, MaxBodiesBytes: 256 << 20,
 			MaxHeaderBytes: 64 << 10, MaxHeaders: 100, MaxInFlight: 10_000, MaxConnections: 20_000, HeaderTimeout: 5 * time.Second,
 			ReadTimeout: 10 * time.Second, RequestTimeout: 15 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute},
 		Stop: Stop{0, 10 * time.Second, 10 * time.Second},

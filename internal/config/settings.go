@@ -1,7 +1,9 @@
 package config
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/budgetd/budgetd/budget"
 )
@@ -56,6 +58,7 @@ func (c *Config) serviceSettings() []setting {
 
 		{"http.max_body_bytes", integer(&c.HTTP.MaxBodyBytes, 1024, 104_857_600)},
 		{"http.max_batch_bytes", integer(&c.HTTP.MaxBatchBytes, 1024, 104_857_600)},
+		{"http.max_bodies_bytes", integer(&c.HTTP.MaxBodiesBytes, 1_048_576, 2_147_483_647)},
 		{"http.max_header_bytes", integer(&c.HTTP.MaxHeaderBytes, 4096, 1_048_576)},
 		{"http.max_headers", integer(&c.HTTP.MaxHeaders, 10, 10_000)},
 		{"http.max_connections", integer(&c.HTTP.MaxConnections, 0, 1_000_000)},
@@ -109,6 +112,11 @@ func (c *Config) checkWhole(defaultDSN string) []Fault {
 	if c.HTTP.RequestTimeout <= c.Deduct.Deadline {
 		faults = append(faults, Fault{"http.request_timeout", c.HTTP.RequestTimeout.String(),
 			"must be longer than deduct.deadline, " + c.Deduct.Deadline.String()})
+	}
+	if least := 2 * max(c.HTTP.MaxBodyBytes, c.HTTP.MaxBatchBytes); c.HTTP.MaxBodiesBytes < least {
+		faults = append(faults, Fault{"http.max_bodies_bytes",
+			strconv.Itoa(c.HTTP.MaxBodiesBytes),
+			fmt.Sprintf("must be at least twice the largest body, %d", least)})
 	}
 	names := map[string]bool{}
 	for n := range c.Instances {

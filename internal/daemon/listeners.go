@@ -12,7 +12,6 @@ import (
 
 	"github.com/budgetd/budgetd/client/tlsfiles"
 	"github.com/budgetd/budgetd/internal/config"
-	"github.com/budgetd/budgetd/internal/edge"
 	"github.com/budgetd/budgetd/internal/httpapi"
 	"github.com/budgetd/budgetd/internal/httpapi/front"
 )
@@ -59,8 +58,7 @@ func openListeners(ctx context.Context, c config.Config) (*listeners, error) {
 		if err != nil {
 			return l, fmt.Errorf("%s: %w%s", one.name, err, inUse(one.name, err))
 		}
-		l.all = append(l.all, &listener{name: one.name, part: part,
-			listener: edge.Listen(socket, c.HTTP.MaxConnections)})
+		l.all = append(l.all, &listener{name: one.name, part: part, listener: socket})
 	}
 	if c.TLS.CertFile != "" {
 		var err error

@@ -122,6 +122,7 @@ func stopService(ctx context.Context, service *node, stop config.Stop, log *slog
 func limitsOf(c config.HTTP) httpapi.Limits {
 	return httpapi.Limits{
 		BodyBytes: int64(c.MaxBodyBytes), BatchBytes: int64(c.MaxBatchBytes),
+		BodiesBytes: int64(c.MaxBodiesBytes), Connections: c.MaxConnections,
 		HeaderBytes: c.MaxHeaderBytes, Headers: c.MaxHeaders,
 		InFlight: c.MaxInFlight, RequestTimeout: c.RequestTimeout, HeaderTimeout: c.HeaderTimeout,
 		ReadTimeout: c.ReadTimeout, WriteTimeout: c.WriteTimeout, IdleTimeout: c.IdleTimeout,

@@ -130,7 +130,7 @@ func serveLimits(t *testing.T, clock *movedClock, db *engine.DB) *limitWorld {
 			sample.New(sample.Config{Budgets: budgets, Ledger: samples.New(db), Figures: defined,
 				Now: db.Now})}}
 	server := httptest.NewServer(httpapi.New(httpapi.Config{Service: service,
-		Limits: httpapi.Limits{BodyBytes: 1 << 20, BatchBytes: 4 << 20,
+		Limits: httpapi.Limits{BodyBytes: 1 << 20, BatchBytes: 4 << 20, BodiesBytes: 64 << 20,
 			HeaderBytes: 64 << 10, Headers: 100, InFlight: 1000, RequestTimeout: time.Minute,
 			HeaderTimeout: time.Minute, ReadTimeout: time.Minute, WriteTimeout: time.Minute,
 			IdleTimeout: time.Minute}}))

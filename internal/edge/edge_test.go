@@ -1,9 +1,7 @@
 package edge
 
 import (
-	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"sync"
 	"testing"
@@ -87,52 +85,29 @@ func BenchmarkAllow(b *testing.B) {
 	}
 }
 
-func TestListen(t *testing.T) {
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if Listen(inner, 0) != inner {
-		t.Error("without a bound Listen returns another listener")
-	}
-	l := Listen(inner, 2)
-	accepted := make(chan net.Conn, 9)
-	ended := make(chan error, 1)
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				ended <- err
-				return
-			}
-			accepted <- conn
+// TestShare checks that a holder gets no more than its bound, nor all of them together more than
+// theirs, and that a refusal takes nothing.
+func TestShare(t *testing.T) {
+	var s Share
+	all := Bound{Most: 10}
+	a, b, c := Bound{"a", 6}, Bound{"b", 6}, Bound{"c", 6}
+	for i, step := range []struct {
+		holder Bound
+		n      int64
+		want   bool
+	}{{a, 6, true}, {a, 1, false}, {b, 5, false}, {b, 4, true}, {c, 1, false}} {
+		if got := s.Take(step.n, all, step.holder); got != step.want {
+			t.Errorf("step %d: %t", i, got)
 		}
-	}()
-	for range 4 {
-		conn, err := net.Dial("tcp", inner.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
 	}
-	first := <-accepted
-	<-accepted
-	select {
-	case <-accepted:
-		t.Fatal("a third connection is accepted beside two")
-	case <-time.After(50 * time.Millisecond):
+	s.Return(6, all, a)
+	if !s.Take(6, all, c) || s.Take(1, all, a) {
+		t.Error("what was returned does not go to another holder")
 	}
-	first.Close()
-	first.Close() // frees one slot, not two
-	<-accepted
-	select {
-	case <-accepted:
-		t.Fatal("a fourth connection is accepted after one was closed twice")
-	case <-time.After(50 * time.Millisecond):
-	}
-	l.Close() // while Accept waits for a slot
-	if err := <-ended; !errors.Is(err, net.ErrClosed) {
-		t.Error(err)
+	s.Return(6, all, c)
+	s.Return(4, all, b)
+	if len(s.taken) != 0 {
+		t.Errorf("left: %v", s.taken)
 	}
 }
 

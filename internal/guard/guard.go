@@ -108,15 +108,7 @@ func (g *Guard) Identify(c *Caller, call *access.Call) (*access.Principal, error
 		return nil, nil
 	}
 	if g.Open {
-		if g.Loopback && !g.isLocal(c.Host) {
-			return nil, budget.Refuse(budget.Forbidden, call.Op,
-				"without authentication only requests to this machine are served, not to %.100q", c.Host)
-		}
-		if c.Foreign {
-			return nil, budget.Refuse(budget.Forbidden, call.Op,
-				"without authentication a page of another site cannot change anything")
-		}
-		return access.Anonymous, nil
+		return g.open(c, call)
 	}
 	now := g.Now()
 	p, keyID, reason := g.authenticate(c, now)
@@ -128,6 +120,30 @@ func (g *Guard) Identify(c *Caller, call *access.Call) (*access.Principal, error
 			Message: "the key makes more requests than it may; nothing was done"}
 	}
 	return p, nil
+}
+
+// Admits reports whether Identify and Permit would let a caller without a session make a call. It
+// counts neither the request nor a refusal.
+func (g *Guard) Admits(c *Caller, call *access.Call) bool {
+	if g.Open {
+		_, err := g.open(c, call)
+		return err == nil
+	}
+	p, _, reason := g.authenticate(c, g.Now())
+	return reason == access.Accepted && p.Role.Includes(call.Least)
+}
+
+// open returns the principal of a caller of a server without authentication. Error: forbidden.
+func (g *Guard) open(c *Caller, call *access.Call) (*access.Principal, error) {
+	if g.Loopback && !g.isLocal(c.Host) {
+		return nil, budget.Refuse(budget.Forbidden, call.Op,
+			"without authentication only requests to this machine are served, not to %.100q", c.Host)
+	}
+	if c.Foreign {
+		return nil, budget.Refuse(budget.Forbidden, call.Op,
+			"without authentication a page of another site cannot change anything")
+	}
+	return access.Anonymous, nil
 }
 
 // Permit returns forbidden for a principal whose role is below a call's lowest one.

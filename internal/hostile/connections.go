@@ -1,6 +1,7 @@
 package hostile
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/budgetd/budgetd/budget"
@@ -47,6 +48,11 @@ func slow(target Target) []Case {
 			Raw: deduct + "Transfer-Encoding: chunked\r\n\r\n5\r\n{\"req\r\n"}),
 		malformed(Case{Name: "a sound body without its last byte", Raw: deduct +
 			"Content-Length: 36\r\n\r\n" + `{"request_id":"hostile","amount":1}`}),
+		malformed(Case{Name: "almost all of a large body, then silence",
+			Raw: "POST /v1/deductions:batch HTTP/1.1\r\nHost: localhost\r\n" +
+				"Content-Type: application/json\r\nContent-Length: " +
+				strconv.FormatInt(target.BatchBytes, 10) + "\r\n\r\n" +
+				strings.Repeat(" ", int(target.BatchBytes)-100)}),
 		malformed(Case{Name: "an invalid chunk",
 			Raw: deduct + "Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n"}),
 	}

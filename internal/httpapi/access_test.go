@@ -24,12 +24,15 @@ import (
 )
 
 // keyring has the keys of a server: one for each role, and some that must be refused.
-type keyring struct{ tokens map[string]string }
+type keyring struct {
+	tokens map[string]string
+	api    *httpapi.API
+}
 
 // locked starts a server that authenticates.
 func locked(t *testing.T, change ...func(*httpapi.Config)) (*fake, *running, *keyring, *shelf) {
 	t.Helper()
-	ring, book, rows := &keyring{map[string]string{}}, access.NewBook(0), new(shelf)
+	ring, book, rows := &keyring{tokens: map[string]string{}}, access.NewBook(0), new(shelf)
 	var all []access.Key
 	add := func(name string, key access.Key) {
 		token, err := access.NewToken(rand.Reader)
@@ -52,7 +55,8 @@ func locked(t *testing.T, change ...func(*httpapi.Config)) (*fake, *running, *ke
 		c.Guard = &guard.Guard{Book: book, Refusals: new(trail.Refusals), Now: time.Now}
 		c.Trail, c.Records, c.Keys, c.Names = rows, rows, rows, rows
 	}
-	service, server, _ := start(t, slices.Insert(change, 0, guarded)...)
+	service, server, api := start(t, slices.Insert(change, 0, guarded)...)
+	ring.api = api
 	return service, server, ring, rows
 }
 

@@ -33,6 +33,7 @@ import (
 
 	"github.com/budgetd/budgetd/access"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/edge"
 	"github.com/budgetd/budgetd/internal/guard"
 	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
@@ -157,6 +158,8 @@ type API struct {
 
 	overseer Overseer
 	streams  atomic.Int32
+	// bodies counts the bytes of bodies in progress.
+	bodies edge.Share
 
 	leaving  atomic.Bool
 	left     chan struct{} // closed by Leave

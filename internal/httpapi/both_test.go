@@ -82,6 +82,9 @@ func aStream(t *rapid.T) string {
 			lines = append(lines, rapid.SliceOfN(rapid.SampledFrom(headerLines), 1, 3).Draw(t, "headers")...)
 		}
 		out.WriteString(strings.Join(lines, ends) + ends + ends + body)
+		if odd("an empty line after the body") {
+			out.WriteString(rapid.SampledFrom([]string{"\r\n", "\n", "\r\n\r\n"}).Draw(t, "which"))
+		}
 	}
 	text := []byte(out.String())
 	if rapid.IntRange(0, 9).Draw(t, "spoil") == 0 {

@@ -28,6 +28,7 @@ type call struct {
 	// length and correlation are the values of two headers of the answer.
 	length, correlation [1]string
 	carrier             dispatched
+	counted             countedBody
 	span                trace.Span // nil without tracing
 	status              int        // of the answer; 0 before it is written
 }
@@ -52,9 +53,11 @@ func (c *call) serve() {
 	c.named, c.rawQuery = c.r.PathValue("budget"), c.r.URL.RawQuery
 	caller := c.caller()
 	if err := c.admit(caller); err != nil {
+		c.abandonBody()
 		c.fail(err)
 		return
 	}
+	defer c.counted.release()
 	if c.route.access.Administrative() {
 		c.record(guard.SourceOf(caller.Remote))
 	}
@@ -131,7 +134,15 @@ func (c *call) arrive(limit int64, into *bytes.Buffer) error {
 	return c.receive(limit, into)
 }
 
-// receive reads the body as it arrives. Errors: TooLarge, Malformed.
+// abandonBody makes net/http answer without waiting for the rest of a large body, and then end the
+// connection.
+func (c *call) abandonBody() {
+	if n := c.r.ContentLength; n < 0 || n > freeBytes {
+		c.w.Header()["Connection"] = closing
+	}
+}
+
+// receive reads the body as it arrives. Errors: TooLarge, Unavailable, Malformed.
 func (c *call) receive(limit int64, into *bytes.Buffer) error {
 	tooLarge := func() error {
 		return budget.Refuse(budget.TooLarge, c.route.op, "the body is larger than %d bytes", limit)
@@ -144,7 +155,9 @@ func (c *call) receive(limit int64, into *bytes.Buffer) error {
 	if c.r.ContentLength < 0 { // net/http ends other bodies at their announced length
 		body = http.MaxBytesReader(c.w, body, limit)
 	}
-	_, err := into.ReadFrom(body)
+	c.counted = countedBody{Reader: body, share: &c.api.bodies,
+		bounds: c.api.boundsOf(c.principal, c.api.limits.BodiesBytes)}
+	_, err := into.ReadFrom(&c.counted)
 	if err == nil {
 		return nil
 	}
@@ -152,6 +165,11 @@ func (c *call) receive(limit int64, into *bytes.Buffer) error {
 	var big *http.MaxBytesError
 	why := "the body broke off"
 	switch {
+	case errors.Is(err, errCrowded):
+		e := budget.Refuse(budget.Unavailable, c.route.op,
+			"the bodies of requests in progress have too many bytes; try again")
+		e.Reason = budget.ReasonOverloaded
+		return e
 	case errors.As(err, &big):
 		return tooLarge()
 	case errors.Is(err, os.ErrDeadlineExceeded):

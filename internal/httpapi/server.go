@@ -17,12 +17,17 @@ import (
 	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
-// Limits bounds what callers can make the service hold. All fields must be positive.
+// Limits bounds what callers can make the service hold. All fields but Connections must be positive.
 type Limits struct {
 	// BodyBytes bounds a body, BatchBytes the body of a batch.
 	BodyBytes, BatchBytes int64
+	// BodiesBytes bounds the bytes of all bodies in progress together, without the first 16 KiB of
+	// each.
+	BodiesBytes int64
 	// HeaderBytes bounds the request line and headers together, Headers their number.
 	HeaderBytes, Headers int
+	// Connections bounds the open connections; 0 means no bound.
+	Connections int
 	// InFlight bounds the requests in progress. Further ones are refused and may be repeated.
 	InFlight int
 	// RequestTimeout bounds the work on a request after it was read.
@@ -38,7 +43,8 @@ type Limits struct {
 func NewServer(api *API, limits Limits, log *slog.Logger) *front.Server {
 	return front.New(api, NewWebServer(api, limits, log), front.Limits{
 		HeaderTimeout: limits.HeaderTimeout, ReadTimeout: limits.ReadTimeout,
-		IdleTimeout: limits.IdleTimeout, WriteTimeout: limits.WriteTimeout})
+		IdleTimeout: limits.IdleTimeout, WriteTimeout: limits.WriteTimeout,
+		Connections: limits.Connections})
 }
 
 // tlsKey is the context key of a connection's TLS state, for requests that do not carry it.
@@ -130,6 +136,19 @@ func (a *API) Answer(call int, r *front.Request, out *front.Answer) {
 	datas.Put(d)
 }
 
+// Admits implements front.Handler. It does not count the request against the caller's rate.
+func (a *API) Admits(call int, r *front.Request) bool {
+	caller := callerOf(r)
+	return a.admission.guard.Admits(&caller, &a.dataRoutes[call].access)
+}
+
+// callerOf returns the sender of a request. The texts share the connection's buffer. The guard keeps
+// copies only.
+func callerOf(r *front.Request) guard.Caller {
+	return guard.Caller{Authorization: borrowed(r.Authorization), Host: borrowed(r.Host),
+		Authorized: r.Authorization != nil, TLS: r.TLS, Remote: r.Remote}
+}
+
 // serve runs the route's handler and appends its answer.
 func (d *data) serve(r *front.Request, out *front.Answer) {
 	a := d.api
@@ -143,9 +162,7 @@ func (d *data) serve(r *front.Request, out *front.Answer) {
 		d.refuse(out, err)
 		return
 	}
-	// The texts share the connection's buffer. The guard keeps copies only.
-	caller := guard.Caller{Authorization: borrowed(r.Authorization), Host: borrowed(r.Host),
-		Authorized: r.Authorization != nil, TLS: r.TLS, Remote: r.Remote}
+	caller := callerOf(r)
 	if err := d.admit(&caller); err != nil {
 		d.refuse(out, err)
 		return

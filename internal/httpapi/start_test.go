@@ -16,7 +16,7 @@ import (
 
 // limits are small, so that tests of them are quick, and leave a busy machine time for bodies of 4 MiB.
 var limits = httpapi.Limits{
-	BodyBytes: 1 << 20, BatchBytes: 4 << 20, HeaderBytes: 64 << 10, Headers: 100,
+	BodyBytes: 1 << 20, BatchBytes: 4 << 20, BodiesBytes: 64 << 20, HeaderBytes: 64 << 10, Headers: 100,
 	InFlight: 100, RequestTimeout: 5 * time.Second, HeaderTimeout: 3 * time.Second, ReadTimeout: 3 * time.Second,
 	WriteTimeout: 3 * time.Second, IdleTimeout: 3 * time.Second,
 }

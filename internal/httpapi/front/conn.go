@@ -29,7 +29,15 @@ type conn struct {
 	// readBy and writeBy are the deadlines of the connection; zero means unknown.
 	readBy, writeBy time.Time
 
+	// skip is how many bytes of line ends may precede the next request, skipped how many did. used
+	// means that something has arrived.
+	skip, skipped int
+	used          atomic.Bool
+
 	state atomic.Int32
+	// idleSince is when the connection began to wait for a request, in nanoseconds since 1970, or 0
+	// while it does not wait.
+	idleSince atomic.Int64
 	// lent reports that net/http has the connection, kept that a data call was answered on it.
 	lent atomic.Bool
 	kept bool
@@ -45,33 +53,45 @@ type conn struct {
 	out     []byte
 }
 
+// maxEmpty is how many bytes of line ends may follow a body.
+const maxEmpty = 4
+
+// leastBytes is how much of a further request net/http awaits before it looks at it. It closes
+// without an answer if less comes.
+const leastBytes = 4
+
 // unbounded is the value of owed if the rest of the connection is net/http's.
 const unbounded = -1
 
 // The states of a connection. It is busy from the first byte of a request to the last byte of its
-// answer. If it is closed meanwhile, it closes itself after the answer.
+// answer. If it is closed meanwhile, it closes itself after the answer. It is away while net/http
+// answers a request.
 const (
 	waiting int32 = iota
 	busy
+	away
 	closing
 	closed
 )
 
-// bufferSize is the initial size of a connection's buffers. Buffers larger than keptSize are
-// dropped.
-const bufferSize, keptSize = 4 << 10, 64 << 10
+// bufferSize is the initial size of a connection's buffers, maxRequest that of the largest request
+// that is read here: a connection holds no more, whoever has opened it. Buffers of answers larger
+// than keptSize are dropped.
+const bufferSize, maxRequest, keptSize = 4 << 10, 16 << 10, 64 << 10
 
 // run serves a connection until it ends or is handed to net/http.
 func (c *conn) run() {
 	err := c.answerCalls()
-	// net/http closes without an answer if less than this is left after a request.
-	const least = 4
-	if err != nil || c.kept && c.failure != nil && c.to-c.from < least {
+	if err != nil || c.failure != nil && c.tooLittle() {
 		c.Close()
 		return
 	}
 	c.handOver()
 }
+
+// tooLittle reports whether net/http would not look at a request yet, because it awaits more bytes
+// after an earlier request.
+func (c *conn) tooLittle() bool { return c.kept && c.skipped+c.to-c.from < leastBytes }
 
 // handOver gives the connection to net/http, whose time limits begin now.
 func (c *conn) handOver() {
@@ -85,8 +105,10 @@ func (c *conn) handOver() {
 // means that the connection has ended.
 func (c *conn) answerCalls() error {
 	c.readBy, c.writeBy = time.Time{}, time.Time{}
+	c.state.CompareAndSwap(away, waiting)
+	c.skipped = 0
 	for {
-		if c.from == c.to {
+		for c.skipEmpty(); c.from == c.to; c.skipEmpty() {
 			if err := c.await(); err != nil {
 				return err
 			}
@@ -98,9 +120,13 @@ func (c *conn) answerCalls() error {
 		var err error
 		if ours {
 			err = c.serve()
-			c.kept = true
+			c.kept, c.skip, c.skipped = true, maxEmpty, 0
 		}
-		if !c.state.CompareAndSwap(busy, waiting) {
+		next := waiting
+		if !ours {
+			next = away
+		}
+		if !c.state.CompareAndSwap(busy, next) {
 			_ = c.finish() // the connection ends in any case
 			return net.ErrClosed
 		}
@@ -112,10 +138,13 @@ func (c *conn) answerCalls() error {
 
 // await reads the first bytes of a request.
 func (c *conn) await() error {
-	if c.from, c.to = 0, 0; cap(c.buffer) > keptSize || c.buffer == nil {
+	if c.from, c.to = 0, 0; c.buffer == nil {
 		c.buffer = make([]byte, bufferSize)
 	}
 	idle := c.server.limits.IdleTimeout
+	if !c.used.Load() { // who has not sent anything yet gets the time of a head
+		idle = c.server.limits.HeaderTimeout
+	}
 	now := time.Now()
 	// Moving a deadline costs as much as parsing a head, so it moves once in a quarter of the time.
 	if c.readBy.Sub(now) < idle-idle/4 {
@@ -124,23 +153,38 @@ func (c *conn) await() error {
 			return err
 		}
 	}
+	c.idleSince.Store(now.UnixNano())
 	n, err := c.Conn.Read(c.buffer)
+	c.idleSince.Store(0)
 	if n > 0 {
 		c.to, c.failure = n, err
+		c.used.Store(true)
 		return nil
 	}
 	return err
 }
 
+// skipEmpty skips line ends behind the body of a call that was answered here, which some callers
+// send. It skips as many as net/http does after its own (RFC 9112, 2.2).
+func (c *conn) skipEmpty() {
+	for ; c.skipped < c.skip && c.from < c.to; c.from++ {
+		if b := c.buffer[c.from]; b != '\r' && b != '\n' {
+			c.skip = c.skipped
+			return
+		}
+		c.skipped++
+	}
+}
+
 // receive completes the request that begins at from and reports whether it is a data call. If it is
 // not, net/http is owed all of its bytes.
 func (c *conn) receive() bool {
-	c.owed = unbounded
+	c.owed, c.skip = unbounded, 0
 	c.request.Began = time.Now()
 	limits := &c.server.limits
 	for {
 		c.head.read(c.buffer[c.from:c.to])
-		if c.head.form != partial {
+		if c.head.form != partial && !c.tooLittle() {
 			break
 		}
 		if !c.more(limits.HeaderTimeout) {
@@ -151,8 +195,7 @@ func (c *conn) receive() bool {
 	if h.form == strange {
 		return false
 	}
-	c.owed = h.end()
-	if h.form != plain {
+	if c.owed = h.end(); h.form != plain || h.end() > maxRequest {
 		return false
 	}
 	call, most, ok := c.server.handler.Find(h.path)
@@ -160,6 +203,11 @@ func (c *conn) receive() bool {
 		return false
 	}
 	c.call, c.moved = call, false
+	if c.to-c.from < h.end() {
+		if c.fill(); !c.server.handler.Admits(call, &c.request) {
+			return false
+		}
+	}
 	for c.to-c.from < h.end() {
 		if !c.more(limits.ReadTimeout) {
 			return false
@@ -201,13 +249,19 @@ func (c *conn) grow() {
 	c.from, c.buffer, c.moved = 0, into, true
 }
 
+// fill sets what the head says of the request.
+func (c *conn) fill() {
+	h, r := &c.head, &c.request
+	r.Path, r.Query, r.Body = h.path, h.query, nil
+	r.Host, r.Correlation, r.Traceparent = h.host, h.correlation, h.traceparent
+	r.Authorization, r.Remote = h.authorization, c.Conn.RemoteAddr()
+}
+
 // serve answers the data call that begins at from.
 func (c *conn) serve() error {
 	h, r, a := &c.head, &c.request, &c.answer
-	r.Path, r.Query = h.path, h.query
+	c.fill()
 	r.Body = c.buffer[c.from+h.size : c.from+h.end()]
-	r.Host, r.Correlation, r.Traceparent = h.host, h.correlation, h.traceparent
-	r.Authorization, r.Remote = h.authorization, c.Conn.RemoteAddr()
 	*a = Answer{Body: a.Body[:0], Encrypted: r.TLS != nil}
 	c.server.handler.Answer(c.call, r, a)
 	c.from += h.end()
@@ -249,8 +303,8 @@ func (c *conn) Close() error {
 	defer c.tell()
 	for {
 		switch state := c.state.Load(); state {
-		case waiting:
-			if c.state.CompareAndSwap(waiting, closed) {
+		case waiting, away:
+			if c.state.CompareAndSwap(state, closed) {
 				return c.finish()
 			}
 		case busy:

@@ -19,6 +19,11 @@
 // requests the connection returns to package front: net/http got exactly the bytes of one request
 // and has reported that it is idle.
 //
+// A connection never holds more of a request than maxRequest. A larger request goes to net/http,
+// whose handler authenticates the caller before it reads the body. The body of a smaller one is
+// awaited only for a caller whom the Handler admits by the head, so that callers without a key
+// cost the same whatever they send.
+//
 // Package front refuses nothing and reports no errors. A request that it does not fully understand
 // goes to net/http with every byte that was read: for example one with chunks, escapes in the path,
 // a second Content-Length, an obsolete header form, or an incomplete body. So hostile input always

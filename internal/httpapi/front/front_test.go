@@ -40,6 +40,11 @@ func (h *handler) Find(path []byte) (call, maxBody int, ok bool) {
 	return 7, 1 << 20, strings.HasPrefix(string(path), "/data")
 }
 
+// Admits admits everybody but a caller with the key "no".
+func (h *handler) Admits(_ int, r *front.Request) bool {
+	return string(r.Authorization) != "no"
+}
+
 func (h *handler) Answer(call int, r *front.Request, a *front.Answer) {
 	h.pass("front", string(r.Path))
 	if path := string(r.Path); path != "/data" && path != "/data-hold" {
@@ -190,18 +195,68 @@ func TestPipelined(t *testing.T) {
 	}
 }
 
-// TestLargeBodies checks that a body may be larger than a buffer. One above the limit of its call
-// is left to net/http.
+// TestLargeBodies checks that a body may be larger than a buffer. A request above 16 KiB, or above
+// the limit of its call, is left to net/http.
 func TestLargeBodies(t *testing.T) {
 	_, addr := start(t, new(handler))
 	c := dial(t, addr)
-	for _, size := range []int{0, 1, 4000, 5000, 70_000, 1 << 20} {
+	for size, by := range map[int]string{0: "front 7 ", 1: "front 7 ", 4000: "front 7 ", 5000: "front 7 ", 16_000: "front 7 ",
+		16_385: "web HTTP/1 ", 70_000: "web HTTP/1 ", 1<<20 + 1: "web HTTP/1 "} {
 		body := strings.Repeat("x", size)
 		c.send(data(body))
-		c.wants("front 7 " + body)
+		c.wants(by + body)
 	}
-	c.send(data(strings.Repeat("x", 1<<20+1)))
-	c.wants("web HTTP/1 xxx")
+}
+
+// TestBodiesOfOthers checks that the body of a caller who is not admitted is left to
+// net/http, unless it has arrived with the head.
+func TestBodiesOfOthers(t *testing.T) {
+	_, addr := start(t, new(handler))
+	for key, want := range map[string]string{"yes": "front 7 abc", "no": "web HTTP/1 abc"} {
+		c := dial(t, addr)
+		text := strings.Replace(data("abc"), "Host", "Authorization: "+key+"\r\nHost", 1)
+		c.send(text[:len(text)-1])
+		time.Sleep(20 * time.Millisecond)
+		c.send(text[len(text)-1:])
+		c.wants(want)
+	}
+}
+
+// TestLineEnds checks that line ends that net/http accepts are accepted at once: a bare line feed,
+// and empty lines behind the body of a POST.
+func TestLineEnds(t *testing.T) {
+	_, addr := start(t, new(handler))
+	for _, before := range []string{data("z"), strings.Replace(data("z"), "/data", "/view", 1)} {
+		for _, ends := range []string{"\r\n", "\n", "\r\n\r\n"} {
+			c := dial(t, addr)
+			for range 2 {
+				c.send(before + ends)
+				c.wants("")
+				time.Sleep(10 * time.Millisecond)
+			}
+			c.send(data("a") + ends + data("b") + ends)
+			c.wants("")
+			c.wants("")
+		}
+	}
+	one := dial(t, addr)
+	for range 2 {
+		one.send(data("a") + "\r\n" + data("b") + "\r\n")
+		one.wants("front 7 a")
+		one.wants("front 7 b")
+	}
+	for _, text := range []string{"GET /view HTTP/1.1\nHost: x\n\n", "GET /view HTTP/1.1\r\nHost: x\n\r\n", "GET /view HTTP/1.1\nHost: x\r\n\r\n"} {
+		c := dial(t, addr)
+		_ = c.SetDeadline(time.Now().Add(limits.HeaderTimeout / 2))
+		c.send(text)
+		c.wants("web HTTP/1 ")
+	}
+	c := dial(t, addr)
+	c.send("GET /view HTTP/1.1\r\nHost: x\r\n\r\n\r\n" + view) // no POST precedes the empty line
+	c.wants("web HTTP/1 ")
+	if answer, err := http.ReadResponse(c.in, nil); err != nil || answer.StatusCode != 400 {
+		t.Errorf("an empty line after a GET: %v, %v; want 400, as from net/http", answer, err)
+	}
 }
 
 // TestWhatBreaksOff checks that a request whose body is cut off or stops arriving is left to

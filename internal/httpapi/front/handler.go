@@ -11,6 +11,10 @@ import (
 type Handler interface {
 	// Find returns the data call of a POST to a path, and the largest body that it may have.
 	Find(path []byte) (call int, maxBody int, ok bool)
+	// Admits reports whether the caller of a call that Find returned may send a body. It is asked
+	// if the body does not arrive with the head, and gets a request without one. It changes
+	// nothing. If it says no, net/http refuses the request.
+	Admits(call int, r *Request) bool
 	// Answer answers a call that Find returned. It keeps nothing of the request, returns within a
 	// bounded time, and does not panic.
 	Answer(call int, r *Request, a *Answer)

@@ -40,13 +40,15 @@ func (h *head) read(text []byte) {
 	line, at := nextLine(text, 0)
 	post, ok := h.readStart(line)
 	if at == 0 || !ok {
-		h.unread(text, at == 0)
+		if at == 0 {
+			h.unread(text, len(text))
+		}
 		return
 	}
 	for range maxHeaders + 1 {
 		line, next := nextLine(text, at)
 		if next == 0 {
-			h.unread(text, true)
+			h.unread(text[at:], len(text))
 			return
 		}
 		if at = next; len(line) == 0 {
@@ -64,9 +66,10 @@ func (h *head) read(text []byte) {
 	}
 }
 
-// unread gives up on a head, unless more bytes may complete it.
-func (h *head) unread(text []byte, incomplete bool) {
-	if incomplete && len(text) < maxHead {
+// unread gives up on a head whose last line, of size bytes in all, does not end with CR LF, unless
+// more bytes may complete it. A bare line feed ends a line for net/http.
+func (h *head) unread(line []byte, size int) {
+	if size < maxHead && bytes.IndexByte(line, '\n') < 0 {
 		h.form = partial
 	}
 }

@@ -64,7 +64,7 @@ func (c *conn) watch() error {
 			left = time.Until(time.Unix(0, until))
 		}
 		switch {
-		case c.state.Load() != waiting:
+		case c.state.Load() != away:
 			return net.ErrClosed
 		case left <= 0:
 			return os.ErrDeadlineExceeded

@@ -10,13 +10,16 @@ import (
 	"time"
 )
 
-// Limits bounds the times of a connection. All fields must be positive.
+// Limits bounds the times of a connection, and their number. The times must be positive.
 type Limits struct {
 	// HeaderTimeout and ReadTimeout bound the time in which the head of a request, and the whole
 	// request, must arrive. IdleTimeout is how long a connection stays open between requests.
 	HeaderTimeout, ReadTimeout, IdleTimeout time.Duration
 	// WriteTimeout is the least time that an answer may take to leave. The most is twice that.
 	WriteTimeout time.Duration
+	// Connections bounds the open connections of each listener; 0 means no bound. One beyond it
+	// waits. It takes the place of a connection that is idle.
+	Connections int
 }
 
 // Server serves connections: data calls by a Handler, everything else by net/http. It is safe for
@@ -33,6 +36,9 @@ type Server struct {
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
 	conns     map[*conn]struct{}
+	// idleWeb holds the connections that stay with net/http and wait for a request, with the time,
+	// in nanoseconds since 1970, at which they began to.
+	idleWeb map[net.Conn]int64
 	// empty is closed once no connection is left. It is nil until somebody waits for that.
 	empty chan struct{}
 }
@@ -41,17 +47,33 @@ type Server struct {
 func New(handler Handler, web *http.Server, limits Limits) *Server {
 	s := &Server{handler: handler, limits: limits, web: web,
 		handed:    handed{conns: make(chan net.Conn), closed: make(chan struct{})},
-		listeners: make(map[net.Listener]struct{}), conns: make(map[*conn]struct{})}
+		listeners: make(map[net.Listener]struct{}), conns: make(map[*conn]struct{}),
+		idleWeb: make(map[net.Conn]int64)}
 	told := web.ConnState
 	web.ConnState = func(connection net.Conn, state http.ConnState) {
-		if c, ok := connection.(*conn); ok && state == http.StateIdle {
+		c, ok := connection.(*conn)
+		if ok && state == http.StateIdle {
 			c.idle()
+		}
+		if !ok || c.owed == unbounded {
+			s.note(connection, state == http.StateIdle)
 		}
 		if told != nil {
 			told(connection, state)
 		}
 	}
 	return s
+}
+
+// note records whether a connection that stays with net/http waits for a request.
+func (s *Server) note(connection net.Conn, idle bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if idle {
+		s.idleWeb[connection] = time.Now().UnixNano()
+		return
+	}
+	delete(s.idleWeb, connection)
 }
 
 // Serve accepts connections until the listener fails. After Shutdown or Close it returns
@@ -66,6 +88,7 @@ func (s *Server) Serve(listener net.Listener) error {
 
 // accept starts serve for each connection.
 func (s *Server) accept(listener net.Listener, serve func(net.Conn)) error {
+	listener = limited(listener, s.limits.Connections, s.evict)
 	defer listener.Close()
 	if !s.listen(listener) {
 		return http.ErrServerClosed
