@@ -485,10 +485,13 @@ CREATE TABLE access_key (
   expires_ms BIGINT NOT NULL DEFAULT 0,     -- first instant at which it is refused; 0: never
   last_used_ms BIGINT NOT NULL DEFAULT 0,   -- hour of its last use; 0: unused
   revoked_ms BIGINT NOT NULL DEFAULT 0,     -- when it was revoked; 0: not revoked
+  version BIGINT NOT NULL,                  -- access_state.version of its last change
   PRIMARY KEY (key_id)
 );
 
 CREATE INDEX access_key_principal ON access_key (tenant, principal);
+
+CREATE INDEX access_key_version ON access_key (version, key_id);
 
 -- The version of all keys, by which nodes detect changes. A transaction that changes keys locks it first.
 CREATE TABLE access_state (

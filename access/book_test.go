@@ -31,7 +31,7 @@ func TestAuthenticate(t *testing.T) {
 		want Reason
 	}{
 		{live.Reveal(), now, Accepted}, {live.Reveal(), now + 1000, Accepted},
-		{live.Reveal(), now + 1001, Stale}, {other.Reveal(), now, Unknown}, {forged, now, WrongSecret},
+		{live.Reveal(), now + 1001, Stale}, {live.Reveal()[:64] + otherThan(live.Reveal()[64]), now, Mistyped}, {other.Reveal(), now, Unknown}, {forged, now, WrongSecret},
 		{gone.Reveal(), now, Revoked}, {late.Reveal(), now, Expired}, {late.Reveal(), now - 1, Accepted},
 		{other.Reveal()[:64] + "-", now, Malformed}, {other.Reveal()[:64] + "_", now + 9999, Malformed},
 		{other.Reveal()[:64] + otherThan(other.Reveal()[64]), now, Mistyped}, {"", now, Malformed}, {live.Reveal()[:64], now, Malformed},
@@ -78,6 +78,44 @@ func TestMessagesRevealNothing(t *testing.T) {
 	}
 }
 
+// TestUpdate checks that changed keys replace their earlier form, others stay, and removed ones are
+// unknown.
+func TestUpdate(t *testing.T) {
+	book, a, b, c := NewBook(1000), newToken(t), newToken(t), newToken(t)
+	book.Replace([]Key{keyOf(a, "a"), keyOf(b, "b")}, now)
+	revoked := keyOf(a, "a")
+	revoked.RevokedMS = now
+	book.Update([]Key{revoked, keyOf(c, "c")}, []string{b.ID()})
+	for token, want := range map[Token]Reason{a: Revoked, b: Unknown, c: Accepted} {
+		if _, reason := book.Authenticate(token.Reveal(), now); reason != want {
+			t.Errorf("%s: %q, want %q", token, reason, want)
+		}
+	}
+	if _, reason := book.Authenticate(c.Reveal(), now+1001); reason != Stale {
+		t.Errorf("%q: Update must not confirm the keys", reason)
+	}
+}
+
+// TestForget checks that keys that ended before an instant are forgotten, and others that have ended
+// only if there are too many.
+func TestForget(t *testing.T) {
+	book, live, long, late := NewBook(0), newToken(t), newToken(t), newToken(t)
+	ended, expired := keyOf(long, "long"), keyOf(late, "late")
+	ended.RevokedMS, expired.ExpiresMS = now-10, now
+	book.Replace([]Key{keyOf(live, "live"), ended, expired}, now)
+	for _, test := range []struct {
+		most int
+		want [3]Reason
+	}{{1, [3]Reason{Accepted, Unknown, Expired}}, {0, [3]Reason{Accepted, Unknown, Unknown}}} {
+		book.forget(now-5, now, test.most)
+		for n, token := range []Token{live, long, late} {
+			if _, reason := book.Authenticate(token.Reveal(), now); reason != test.want[n] {
+				t.Errorf("at most %d: key %d is %q, want %q", test.most, n, reason, test.want[n])
+			}
+		}
+	}
+}
+
 // TestUsed checks that the last use is recorded to the hour, kept over generations, and reported
 // until the database has it.
 func TestUsed(t *testing.T) {
@@ -89,16 +127,16 @@ func TestUsed(t *testing.T) {
 		book.Authenticate(token.Reveal(), at)
 	}
 	want := map[string]int64{key.ID: hour}
-	if diff := cmp.Diff(want, book.Used()); diff != "" {
+	if diff := cmp.Diff(want, book.Used(9)); diff != "" {
 		t.Error(diff)
 	}
 	book.Replace([]Key{key}, now)
-	if diff := cmp.Diff(want, book.Used()); diff != "" {
+	if diff := cmp.Diff(want, book.Used(9)); diff != "" {
 		t.Error(diff)
 	}
 	key.LastUsedMS = hour
 	book.Replace([]Key{key}, now)
-	if got := book.Used(); len(got) != 0 {
+	if got := book.Used(9); len(got) != 0 {
 		t.Errorf("uses that the database has are reported: %v", got)
 	}
 }
@@ -115,7 +153,7 @@ func TestBookIsSafeForConcurrentUse(t *testing.T) {
 				if _, reason := book.Authenticate(token.Reveal(), now+n*HourMS/100); reason == Unknown {
 					t.Error("a key is unknown while its generation is replaced")
 				}
-				book.Used()
+				book.Used(9)
 			}
 		})
 	}

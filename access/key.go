@@ -93,6 +93,11 @@ func (k *Key) Check(nowMS int64) Reason {
 	return Accepted
 }
 
+// EndedBefore reports whether the key was revoked or expired before an instant.
+func (k *Key) EndedBefore(ms int64) bool {
+	return k.RevokedMS != 0 && k.RevokedMS < ms || k.ExpiresMS != 0 && k.ExpiresMS < ms
+}
+
 // PrincipalOf returns the principal that the key authenticates.
 func (k *Key) PrincipalOf() *Principal {
 	return &Principal{Name: k.Principal, KeyID: k.ID, Role: k.Role, Scope: k.Scope,

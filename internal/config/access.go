@@ -36,6 +36,9 @@ type Keys struct {
 	FirstAdminFile string
 	// Rate bounds the requests per second of one key, 0 means no bound. Burst bounds those at once.
 	Rate, Burst int
+	// PerTenant is the most live keys of a tenant. Keep is how long ended ones are kept.
+	PerTenant int
+	Keep      time.Duration
 }
 
 // ServerTLS configures TLS for callers. Without CertFile there is no TLS.
@@ -98,6 +101,8 @@ func (c *Config) accessSettings() []setting {
 		{"keys.first_admin_file", text(&c.Keys.FirstAdminFile)},
 		{"keys.rate", integer(&c.Keys.Rate, 0, 1_000_000)},
 		{"keys.burst", integer(&c.Keys.Burst, 1, 1_000_000)},
+		{"keys.per_tenant", integer(&c.Keys.PerTenant, 1, 1_000_000)},
+		{"keys.keep", duration(&c.Keys.Keep, "24h", "87600h")},
 
 		{"tls.cert_file", text(&c.TLS.CertFile)},
 		{"tls.key_file", text(&c.TLS.KeyFile)},

@@ -34,7 +34,7 @@ oidc:
     - {group: shop, role: operator, tenant: shop, budgets: [spring-*, summer]}
 audit_log: {keep: 8760h}
 `)
-	want := Keys{time.Minute, "/run/admin", 50, 5}
+	want := Keys{time.Minute, "/run/admin", 50, 5, 10_000, 720 * time.Hour}
 	if diff := cmp.Diff(want, c.Keys); diff != "" || c.Auth != ByKeys || c.AuditLog.Keep != 8760*time.Hour ||
 		c.Listeners != (Listeners{"10.0.0.1:9000", "[::1]:9100"}) {
 		t.Errorf("%s %+v", diff, c)

@@ -47,7 +47,7 @@ func TestDefaults(t *testing.T) {
 	want := Config{
 		Listen:    "127.0.0.1:8080",
 		Auth:      Loopback,
-		Keys:      Keys{StaleAfter: 10 * time.Second, Burst: 100},
+		Keys:      Keys{StaleAfter: 10 * time.Second, Burst: 100, PerTenant: 10_000, Keep: 720 * time.Hour},
 		TLS:       ServerTLS{ClientCertificates: CertificatesIgnored, MinVersion: "1.2"},
 		OIDC:      OIDC{GroupsClaim: "groups"},
 		Database:  Database{Driver: SQLite, DSN: secret.New("./data/budgetd.db"), ConnectTimeout: 30 * time.Second},

@@ -175,7 +175,7 @@ func keepFirst(ctx context.Context, c config.Config, token access.Token) error {
 	if err != nil {
 		return fmt.Errorf("database: %w", err)
 	}
-	made, err := (&apiKeys{db}).first(ctx, token, "budgetd keys bootstrap")
+	made, err := (&apiKeys{db: db}).first(ctx, token, "budgetd keys bootstrap")
 	if err == nil && !made {
 		err = errors.New("there are keys already: an administrator creates further ones")
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"time"
 
 	"github.com/budgetd/budgetd/access"
@@ -29,7 +30,11 @@ var (
 )
 
 // apiKeys issues and ends API keys.
-type apiKeys struct{ db *engine.DB }
+type apiKeys struct {
+	db *engine.DB
+	// perTenant is the most live keys of a tenant.
+	perTenant int
+}
 
 // List reads a page of keys.
 func (k *apiKeys) List(ctx context.Context, tenant, after string, limit int) (
@@ -56,7 +61,7 @@ func (k *apiKeys) Issue(ctx context.Context, key access.Key) (access.Token, acce
 	if err == nil {
 		err = k.db.Write(ctx, "create key", func(t *engine.Tx) error {
 			attestKey(ctx, key.ID, nil, textOf(&key))
-			return keys.Create(ctx, t.Plain(), key)
+			return keys.Create(ctx, t.Plain(), key, k.perTenant)
 		})
 	}
 	return token, key, err
@@ -107,7 +112,7 @@ func (k *apiKeys) Rotate(ctx context.Context, id, by string, overlap time.Durati
 	}
 	until := fresh.CreatedMS + overlap.Milliseconds()
 	err = k.db.Write(ctx, "rotate key", func(t *engine.Tx) error {
-		done, err := keys.Rotate(ctx, t.Plain(), id, fresh, until)
+		done, err := keys.Rotate(ctx, t.Plain(), id, fresh, until, k.perTenant)
 		if err != nil {
 			return err
 		}
@@ -132,6 +137,28 @@ func (k *apiKeys) Revoke(ctx context.Context, id string) (out access.Key, err er
 		return nil
 	})
 	return out, err
+}
+
+// prune removes keys that ended keep ago, at most 1,000 at a time.
+func (k *apiKeys) prune(ctx context.Context, keep time.Duration) error {
+	none := errors.New("no key has ended long ago")
+	err := k.db.Write(ctx, "remove keys", func(t *engine.Tx) error {
+		now := t.Now.UnixMilli()
+		n, err := keys.Remove(ctx, t.Plain(), now-keep.Milliseconds())
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return none // leaves no row in the audit log
+		}
+		_, err = auditlog.Append(ctx, t.Plain(), trail.Row{AtMS: now, Principal: "budgetd",
+			Op: "remove keys", Target: strconv.Itoa(n), Outcome: trail.Done})
+		return err
+	})
+	if errors.Is(err, none) {
+		return nil
+	}
+	return err
 }
 
 // firstPrincipal is the principal of the first key.
@@ -273,7 +300,7 @@ func (l *auditLog) prune(ctx context.Context) error {
 func follow(db *engine.DB, c config.Keys, log *slog.Logger) (*access.Book,
 	func(context.Context) error) {
 	book := access.NewBook(c.StaleAfter.Milliseconds())
-	f := &keys.Follower{Book: book, Log: log, Now: time.Now,
+	f := &keys.Follower{Book: book, Log: log, Now: time.Now, Keep: c.Keep,
 		Note: func(ctx context.Context, used map[string]int64) error {
 			return db.Write(ctx, "use of keys", func(t *engine.Tx) error {
 				return keys.NoteUse(ctx, t.Plain(), used)

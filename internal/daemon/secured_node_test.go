@@ -74,7 +74,7 @@ func newSecuredNode(t *testing.T, settings ...string) *securedNode {
 	t.Cleanup(func() { o.backends.close(log) })
 	token, err := access.NewToken(rand.Reader)
 	ok(err)
-	_, err = (&apiKeys{o.backends.db}).first(ctx, token, "test")
+	_, err = (&apiKeys{db: o.backends.db}).first(ctx, token, "test")
 	ok(err)
 	o.root = token.Reveal()
 	o.security, err = o.backends.security(ctx, c, log)

@@ -33,7 +33,7 @@ const (
 	// a half times its interval, so a revoked key is refused within a second.
 	keysEvery = 200 * time.Millisecond
 	// refusalsEvery is the interval at which counted refusals are written to the audit log,
-	// pruneEvery that at which old rows of the audit log are removed.
+	// pruneEvery that at which old rows of the audit log, and keys that ended long ago, are removed.
 	refusalsEvery, pruneEvery = 2 * time.Second, time.Minute
 )
 
@@ -41,7 +41,7 @@ const (
 func (b *backends) security(ctx context.Context, c config.Config, log *slog.Logger) (
 	*security, error) {
 	refusals := new(trail.Refusals)
-	out := &security{keys: &apiKeys{b.db}, auditLog: &auditLog{b.db, refusals, c.AuditLog.Keep},
+	out := &security{keys: &apiKeys{b.db, c.Keys.PerTenant}, auditLog: &auditLog{b.db, refusals, c.AuditLog.Keep},
 		guard: &guard.Guard{Open: c.Auth != config.ByKeys, Loopback: c.Auth == config.Loopback,
 			Refusals: refusals, Now: time.Now, Limiter: edge.NewLimiter(c.Keys.Rate, c.Keys.Burst)}}
 	for _, p := range c.TLS.Principals {
@@ -63,6 +63,9 @@ func (b *backends) security(ctx context.Context, c config.Config, log *slog.Logg
 		}
 		out.work = append(out.work, loop{"keys", keysEvery, once})
 	}
+	out.work = append(out.work, loop{"ended keys", pruneEvery, func(ctx context.Context) error {
+		return out.keys.prune(ctx, c.Keys.Keep)
+	}})
 	out.work = append(out.work, loop{"refusals", refusalsEvery, out.auditLog.noteRefusals},
 		loop{"audit log", pruneEvery, out.auditLog.prune})
 	return out, out.sessions(c.OIDC)

@@ -63,7 +63,7 @@ var statuses = map[budget.Code]struct {
 	budget.Forbidden:       {http.StatusForbidden, "The key does not allow this"},
 	budget.RateLimited:     {http.StatusTooManyRequests, "The key makes too many requests"},
 	budget.KeyNotFound:     {http.StatusNotFound, "There is no such key"},
-	budget.TooManyKeys:     {http.StatusConflict, "The principal has two live keys"},
+	budget.TooManyKeys:     {http.StatusConflict, "There are too many live keys"},
 	budget.KeyNotLive:      {http.StatusConflict, "The key is revoked or expired"},
 
 	budget.WebhookNotFound:  {http.StatusNotFound, "There is no such endpoint"},

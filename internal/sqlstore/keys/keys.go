@@ -42,35 +42,56 @@ func Version(ctx context.Context, tx Tx) (version int64, err error) {
 	return version, err
 }
 
-// changing excludes every other change until the transaction ends.
-func changing(ctx context.Context, tx Tx) error {
+// changing excludes every other change until the transaction ends, and returns the version of this
+// one.
+func changing(ctx context.Context, tx Tx) (version int64, err error) {
 	done, err := tx.ExecContext(ctx,
 		`UPDATE access_state SET version = version + 1 WHERE only_row = 1`)
 	if err != nil {
-		return err
+		return 0, fmt.Errorf("keys: %w", err)
 	}
 	if n, err := done.RowsAffected(); err != nil || n != 1 {
-		return errors.Join(err, errNoState)
+		return 0, errors.Join(err, errNoState)
 	}
-	return nil
+	return Version(ctx, tx)
 }
 
 const columns = `key_id, secret_hash, principal, role, tenant, budgets, created_ms, created_by,
-	expires_ms, last_used_ms, revoked_ms`
+	expires_ms, last_used_ms, revoked_ms, version`
 
-// All returns every key, by id. It leaves out a row that it cannot parse (edited by hand or written
-// by a later budgetd), so that only that key is refused; odd describes such rows.
-func All(ctx context.Context, tx Tx) (all []access.Key, odd, err error) {
-	var wrong []error
-	all, err = read(ctx, tx, func(err error) error {
-		wrong = append(wrong, err)
+// Cursor is how far the keys were read, in the order of their changes.
+type Cursor struct {
+	Version int64
+	ID      string
+}
+
+// Changes are keys that were added or changed.
+type Changes struct {
+	Keys []access.Key
+	// Odd are the ids of rows that cannot be parsed (edited by hand or written by a later budgetd).
+	// Only those keys are refused. Err describes them.
+	Odd []string
+	Err error
+	// Next is the cursor behind them.
+	Next Cursor
+}
+
+// Since returns at most limit keys that changed after a cursor. The zero cursor is before the first.
+func Since(ctx context.Context, tx Tx, after Cursor, limit int) (Changes, error) {
+	out := Changes{Next: after}
+	found, err := read(ctx, tx, func(id string, err error) error {
+		out.Odd = append(out.Odd, id)
+		out.Err = errors.Join(out.Err, err)
 		return nil
-	}, `SELECT `+columns+` FROM access_key ORDER BY key_id`)
-	return all, errors.Join(wrong...), err
+	}, &out.Next, `SELECT `+columns+` FROM access_key
+		WHERE version > ? OR version = ? AND key_id > ? ORDER BY version, key_id LIMIT ?`,
+		after.Version, after.Version, []byte(after.ID), limit)
+	out.Keys = found
+	return out, err
 }
 
 // strictly makes one unparsable row fail the whole query.
-func strictly(err error) error { return err }
+func strictly(_ string, err error) error { return err }
 
 // Page returns at most limit keys after an id, by id, of a tenant or, with "", of all.
 func Page(ctx context.Context, tx Tx, tenant, after string, limit int) ([]access.Key, error) {
@@ -79,13 +100,13 @@ func Page(ctx context.Context, tx Tx, tenant, after string, limit int) ([]access
 		query += ` AND tenant = ?`
 		args = append(args, []byte(tenant))
 	}
-	return read(ctx, tx, strictly, query+` ORDER BY key_id LIMIT ?`, append(args, limit)...)
+	return read(ctx, tx, strictly, new(Cursor), query+` ORDER BY key_id LIMIT ?`, append(args, limit)...)
 }
 
 // One returns a key. Errors: key_not_found.
 func One(ctx context.Context, tx Tx, id string) (access.Key, error) {
-	found, err := read(ctx, tx, strictly, `SELECT `+columns+` FROM access_key WHERE key_id = ?`,
-		[]byte(id))
+	found, err := read(ctx, tx, strictly, new(Cursor),
+		`SELECT `+columns+` FROM access_key WHERE key_id = ?`, []byte(id))
 	if err == nil && len(found) == 0 {
 		err = budget.Refuse(budget.KeyNotFound, "keys", "there is no key %.20q", id)
 	}
@@ -95,9 +116,10 @@ func One(ctx context.Context, tx Tx, id string) (access.Key, error) {
 	return found[0], nil
 }
 
-// read returns the keys of a query. It leaves out an unparsable row if judge returns nil.
-func read(ctx context.Context, tx Tx, judge func(error) error, query string, args ...any,
-) (out []access.Key, err error) {
+// read returns the keys of a query, and in last the place of the last row. It leaves out an
+// unparsable row if judge returns nil.
+func read(ctx context.Context, tx Tx, judge func(string, error) error, last *Cursor, query string,
+	args ...any) (out []access.Key, err error) {
 	rows, err := tx.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, fmt.Errorf("keys: %w", err)
@@ -107,12 +129,14 @@ func read(ctx context.Context, tx Tx, judge func(error) error, query string, arg
 		var key access.Key
 		var hash, role, budgets []byte
 		err := rows.Scan(&key.ID, &hash, &key.Principal, &role, &key.Scope.Tenant, &budgets,
-			&key.CreatedMS, &key.CreatedBy, &key.ExpiresMS, &key.LastUsedMS, &key.RevokedMS)
+			&key.CreatedMS, &key.CreatedBy, &key.ExpiresMS, &key.LastUsedMS, &key.RevokedMS,
+			&last.Version)
 		if err != nil {
 			return nil, fmt.Errorf("keys: %w", err)
 		}
+		last.ID = key.ID
 		if err := decode(&key, hash, role, budgets); err != nil {
-			if err := judge(err); err != nil {
+			if err := judge(key.ID, err); err != nil {
 				return nil, fmt.Errorf("keys: %w", err)
 			}
 			continue

@@ -2,12 +2,14 @@ package keys
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -56,6 +58,14 @@ func open(t *testing.T, driver, dsn string) *sql.DB {
 	return db
 }
 
+// allOf returns every key, by id, and an error that describes the rows that cannot be parsed.
+func allOf(t *testing.T, tx Tx) (all []access.Key, odd, err error) {
+	t.Helper()
+	found, err := Since(t.Context(), tx, Cursor{}, 1000)
+	slices.SortFunc(found.Keys, func(a, b access.Key) int { return strings.Compare(a.ID, b.ID) })
+	return found.Keys, found.Err, err
+}
+
 func within[T any](t *testing.T, db *sql.DB, do func(tx *sql.Tx) (T, error)) (T, error) {
 	t.Helper()
 	tx, err := db.BeginTx(t.Context(), nil)
@@ -83,7 +93,7 @@ func newKey(t *testing.T, principal string) (access.Token, access.Key) {
 
 func createOne(t *testing.T, db *sql.DB, key access.Key) error {
 	t.Helper()
-	_, err := within(t, db, func(tx *sql.Tx) (int, error) { return 0, Create(t.Context(), tx, key) })
+	_, err := within(t, db, func(tx *sql.Tx) (int, error) { return 0, Create(t.Context(), tx, key, 1000) })
 	return err
 }
 
@@ -101,7 +111,7 @@ func TestWhatIsCreatedIsRead(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		all, odd, err := All(t.Context(), db)
+		all, odd, err := allOf(t, db)
 		if diff := cmp.Diff([]access.Key{a, b}, all); err != nil || odd != nil || diff != "" {
 			t.Errorf("%v %v %s", err, odd, diff)
 		}
@@ -213,7 +223,7 @@ func TestRotate(t *testing.T) {
 		rotate := func(id string, at int64) (Rotation, error) {
 			_, fresh := newKey(t, "ignored")
 			fresh.CreatedMS, fresh.Role, fresh.Scope = at, access.Admin, access.Scope{}
-			return within(t, db, func(tx *sql.Tx) (Rotation, error) { return Rotate(t.Context(), tx, id, fresh, at+50) })
+			return within(t, db, func(tx *sql.Tx) (Rotation, error) { return Rotate(t.Context(), tx, id, fresh, at+50, 1000) })
 		}
 		done, err := rotate(old.ID, now+10)
 		fresh := done.Next
@@ -256,7 +266,7 @@ func TestCreateFirst(t *testing.T) {
 			})
 		}
 		group.Wait()
-		all, _, err := All(t.Context(), db)
+		all, _, err := allOf(t, db)
 		if err != nil || len(all) != 1 {
 			t.Errorf("%v made, %d keys, %v", made, len(all), err)
 		}
@@ -279,7 +289,7 @@ func TestRowsOfOthers(t *testing.T) {
 			if _, err := tx.ExecContext(t.Context(), "UPDATE access_key SET "+wrong); err != nil {
 				t.Error(err)
 			}
-			if all, odd, err := All(t.Context(), tx); err != nil || odd == nil || len(all) != 0 {
+			if all, odd, err := allOf(t, tx); err != nil || odd == nil || len(all) != 0 {
 				t.Errorf("%s: %+v, %v, %v", wrong, all, odd, err)
 			}
 			if _, err := One(t.Context(), tx, key.ID); err == nil {
@@ -298,7 +308,7 @@ func TestFollower(t *testing.T) {
 		at := time.UnixMilli(now)
 		var log bytes.Buffer
 		f := &Follower{DB: db, Book: access.NewBook(1000), Log: slog.New(slog.NewTextHandler(&log, nil)),
-			Now: func() time.Time { return at }}
+			Now: func() time.Time { return at }, Keep: time.Hour}
 		once := func() {
 			t.Helper()
 			if err := f.RunOnce(t.Context()); err != nil {
@@ -334,7 +344,7 @@ func TestFollower(t *testing.T) {
 			t.Errorf("last used %d, want %d; %v", kept.LastUsedMS, hour, err)
 		}
 		once()
-		if left := f.Book.Used(); len(left) != 0 {
+		if left := f.Book.Used(9); len(left) != 0 {
 			t.Errorf("told again: %v", left)
 		}
 		if _, err := revoke(t, db, key.ID, now); err != nil {
@@ -342,5 +352,157 @@ func TestFollower(t *testing.T) {
 		}
 		once()
 		expect(access.Revoked)
+	})
+}
+
+// TestBoundOfATenant checks that a tenant has at most so many live keys, that other tenants are not
+// affected, and that the ended keys of a tenant do not add up either.
+func TestBoundOfATenant(t *testing.T) {
+	everywhere(t, func(t *testing.T, db *sql.DB) {
+		const most = 5
+		create := func(key access.Key) error {
+			_, err := within(t, db, func(tx *sql.Tx) (int, error) { return 0, Create(t.Context(), tx, key, most) })
+			return err
+		}
+		var live []string
+		for n := range 4 * most {
+			_, key := newKey(t, fmt.Sprint("p", n))
+			key.CreatedMS += int64(n)
+			if len(live) == most {
+				if err := create(key); !budget.Is(err, budget.TooManyKeys) {
+					t.Fatalf("key %d beside %d: %v", n, most, err)
+				}
+				if _, err := revoke(t, db, live[0], now+int64(n)); err != nil {
+					t.Fatal(err)
+				}
+				live = live[1:]
+			}
+			if err := create(key); err != nil {
+				t.Fatal(n, err)
+			}
+			live = append(live, key.ID)
+		}
+		_, other := newKey(t, "p")
+		other.Scope.Tenant = "acme"
+		if err := create(other); err != nil {
+			t.Errorf("another tenant: %v", err)
+		}
+		_, key := newKey(t, "rotated")
+		fresh := key
+		fresh.ID, fresh.CreatedMS = "0000000000", now+1000
+		_, err := within(t, db, func(tx *sql.Tx) (Rotation, error) {
+			return Rotate(t.Context(), tx, live[0], fresh, now+2000, most)
+		})
+		if !budget.Is(err, budget.TooManyKeys) {
+			t.Errorf("a rotation beyond the bound: %v", err)
+		}
+		all, err := Page(t.Context(), db, "shop", "", 1000)
+		if err != nil || len(all) > 2*most+1 {
+			t.Errorf("%d keys are kept, %v; want at most as many ended as live ones", len(all), err)
+		}
+	})
+}
+
+// TestRemove checks that only keys that ended before an instant are removed, and never the last key.
+func TestRemove(t *testing.T) {
+	everywhere(t, func(t *testing.T, db *sql.DB) {
+		want := map[string]bool{}
+		for name, change := range map[string]func(*access.Key){
+			"live": func(*access.Key) {}, "expires later": func(k *access.Key) { k.ExpiresMS = now + 10 },
+			"expired": func(k *access.Key) { k.ExpiresMS = now + 1 }, "revoked": func(*access.Key) {}, "revoked later": func(*access.Key) {},
+			"the last": func(k *access.Key) { k.CreatedMS, k.ExpiresMS = now+1, now+2 },
+		} {
+			_, key := newKey(t, name)
+			change(&key)
+			if err := createOne(t, db, key); err != nil {
+				t.Fatal(err)
+			}
+			if at, ok := map[string]int64{"revoked": now + 1, "revoked later": now + 10}[name]; ok {
+				if _, err := revoke(t, db, key.ID, at); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want[name] = name != "expired" && name != "revoked"
+		}
+		n, err := within(t, db, func(tx *sql.Tx) (int, error) { return Remove(t.Context(), tx, now+5) })
+		if err != nil || n != 2 {
+			t.Errorf("%d removed, %v", n, err)
+		}
+		left, _, err := allOf(t, db)
+		if err != nil || len(left) != 4 {
+			t.Errorf("%d left, %v", len(left), err)
+		}
+		for _, key := range left {
+			if !want[key.Principal] {
+				t.Errorf("%q is left", key.Principal)
+			}
+		}
+	})
+}
+
+// queries counts the rows that a follower reads.
+type queries struct {
+	Tx
+	limit, asked int
+}
+
+func (q *queries) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	q.asked++
+	if n := args[len(args)-1].(int); n > q.limit {
+		return nil, fmt.Errorf("a statement reads %d keys", n)
+	}
+	return q.Tx.QueryContext(ctx, query, args...)
+}
+
+// TestFollowerReadsChanges checks that a node reads all keys once, in pages, and from then on only
+// those that changed.
+func TestFollowerReadsChanges(t *testing.T) {
+	everywhere(t, func(t *testing.T, db *sql.DB) {
+		var tokens []access.Token
+		for n := range 25 {
+			token, key := newKey(t, fmt.Sprint("p", n))
+			if err := createOne(t, db, key); err != nil {
+				t.Fatal(err)
+			}
+			tokens = append(tokens, token)
+		}
+		counted := &queries{Tx: db, limit: 10}
+		f := &Follower{DB: counted, Book: access.NewBook(0), Log: slog.New(slog.DiscardHandler), Keep: time.Hour,
+			Now: func() time.Time { return time.UnixMilli(now) }, full: 10}
+		once := func(statements int) {
+			t.Helper()
+			counted.asked = 0
+			if err := f.RunOnce(t.Context()); err != nil || counted.asked != statements {
+				t.Errorf("%d statements, %v; want %d", counted.asked, err, statements)
+			}
+		}
+		once(3)
+		once(0)
+		if f.Book.Len() != 25 {
+			t.Errorf("%d keys", f.Book.Len())
+		}
+		// What is not read again is not noticed: a row that another program changed proves it.
+		if _, err := db.ExecContext(t.Context(), `UPDATE access_key SET revoked_ms = 1 WHERE key_id = ?`, []byte(tokens[0].ID())); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := revoke(t, db, tokens[7].ID(), now); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := db.ExecContext(t.Context(), `UPDATE access_key SET version = 1000, budgets = 'x' WHERE key_id = ?`, []byte(tokens[9].ID())); err != nil {
+			t.Fatal(err)
+		}
+		once(1)
+		for n, want := range map[int]access.Reason{0: access.Accepted, 7: access.Revoked, 8: access.Accepted, 9: access.Unknown} {
+			if _, reason := f.Book.Authenticate(tokens[n].Reveal(), now); reason != want {
+				t.Errorf("key %d: %q, want %q", n, reason, want)
+			}
+		}
+		if _, err := db.ExecContext(t.Context(), `UPDATE access_state SET version = 3`); err != nil {
+			t.Fatal(err)
+		}
+		once(3) // an earlier version: the database was restored
+		if _, reason := f.Book.Authenticate(tokens[0].Reveal(), now); reason != access.Revoked {
+			t.Errorf("after a restore: %q", reason)
+		}
 	})
 }
