@@ -17,7 +17,7 @@ type firstHits struct {
 }
 
 func newFirstHits(t *testing.T, most int64) *firstHits {
-	w, _ := onRedis(t, "sqlite", 1)
+	w := onRedis(t, "sqlite", 1)
 	d := limited(1_000_000)
 	d.Limits.List = []budget.Limit{{Name: "calls", Dimension: "user", Enforce: true, Max: most,
 		Measure: budget.MeasureCount,
