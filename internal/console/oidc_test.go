@@ -16,6 +16,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/budgetd/budgetd/internal/oidc/testprovider"
+	"github.com/budgetd/budgetd/internal/testservers"
 )
 
 // trusting is an action after which a tab takes any certificate.
@@ -53,7 +54,10 @@ oidc:
   session_key_file: %q
   roles:
   - {group: on-call, role: operator}
-`, provider.URL, provider.ClientID, provider.ClientSecret, front.URL+"/console/callback", file))
+instances:
+- {name: redis-a, driver: redis, addrs: [%q]}
+`, provider.URL, provider.ClientID, provider.ClientSecret, front.URL+"/console/callback", file,
+		testservers.SharedRedis(t).Addr()))
 	at, err := url.Parse(s.url)
 	if err != nil {
 		t.Fatal(err)

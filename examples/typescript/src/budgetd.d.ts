@@ -80,7 +80,7 @@ export interface paths {
         put?: never;
         /**
          * Deducts an amount, or holds it.
-         * @description The same request id again answers what is recorded, with the present state. The same request id with another amount, key or dimension is a `request_conflict`. With `dry_run` nothing is changed, and the outcome is `would_be_accepted`.
+         * @description The same request id again answers what is recorded, with the present state, or `already_rolled_back` if nothing of it is left. The same request id with another amount, key or dimension is a `request_conflict`. With `dry_run` nothing is changed, and the outcome is `would_be_accepted`.
          */
         post: operations["deduct"];
         delete?: never;
@@ -100,7 +100,7 @@ export interface paths {
         put?: never;
         /**
          * Gives units of a deduction back.
-         * @description Without `amount` it gives back all that is left. The same `rollback_id` again answers what is recorded; left out, it stands for the whole rollback. A group gives back all of its holds. In store mode `key` or `receipt` is needed.
+         * @description Without `amount` it gives back all that is left. The same `rollback_id` again answers what is recorded; left out, it stands for the whole rollback. A group gives back all of its holds. In store mode it must say how the request was routed, as a cancel must.
          */
         post: operations["rollback"];
         delete?: never;
@@ -157,7 +157,7 @@ export interface paths {
         put?: never;
         /**
          * Makes certain that a request has no effect.
-         * @description For an outcome that stayed unknown. A deduction that happened is rolled back. One that did not happen never will: its state is `void`.
+         * @description For an outcome that stayed unknown. A deduction that happened is rolled back. One that did not happen never will: its state is `void`. In store mode ids are unique per routing key, so the call must have the `receipt`, the `key`, or `"key": ""` for a request without a key. For a budget with a routing dimension that is the request's value of it, in `key` or in `dimensions`; a request without that dimension is named by its `dimensions` and its `key`, or `"key": ""`. Otherwise the answer is `invalid`, and nothing is cancelled.
          */
         post: operations["cancel"];
         delete?: never;
@@ -175,7 +175,7 @@ export interface paths {
         };
         /**
          * Shows what is recorded of a request id.
-         * @description Ledger mode finds a deduction by its id. Store mode finds it within the record window, by its id and its `key` or `receipt`. The key is the value of the budget's routing dimension, else the `key` of the request. It may be left out if the request had neither; a budget with a routing dimension answers `invalid` without it. Store mode answers `outcome_unknown` if the record may have been forgotten or lost.
+         * @description Ledger mode finds a deduction by its id. Store mode finds it within the record window, by its id and its `key` or `receipt`, and answers `invalid` without them. The key is the value of the budget's routing dimension, else the `key` of the request, else empty (`key=`); a budget with a routing dimension needs a value. Store mode answers `outcome_unknown` if the record may have been forgotten or lost.
          */
         get: operations["findDeduction"];
         put?: never;
@@ -547,7 +547,7 @@ export interface paths {
         put?: never;
         /**
          * Gives units in quarantine back to the total.
-         * @description Without `quantity` all of them. The audit log has who decided it and why.
+         * @description Without `quantity` all of them. The quarantine and the audit log keep who decided it and why.
          */
         post: operations["releaseQuarantine"];
         delete?: never;
@@ -832,7 +832,7 @@ export interface paths {
         head?: never;
         /**
          * Changes an endpoint, or disables and enables it.
-         * @description Members that are left out stay as they are. What is on its way to an endpoint that is disabled fails. One that is enabled begins as if it had never failed.
+         * @description Members that are left out stay as they are. What is on its way to an endpoint that is disabled, and what is for it meanwhile, waits. One that is enabled gets it at once, and begins as if it had never failed.
          */
         patch: operations["changeWebhook"];
         trace?: never;
@@ -1124,6 +1124,8 @@ export interface components {
         RequestID: string;
         /** @description 1 to 256 bytes of UTF-8 without control characters. */
         Key256: string;
+        /** @description The key of a deduction, 1 to 256 bytes without control characters, or empty. */
+        RoutedBy: string;
         /**
          * Format: int64
          * @description Minor units.
@@ -1609,12 +1611,14 @@ export interface components {
             group?: components["schemas"]["RequestID"];
             amount?: components["schemas"]["Amount"];
             rollback_id?: components["schemas"]["RequestID"];
-            key?: components["schemas"]["Key256"];
+            key?: components["schemas"]["RoutedBy"];
+            dimensions?: components["schemas"]["Dimensions"];
             receipt?: components["schemas"]["Key256"];
         };
         CancelRequest: {
             request_id: components["schemas"]["RequestID"];
-            key?: components["schemas"]["Key256"];
+            key?: components["schemas"]["RoutedBy"];
+            dimensions?: components["schemas"]["Dimensions"];
             receipt?: components["schemas"]["Key256"];
         };
         /** @description `request_id`, or `group` alone. */
@@ -1855,6 +1859,19 @@ export interface components {
             held: components["schemas"]["Units"];
             cause: string;
             at: components["schemas"]["Instant"];
+            /** @description The decisions by which units left it, the oldest first. */
+            releases: components["schemas"]["Decision"][];
+        };
+        /** @description An operator's decision on units in quarantine. */
+        Decision: {
+            request_id: components["schemas"]["RequestID"];
+            quantity: components["schemas"]["Units"];
+            /** @description They count as used; otherwise they went back to the total. */
+            used: boolean;
+            reason: string;
+            /** @description Who decided it; empty if nobody is named. */
+            by: string;
+            at: components["schemas"]["Instant"];
         };
         Release: {
             request_id: components["schemas"]["RequestID"];
@@ -1888,6 +1905,11 @@ export interface components {
             name: string;
             /** @description Where it listens. */
             address: string;
+            /**
+             * @description `down`: it has not said for 15 seconds that it runs. It is dead, or was stopped.
+             * @enum {string}
+             */
+            state: "up" | "down";
             version: string;
             started_at: components["schemas"]["Instant"];
             /** @description When it last said that it runs, which it does every few seconds. */
@@ -2295,8 +2317,8 @@ export interface components {
          * @example cart-1
          */
         RequestID: components["schemas"]["RequestID"];
-        /** @description The key of the deduction (store mode). */
-        Key: components["schemas"]["Key256"];
+        /** @description The key of the deduction, empty if it had none (store mode). */
+        Key: components["schemas"]["RoutedBy"];
         /** @description The receipt of the deduction (store mode). */
         Receipt: components["schemas"]["Key256"];
         /** @description The ETag that the budget must have, or `*`. */
@@ -2723,7 +2745,7 @@ export interface operations {
                  * @example cart-1
                  */
                 request_id: components["parameters"]["RequestID"];
-                /** @description The key of the deduction (store mode). */
+                /** @description The key of the deduction, empty if it had none (store mode). */
                 key?: components["parameters"]["Key"];
                 /** @description The receipt of the deduction (store mode). */
                 receipt?: components["parameters"]["Receipt"];
