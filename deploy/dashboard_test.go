@@ -157,7 +157,7 @@ instances:
 	return addr
 }
 
-// call deducts until the test ends: one unit, and more than the budget has.
+// call deducts in both modes until the test ends: one unit, and more than the budget has.
 func call(ctx context.Context, t *testing.T, c *client.Client) {
 	ctx, cancel := context.WithCancel(ctx)
 	var callers sync.WaitGroup
@@ -167,7 +167,9 @@ func call(ctx context.Context, t *testing.T, c *client.Client) {
 			id := strconv.Itoa(i)
 			for suffix, amount := range map[string]int64{"": 1, "-too-much": 2_000_000} {
 				// On a busy machine the answer may be "unavailable"; the panels show what was counted.
-				_, _ = c.Deduct(ctx, "sale", client.DeductRequest{RequestID: id + suffix, Amount: amount, Key: id})
+				for _, name := range []string{"sale", "tickets"} {
+					_, _ = c.Deduct(ctx, name, client.DeductRequest{RequestID: id + suffix, Amount: amount, Key: id})
+				}
 			}
 			time.Sleep(50 * time.Millisecond)
 		}

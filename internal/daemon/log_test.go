@@ -35,7 +35,7 @@ func TestLogIsForPeople(t *testing.T) {
 			}
 		}
 	}
-	wait(`"msg":"listening"`, `"version":"`, `"commit":"`, `"database":"sqlite /`, `"instances":"embedded (sql)"`,
+	wait(`"msg":"listening"`, `"version":"`, `"commit":"`, `"database":"sqlite /`, `"instances":""`,
 		`"listener":"listen"`, `"data":"/`, `"config":"`+file)
 	p.url = "http://" + between(p.log.String(), `"addr":"`, `"`)
 	p.create("sale")
