@@ -277,7 +277,7 @@ func (w *secureWorld) covers(t *testing.T, more string) {
 	must(t, err)
 	used, err := os.ReadFile(w.config)
 	must(t, err)
-	found := regexp.MustCompile(`(?m)^ +([a-z_]*(?:dsn|password|secret|key_|admin_)[a-z_]*):`).FindAllStringSubmatch(string(documented), -1)
+	found := regexp.MustCompile(`(?m)^#? +([a-z_]*(?:dsn|password|secret|key_|admin_)[a-z_]*):`).FindAllStringSubmatch(string(documented), -1)
 	for _, key := range found {
 		if !strings.Contains(string(used)+inline+more, key[1]+": ") {
 			t.Errorf("the test has no secret for the setting %s", key[1])

@@ -31,43 +31,20 @@ func (l *load) more(t *testing.T, n int64) {
 	})
 }
 
-// TestStoreModeOnCluster makes a replica take over while its master continues for a while.
+// TestStoreModeOnCluster makes a replica take over while its master continues for a while. The
+// moved partitions have another memory, so what their buckets held is quarantined. All other units
+// must be sold, and what callers were told must not exceed what is used and quarantined (I2).
 func TestStoreModeOnCluster(t *testing.T) {
+	const total, callers, name = 1_000_000, 8, "store"
 	servers := testservers.RedisCluster(t, time.Hour, testservers.AppendOnly("always"))
 	world := on(t, fmt.Sprintf("topology: cluster, addrs: [%q]", servers.Nodes[0].Addr()))
-	throughFailOver(t, world, func() {
-		_, _, err := servers.FailOver(0, "TAKEOVER")
-		must(t, err)
-	})
-}
-
-// TestStoreModeBehindSentinels kills the only master, which the sentinels replace.
-func TestStoreModeBehindSentinels(t *testing.T) {
-	servers := testservers.RedisSentinels(t, 2*time.Second)
-	addrs := servers.Addrs()
-	world := on(t, fmt.Sprintf("topology: sentinel, addrs: [%q, %q, %q], master_name: %s", addrs[0], addrs[1], addrs[2],
-		testservers.SentinelName))
-	throughFailOver(t, world, func() {
-		master, err := servers.Master()
-		must(t, err)
-		must(t, master.Kill())
-		_, err = servers.AwaitMoved(master)
-		must(t, err)
-	})
-}
-
-// throughFailOver lets callers deduct from a budget in store mode through two nodes during a
-// fail-over. The moved partitions have another memory, so what their buckets held is quarantined.
-// All other units must be sold, and what callers were told must not exceed what is used and
-// quarantined (I2).
-func throughFailOver(t *testing.T, world *cluster, failOver func()) {
-	const total, callers, name = 1_000_000, 8, "store"
 	nodes := []*node{world.start(t), world.start(t)}
 	c, ctx := nodes[0].client(), context.Background()
 	createStore(t, c, name, total, 16)
 	l := world.load(t, nodes, name, callers)
 	l.more(t, 200)
-	failOver()
+	_, _, err := servers.FailOver(0, "TAKEOVER")
+	must(t, err)
 	awaitView(t, c, name, "units are in quarantine", func(v *client.Budget) bool {
 		return v.Quarantined > 0
 	})
@@ -75,7 +52,6 @@ func throughFailOver(t *testing.T, world *cluster, failOver func()) {
 	l.end()
 	l.repeat(t, c, name, callers)
 	var report *client.AuditReport
-	var err error
 	eventually(t, 30*time.Second, "the rest is sold", func() error {
 		if report, err = c.Audit(ctx, name); err != nil {
 			return err
