@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// Book holds all keys in memory. Authenticate takes no lock and allocates nothing. A change costs as
-// much as the keys that changed, however many there are. It is safe for concurrent use.
+// Book holds all keys in memory. Authenticate takes no lock and allocates nothing. A change costs
+// as much as the keys that changed, however many there are. It is safe for concurrent use.
 type Book struct {
 	shards [shards]atomic.Pointer[map[string]*entry]
 	// confirmedMS is when the database last confirmed the keys; 0 means never.
@@ -197,8 +197,8 @@ func (b *Book) Authenticate(text string, nowMS int64) (*Principal, Reason) {
 // nobody stands in for a key that does not exist.
 var nobody entry
 
-// Used returns the hour of the last use on this node of at most `most` keys that were used since the
-// use the database knows, in milliseconds by key id.
+// Used returns the hour of the last use on this node of at most `most` keys that were used since
+// the use the database knows, in milliseconds by key id.
 func (b *Book) Used(most int) map[string]int64 {
 	out := map[string]int64{}
 	b.each(func(e *entry) {

@@ -47,8 +47,8 @@ func (p *poster) Lost(_ bool, err error) {
 }
 
 // drive puts a load on all nodes of a budgetd, each with an equal part of the callers, and measures
-// the calls a second, their latency and the CPU time of each, after a warm-up. It ignores the plan's
-// address.
+// the calls a second, their latency and the CPU time of each, after a warm-up. It ignores the
+// plan's address.
 func (s *stage) drive(
 	ctx context.Context, b budgetd, warmup time.Duration, plan load.Plan, posters []*poster,
 ) (m measurement, longest time.Duration, err error) {

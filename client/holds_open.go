@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// OpenHold is a hold that is neither confirmed nor given back. Amount is what is still held, in minor
-// units.
+// OpenHold is a hold that is neither confirmed nor given back. Amount is what is still held, in
+// minor units.
 type OpenHold struct {
 	RequestID string    `json:"request_id"`
 	Group     string    `json:"group,omitzero"`
@@ -22,8 +22,8 @@ type HoldList struct {
 	Holds []OpenHold `json:"holds"`
 }
 
-// Holds lists the open holds of a budget in ledger mode, those first that expire first: at most limit,
-// and 50 if limit is 0. Errors: budget_not_found.
+// Holds lists the open holds of a budget in ledger mode, those first that expire first: at most
+// limit, and 50 if limit is 0. Errors: budget_not_found.
 func (c *Client) Holds(ctx context.Context, name string, limit int) (*HoldList, error) {
 	what := c.get("holds", name, "holds")
 	if limit != 0 {

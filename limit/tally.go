@@ -298,9 +298,9 @@ func (t *Tally) hit(atMS, n int64) {
 const mostHits = 64
 
 // addHit adds a deduction to what a first_hit window of a length in ms counts, oldest first. When
-// there are more than mostHits instants, those within a 32nd of the length become one, the latest of
-// them: a window whose first deductions are all given back may then begin, and end, later by that
-// much. lua/counters.lua does the same.
+// there are more than mostHits instants, those within a 32nd of the length become one, the latest
+// of them: a window whose first deductions are all given back may then begin, and end, later by
+// that much. lua/counters.lua does the same.
 func addHit(hits []Slot, hit Slot, length int64) []Slot {
 	if last := len(hits) - 1; last >= 0 && hits[last].AtMS >= hit.AtMS {
 		hits[last].Counted = Plus(hits[last].Counted, hit.Counted)

@@ -35,8 +35,8 @@ func (c *credentials) flags(flags *pflag.FlagSet) {
 }
 
 // connect returns the connection to use. Flags come before the environment, which comes before the
-// profile. The current profile is used only if no flag and no variable names another server than its
-// own; its key is therefore never sent to another server.
+// profile. The current profile is used only if no flag and no variable names another server than
+// its own; its key is therefore never sent to another server.
 func (a *app) connect() (profile.Profile, error) {
 	p, err := a.chosenProfile()
 	if err != nil {

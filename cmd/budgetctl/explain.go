@@ -31,7 +31,8 @@ type reasons struct {
 	Recorded *client.Deduction `json:"recorded,omitzero"`
 	// Lookup says why Recorded is nil, or "" if it was not requested.
 	Lookup string `json:"lookup,omitzero"`
-	// Held is what is held in the budget of the latest refusal, if that lacked units: it may come back.
+	// Held is what is held in the budget of the latest refusal, if that lacked units: it may come
+	// back.
 	Held  int64 `json:"held,omitzero"`
 	asked string
 }
@@ -69,7 +70,8 @@ func (a *app) explainCommand() *cobra.Command {
 // whyRefused finds refusals by request id, otherwise by value, and reads the record of the id
 // unless it is a value. What was found is returned even if the record cannot be read. It fails if
 // nothing is known of the id.
-func (a *app) whyRefused(ctx context.Context, c *client.Client, id, name, key string) (*reasons, error) {
+func (a *app) whyRefused(ctx context.Context, c *client.Client, id, name, key string) (
+	*reasons, error) {
 	out := &reasons{asked: id}
 	var err error
 	if out.Refusals, err = c.Refusals(ctx,
@@ -89,7 +91,8 @@ func (a *app) whyRefused(ctx context.Context, c *client.Client, id, name, key st
 		return out, err
 	}
 	if name == "" {
-		return nil, statusError{fmt.Errorf("nothing is known of %s: this node remembers no such refusal; "+
+		return nil, statusError{fmt.Errorf("nothing is known of %s: this node remembers no such "+
+			"refusal; "+
 			"another node may have answered, and --budget looks for a record", printable(id)), exitRefused}
 	}
 	out.Recorded, err = c.KeyedDeduction(ctx, name, id, key)
@@ -125,16 +128,16 @@ func (r *reasons) text() string {
 		case r.Recorded != nil:
 			todo = "nothing: the id was accepted since; a repeat answers with that"
 		case i == 0 && r.Held > 0:
-			todo += fmt.Sprintf("; or wait: %s are held, and what is not confirmed comes back (budgetctl holds %s)",
-				grouped(r.Held), r.Refusals[i].Budget)
+			todo += fmt.Sprintf("; or wait: %s are held, and what is not confirmed comes back "+
+				"(budgetctl holds %s)", grouped(r.Held), r.Refusals[i].Budget)
 		}
 		parts = append(parts, refusalText(&r.Refusals[i], todo))
 	}
 	return strings.Join(parts, "\n\n")
 }
 
-// heldOf returns what is held in the budget of a refusal for lack of units; 0 also if that cannot be
-// read.
+// heldOf returns what is held in the budget of a refusal for lack of units; 0 also if that cannot
+// be read.
 func heldOf(ctx context.Context, c *client.Client, r *client.Refusal) int64 {
 	if r.Problem.Code != budget.BudgetExhausted && r.Problem.Code != budget.PeriodExhausted {
 		return 0

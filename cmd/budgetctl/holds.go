@@ -81,8 +81,8 @@ func (a *app) holdsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "holds BUDGET",
 		Short: "Show the open holds of a budget",
-		Long: `Shows the units of a budget that are held, those first that expire first. They are used once
-they are confirmed, and can be spent again once they are rolled back or expire.`,
+		Long: `Shows the units of a budget that are held, those first that expire first. They are used
+once they are confirmed, and can be spent again once they are rolled back or expire.`,
 		Example: `  budgetctl holds spring-sale`,
 		Args:    arguments,
 	}

@@ -28,7 +28,8 @@ lost their memory. It is not known how much of it was sold, so it is not handed 
 				for i, q := range list.Quarantines {
 					rows[i] = []any{q.Bucket, q.Epoch, q.Quantity, q.Released, q.Held, q.At, q.Cause}
 				}
-				text := listing([]string{"bucket", "epoch", "quantity", "released", "held", "at", "cause"}, rows)
+				text := listing([]string{"bucket", "epoch", "quantity", "released", "held", "at", "cause"},
+					rows)
 				if decided := decisions(list); len(decided) > 0 {
 					text += "\n\n" + listing([]string{"released", "quantity", "bucket", "decision", "by", "reason",
 						"request id"}, decided)

@@ -155,7 +155,8 @@ func (o *Overseer) Rank(sel bucket.Selection) bucket.Ranking {
 }
 
 // ranked is a budget and the value by which it is sorted. Budgets without a value come last in both
-// directions, and after them those of which the question is settled: by their end, those that ended.
+// directions, and after them those of which the question is settled: by their end, those that
+// ended.
 type ranked struct {
 	*standing
 	value   float64

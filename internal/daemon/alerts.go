@@ -84,7 +84,8 @@ func (h webhooks) check(op string, target, name *string) error {
 	if faults == nil {
 		return nil
 	}
-	return &budget.Error{Code: budget.Invalid, Op: op, Message: "the endpoint has faults", Fields: faults}
+	return &budget.Error{Code: budget.Invalid, Op: op, Message: "the endpoint has faults",
+		Fields: faults}
 }
 
 // counts reads the use of limits.

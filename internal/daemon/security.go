@@ -41,7 +41,8 @@ const (
 func (b *backends) security(ctx context.Context, c config.Config, log *slog.Logger) (
 	*security, error) {
 	refusals := new(trail.Refusals)
-	out := &security{keys: &apiKeys{b.db, c.Keys.PerTenant}, auditLog: &auditLog{b.db, refusals, c.AuditLog.Keep},
+	out := &security{keys: &apiKeys{b.db, c.Keys.PerTenant},
+		auditLog: &auditLog{b.db, refusals, c.AuditLog.Keep},
 		guard: &guard.Guard{Open: c.Auth != config.ByKeys, Loopback: c.Auth == config.Loopback,
 			Refusals: refusals, Now: time.Now, Limiter: edge.NewLimiter(c.Keys.Rate, c.Keys.Burst)}}
 	for _, p := range c.TLS.Principals {

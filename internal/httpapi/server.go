@@ -17,7 +17,8 @@ import (
 	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
-// Limits bounds what callers can make the service hold. All fields but Connections must be positive.
+// Limits bounds what callers can make the service hold. All fields but Connections must be
+// positive.
 type Limits struct {
 	// BodyBytes bounds a body, BatchBytes the body of a batch.
 	BodyBytes, BatchBytes int64
@@ -142,8 +143,8 @@ func (a *API) Admits(call int, r *front.Request) bool {
 	return a.admission.guard.Admits(&caller, &a.dataRoutes[call].access)
 }
 
-// callerOf returns the sender of a request. The texts share the connection's buffer. The guard keeps
-// copies only.
+// callerOf returns the sender of a request. The texts share the connection's buffer. The guard
+// keeps copies only.
 func callerOf(r *front.Request) guard.Caller {
 	return guard.Caller{Authorization: borrowed(r.Authorization), Host: borrowed(r.Host),
 		Authorized: r.Authorization != nil, TLS: r.TLS, Remote: r.Remote}

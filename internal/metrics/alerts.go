@@ -27,8 +27,8 @@ func (m *Metrics) newAlerts() alerts {
 		firing: m.gauges("alerts_firing",
 			"Alerts of all budgets that fire, as the last pass over all budgets found them.", "kind"),
 		passed: m.gauge("alerts_evaluated_timestamp_seconds",
-			"When this process last compared all budgets with their thresholds, in Unix time; at first its start.",
-			nil),
+			"When this process last compared all budgets with their thresholds, in Unix time; "+
+				"at first its start.", nil),
 		attempts: m.counters("webhook_attempts_total",
 			"Attempts to deliver a message, by the state of the delivery after it: pending is tried again.",
 			"state"),

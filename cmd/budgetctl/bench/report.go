@@ -118,8 +118,8 @@ func perSecond(n int64, d time.Duration) float64 {
 // rounded rounds to three decimals.
 func rounded(n float64) float64 { return math.Round(n*1000) / 1000 }
 
-// Expected reports whether a correct service under load may give an answer: done, used up, given back
-// before, not done (unavailable), or an unknown outcome, which the check settles.
+// Expected reports whether a correct service under load may give an answer: done, used up, given
+// back before, not done (unavailable), or an unknown outcome, which the check settles.
 func Expected(answer string) bool {
 	switch budget.Code(strings.TrimPrefix(answer, "rollback: ")) {
 	case "accepted", "replayed", "rolled_back", budget.BudgetExhausted, budget.PeriodExhausted,

@@ -88,7 +88,9 @@ func TestIdleConnectionsOfWebMakeRoom(t *testing.T) {
 		}
 		answer.Body.Close()
 	}
-	s.Close()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
 	<-ended
 }
 

@@ -60,8 +60,8 @@ func create(ctx context.Context, tx Tx, key access.Key, version int64, perTenant
 	return nil
 }
 
-// room makes sure that a key may be added. A tenant keeps as many keys that have ended as it may have
-// live ones; further ones are removed, those that were issued first before others. Errors:
+// room makes sure that a key may be added. A tenant keeps as many keys that have ended as it may
+// have live ones; further ones are removed, those that were issued first before others. Errors:
 // too_many_keys.
 func room(ctx context.Context, tx Tx, key access.Key, perTenant int) error {
 	const live = `revoked_ms = 0 AND (expires_ms = 0 OR expires_ms > ?)`
@@ -92,8 +92,9 @@ func room(ctx context.Context, tx Tx, key access.Key, perTenant int) error {
 // removeRows is the most keys that one transaction removes.
 const removeRows = 1000
 
-// Remove removes at most 1,000 keys that were revoked or expired before an instant, and returns their
-// number. The key that was issued last always stays, so that CreateFirst stays without effect.
+// Remove removes at most 1,000 keys that were revoked or expired before an instant, and returns
+// their number. The key that was issued last always stays, so that CreateFirst stays without
+// effect.
 func Remove(ctx context.Context, tx Tx, beforeMS int64) (int, error) {
 	const ended = `(revoked_ms <> 0 AND revoked_ms < ? OR expires_ms <> 0 AND expires_ms < ?)`
 	return removeEnded(ctx, tx, ended, removeRows, beforeMS, beforeMS)

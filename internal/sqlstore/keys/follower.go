@@ -113,8 +113,8 @@ func (f *Follower) readChanges(ctx context.Context, began int64) error {
 	return nil
 }
 
-// noteUse writes the last use at most once a minute, 1,000 keys at a time. It forgets keys that have
-// ended long ago.
+// noteUse writes the last use at most once a minute, 1,000 keys at a time. It forgets keys that
+// have ended long ago.
 func (f *Follower) noteUse(ctx context.Context, nowMS int64) error {
 	if nowMS-f.noted < time.Minute.Milliseconds() {
 		return nil

@@ -76,7 +76,8 @@ type Changes struct {
 	Next Cursor
 }
 
-// Since returns at most limit keys that changed after a cursor. The zero cursor is before the first.
+// Since returns at most limit keys that changed after a cursor. The zero cursor is before the
+// first.
 func Since(ctx context.Context, tx Tx, after Cursor, limit int) (Changes, error) {
 	out := Changes{Next: after}
 	found, err := read(ctx, tx, func(id string, err error) error {
@@ -100,7 +101,8 @@ func Page(ctx context.Context, tx Tx, tenant, after string, limit int) ([]access
 		query += ` AND tenant = ?`
 		args = append(args, []byte(tenant))
 	}
-	return read(ctx, tx, strictly, new(Cursor), query+` ORDER BY key_id LIMIT ?`, append(args, limit)...)
+	return read(ctx, tx, strictly, new(Cursor), query+` ORDER BY key_id LIMIT ?`,
+		append(args, limit)...)
 }
 
 // One returns a key. Errors: key_not_found.
