@@ -92,8 +92,8 @@ func (a *app) whyRefused(ctx context.Context, c *client.Client, id, name, key st
 	}
 	if name == "" {
 		return nil, statusError{fmt.Errorf("nothing is known of %s: this node remembers no such "+
-			"refusal; "+
-			"another node may have answered, and --budget looks for a record", printable(id)), exitRefused}
+			"refusal; another node may have answered, and --budget looks for a record",
+			printable(id)), exitRefused}
 	}
 	out.Recorded, err = c.KeyedDeduction(ctx, name, id, key)
 	if err == nil {

@@ -33,20 +33,14 @@ type data struct {
 	// administrative call, nil for all others.
 	principal *access.Principal
 	entry     *trail.Entry
-	// body is the body. While unread is set, the body has still to be read by it.
+	// body is the body. While unread is set, the body has still to be read from it.
 	body   []byte
-	unread unreadBody
+	unread *call
 	// faults collects the faults of the request until its body is read.
 	faults strictjson.Faults
 	deduct deductWork
 	// text holds the answer that package front sends.
 	text wire.Document
-}
-
-// unreadBody is a body that is still to be read.
-type unreadBody interface {
-	// arrive reads the body. Errors: UnsupportedMediaType, TooLarge, Malformed.
-	arrive(limit int64, into *bytes.Buffer) error
 }
 
 // budget returns the budget in the path, within the tenant of the query and the caller's scope.

@@ -75,7 +75,7 @@ const (
 )
 
 // bufferSize is the initial size of a connection's buffers, maxRequest that of the largest request
-// that is read here: a connection holds no more, whoever has opened it. Buffers of answers larger
+// that is read here: a connection of any caller holds no more. Buffers of answers larger
 // than keptSize are dropped.
 const bufferSize, maxRequest, keptSize = 4 << 10, 16 << 10, 64 << 10
 
