@@ -91,7 +91,7 @@ func TestIdleConnectionsOfWebMakeRoom(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	<-ended
+	_ = <-ended
 }
 
 // serveWith serves h with limits until the test ends.
