@@ -73,8 +73,8 @@ var calls = []Call{
 
 	{"POST", one + "/deduct", "deduct", Deduct, Budget, 0, ""},
 	{"POST", "/v1/deductions:batch", "batch", Deduct, Tenant, 0, ""},
-	{"POST", one + "/confirm", "confirm", Deduct, Budget, 0, ""},
-	{"POST", one + "/extend", "extend", Deduct, Budget, 0, ""},
+	{"POST", one + "/confirm", "confirm", Deduct, Budget, Rollback, others},
+	{"POST", one + "/extend", "extend", Deduct, Budget, Rollback, others},
 	{"POST", one + "/cancel", "cancel", Deduct, Budget, Rollback, others},
 	{"POST", one + "/rollback", "rollback", Deduct, Budget, Rollback, others},
 

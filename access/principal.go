@@ -1,6 +1,10 @@
 package access
 
-import "github.com/budgetd/budgetd/budget"
+import (
+	"strings"
+
+	"github.com/budgetd/budgetd/budget"
+)
 
 // Principal is an authenticated caller. It is immutable, so calls may share it.
 type Principal struct {
@@ -28,6 +32,24 @@ func CheckPrincipal(name string) string {
 	}
 	return budget.CheckRequestID(name)
 }
+
+// CheckIssued returns what is wrong with the principal of a key that issuer issues, or "". Names that
+// budgetd itself gives to persons, nodes and the first administrator would let a key pass for them
+// in the audit log, and act on their deductions.
+func CheckIssued(name string, issuer *Principal) string {
+	folded := strings.ToLower(strings.TrimSpace(name))
+	switch {
+	case strings.HasPrefix(folded, "oidc:"), strings.HasPrefix(folded, "budgetd"),
+		folded == Anonymous.Name:
+		return "is a name that budgetd itself gives"
+	case folded == FirstPrincipal && !issuer.Scope.All():
+		return "is the name of the first administrator: only a key for all tenants can issue this one"
+	}
+	return ""
+}
+
+// FirstPrincipal is the principal of the first key.
+const FirstPrincipal = "admin"
 
 // Target is what a request acts on.
 type Target struct {

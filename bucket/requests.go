@@ -116,6 +116,9 @@ type ConfirmRequest struct {
 	Amount int64
 	// Receipt is the deduction's. It is optional; see RollbackRequest.
 	Receipt string
+	// OnlyBy, unless it is empty, restricts the call to holds of this principal; for others it
+	// returns Forbidden.
+	OnlyBy string
 }
 
 // ExtendRequest asks for a hold, or all holds of a group, to last HoldTTL from now.
@@ -126,6 +129,8 @@ type ExtendRequest struct {
 	// HoldTTL is in whole milliseconds, budget.MinHoldTTL … budget.MaxHoldTTL.
 	HoldTTL time.Duration
 	Receipt string
+	// OnlyBy is as in ConfirmRequest.
+	OnlyBy string
 }
 
 // AdjustRequest is an append (positive) or a shrink (negative quantity).

@@ -35,7 +35,7 @@ type Order struct {
 	Amount int64
 	// TTL is how long an extended hold lasts from SQL's current time.
 	TTL time.Duration
-	// OnlyBy, unless it is empty, refuses a rollback or a cancel of a deduction by another principal.
+	// OnlyBy, unless it is empty, refuses an order on a deduction of another principal.
 	OnlyBy string
 }
 

@@ -144,7 +144,7 @@ func (s *Service) Confirm(ctx context.Context, r bucket.ConfirmRequest) (
 		return nil, invalid("confirm", "amount", fmt.Sprintf("must be 1 to %d", budget.MaxAmount))
 	}
 	return s.held(ctx, r.Budget, r.Group,
-		Order{Kind: Confirm, RequestID: r.RequestID, Amount: r.Amount})
+		Order{Kind: Confirm, RequestID: r.RequestID, Amount: r.Amount, OnlyBy: r.OnlyBy})
 }
 
 // HoldsOf lists the open holds of a budget, at most limit, by expiry. Errors: BudgetNotFound,
@@ -173,7 +173,8 @@ func (s *Service) Extend(ctx context.Context, r bucket.ExtendRequest) (
 		return nil, invalid("extend", "hold_ttl", fmt.Sprintf("must be %v to %v, in whole milliseconds",
 			budget.MinHoldTTL, budget.MaxHoldTTL))
 	}
-	return s.held(ctx, r.Budget, r.Group, Order{Kind: Extend, RequestID: r.RequestID, TTL: r.HoldTTL})
+	return s.held(ctx, r.Budget, r.Group,
+		Order{Kind: Extend, RequestID: r.RequestID, TTL: r.HoldTTL, OnlyBy: r.OnlyBy})
 }
 
 // RollbackGroup gives back all that is left of a group's deductions, held or used, and closes the

@@ -104,9 +104,9 @@ func attestKey(ctx context.Context, id string, was, is *keyText) {
 }
 
 // Rotate creates a key with the role and scope of another one, which then ends.
-func (k *apiKeys) Rotate(ctx context.Context, id, by string, overlap time.Duration) (
+func (k *apiKeys) Rotate(ctx context.Context, id string, by access.Key, overlap time.Duration) (
 	token access.Token, made access.Key, err error) {
-	fresh := access.Key{CreatedBy: by}
+	fresh := by
 	if token, err = k.fresh(&fresh); err != nil {
 		return token, made, err
 	}
@@ -161,14 +161,11 @@ func (k *apiKeys) prune(ctx context.Context, keep time.Duration) error {
 	return err
 }
 
-// firstPrincipal is the principal of the first key.
-const firstPrincipal = "admin"
-
 // first stores a token as the key of the first administrator if there are no keys. It reports
 // whether it did.
 func (k *apiKeys) first(ctx context.Context, token access.Token,
 	source string) (made bool, err error) {
-	key := access.Key{ID: token.ID(), Hash: token.Hash(), Principal: firstPrincipal,
+	key := access.Key{ID: token.ID(), Hash: token.Hash(), Principal: access.FirstPrincipal,
 		Role: access.Admin, CreatedMS: k.db.Now().UnixMilli(), CreatedBy: source}
 	entry := trail.NewEntry(trail.Row{AtMS: key.CreatedMS, Principal: source, Op: "create key"})
 	ctx = trail.NewContext(ctx, entry)

@@ -27,22 +27,39 @@ import (
 type keyring struct {
 	tokens map[string]string
 	api    *httpapi.API
+	book   *access.Book
+	keys   []access.Key
+}
+
+// add gives the server a key.
+func (k *keyring) add(t *testing.T, name string, key access.Key) {
+	t.Helper()
+	token, err := access.NewToken(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key.ID, key.Hash, key.Principal = token.ID(), token.Hash(), name
+	k.tokens[name] = token.Reveal()
+	k.keys = append(k.keys, key)
+	k.book.Replace(k.keys, time.Now().UnixMilli())
+}
+
+// revoke revokes a key.
+func (k *keyring) revoke(name string) {
+	for i := range k.keys {
+		if k.keys[i].Principal == name {
+			k.keys[i].RevokedMS = 1
+		}
+	}
+	k.book.Replace(k.keys, time.Now().UnixMilli())
 }
 
 // locked starts a server that authenticates.
 func locked(t *testing.T, change ...func(*httpapi.Config)) (*fake, *running, *keyring, *shelf) {
 	t.Helper()
-	ring, book, rows := &keyring{tokens: map[string]string{}}, access.NewBook(0), new(shelf)
-	var all []access.Key
-	add := func(name string, key access.Key) {
-		token, err := access.NewToken(rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
-		key.ID, key.Hash, key.Principal = token.ID(), token.Hash(), name
-		ring.tokens[name] = token.Reveal()
-		all = append(all, key)
-	}
+	book, rows := access.NewBook(0), new(shelf)
+	ring := &keyring{tokens: map[string]string{}, book: book}
+	add := func(name string, key access.Key) { ring.add(t, name, key) }
 	for _, role := range access.Roles() {
 		add(role.String(), access.Key{Role: role})
 	}
@@ -50,7 +67,6 @@ func locked(t *testing.T, change ...func(*httpapi.Config)) (*fake, *running, *ke
 	add("some", access.Key{Role: access.Admin, Scope: access.Scope{Tenant: "acme", Budgets: []string{"sale"}}})
 	add("revoked", access.Key{Role: access.Admin, RevokedMS: 1})
 	add("expired", access.Key{Role: access.Admin, ExpiresMS: 1})
-	book.Replace(all, time.Now().UnixMilli())
 	guarded := func(c *httpapi.Config) {
 		c.Guard = &guard.Guard{Book: book, Refusals: new(trail.Refusals), Now: time.Now}
 		c.Trail, c.Records, c.Keys, c.Names = rows, rows, rows, rows
@@ -87,7 +103,7 @@ func (*shelf) Issue(_ context.Context, key access.Key) (access.Token, access.Key
 	return token, key, err
 }
 
-func (s *shelf) Rotate(ctx context.Context, id, _ string, _ time.Duration) (access.Token, access.Key, error) {
+func (s *shelf) Rotate(ctx context.Context, id string, _ access.Key, _ time.Duration) (access.Token, access.Key, error) {
 	return s.Issue(ctx, access.Key{ID: id, Role: access.Read})
 }
 
@@ -227,13 +243,15 @@ func TestForeignTenant(t *testing.T) {
 }
 
 // TestOwnRollbacks checks that the service gets the name of a caller whose role is below rollback,
-// so that it rolls back only that caller's deductions.
+// so that it acts only on that caller's deductions and holds.
 func TestOwnRollbacks(t *testing.T) {
 	service, server, ring, _ := locked(t)
-	for role, want := range map[string]string{"deduct": "OnlyBy:deduct", "rollback": "OnlyBy: "} {
-		ask(t, server, "POST", "/v1/budgets/sale/rollback", bodies["rollback"], "Authorization", "Bearer "+ring.tokens[role])
-		if asked := service.taken(); len(asked) != 1 || !strings.Contains(asked[0], want) {
-			t.Errorf("%s: %q", role, asked)
+	for role, want := range map[string]bool{"deduct": true, "rollback": false} {
+		for _, verb := range []string{"rollback", "confirm", "extend"} {
+			ask(t, server, "POST", "/v1/budgets/sale/"+verb, bodies[verb], "Authorization", "Bearer "+ring.tokens[role])
+			if asked := service.taken(); len(asked) != 1 || !strings.Contains(asked[0], "OnlyBy:") || strings.Contains(asked[0], "OnlyBy:deduct") != want {
+				t.Errorf("%s as %s: %q", verb, role, asked)
+			}
 		}
 	}
 	ask(t, server, "POST", "/v1/budgets/sale/deduct", bodies["deduct"], "Authorization", "Bearer "+ring.tokens["deduct"])

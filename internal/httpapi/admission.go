@@ -155,8 +155,8 @@ func (d *data) by() string {
 	return d.principal.Name
 }
 
-// onlyBy returns the principal whose deductions the caller may take back. "" means those of every
-// principal.
+// onlyBy returns the principal whose deductions and holds the caller may act on. "" means those of
+// every principal.
 func (d *data) onlyBy() string {
 	if d.principal == nil || d.principal.Role.Includes(d.route.access.More) {
 		return ""

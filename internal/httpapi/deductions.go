@@ -166,7 +166,8 @@ func (a *API) confirm(d *data) (answer, error) {
 		return answer{}, err
 	}
 	views, err := a.service.Confirm(d.ctx, bucket.ConfirmRequest{Budget: ref,
-		RequestID: body.RequestID, Group: body.Group, Amount: body.Amount, Receipt: body.Receipt})
+		RequestID: body.RequestID, Group: body.Group, Amount: body.Amount, Receipt: body.Receipt,
+		OnlyBy: d.onlyBy()})
 	return answer{body: wire.HeldOf(body.Group, views)}, err
 }
 
@@ -180,7 +181,7 @@ func (a *API) extend(d *data) (answer, error) {
 		return answer{}, err
 	}
 	views, err := a.service.Extend(d.ctx, bucket.ExtendRequest{Budget: ref, RequestID: body.RequestID,
-		Group: body.Group, HoldTTL: body.TTL, Receipt: body.Receipt})
+		Group: body.Group, HoldTTL: body.TTL, Receipt: body.Receipt, OnlyBy: d.onlyBy()})
 	return answer{body: wire.HeldOf(body.Group, views)}, err
 }
 

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -22,9 +23,11 @@ type Keys interface {
 	// Issue creates a key for a principal with a role, a scope and an expiry. It returns the key's
 	// token, which is not stored. Errors: TooManyKeys, Unavailable, OutcomeUnknown.
 	Issue(ctx context.Context, key access.Key) (access.Token, access.Key, error)
-	// Rotate creates a key like a live one, which stays valid for overlap. Errors: KeyNotFound,
-	// KeyNotLive, TooManyKeys, Unavailable, OutcomeUnknown.
-	Rotate(ctx context.Context, id, by string, overlap time.Duration) (access.Token, access.Key, error)
+	// Rotate creates a key like a live one, which stays valid for overlap. by has the creator of
+	// the new key and its latest expiry; 0 means none. Errors: KeyNotFound, KeyNotLive, TooManyKeys,
+	// Unavailable, OutcomeUnknown.
+	Rotate(ctx context.Context, id string, by access.Key, overlap time.Duration) (access.Token,
+		access.Key, error)
 	// Revoke ends the validity of a key. Errors: KeyNotFound, Unavailable, OutcomeUnknown.
 	Revoke(ctx context.Context, id string) (access.Key, error)
 }
@@ -121,13 +124,31 @@ func (a *API) createKey(c *call) (answer, error) {
 		return answer{}, budget.Refuse(budget.Forbidden, c.route.op,
 			"a key has at most the role, the tenant and the budgets of the key that issues it")
 	}
+	if why := access.CheckIssued(key.Principal, c.principal); why != "" {
+		c.faults.Invalid("principal", "%s", why)
+	}
 	if key.ExpiresMS != 0 && key.ExpiresMS <= c.began.UnixMilli() {
 		c.faults.Invalid("expires_at", "must be in the future")
-		return answer{}, c.faults.Err(c.route.op)
+	}
+	key.ExpiresMS = cmp.Or(key.ExpiresMS, c.lastExpiry())
+	if last := c.lastExpiry(); last != 0 && key.ExpiresMS > last {
+		c.faults.Invalid("expires_at", "must not be after the expiry of the key that issues it")
+	}
+	if err := c.faults.Err(c.route.op); err != nil {
+		return answer{}, err
 	}
 	key.CreatedBy = c.principal.Name
 	token, made, err := a.keys.Issue(c.ctx, key)
 	return answer{status: http.StatusCreated, body: wire.IssuedOf(&made, token)}, err
+}
+
+// lastExpiry is the latest expiry of the keys that the caller may issue, in ms since 1970: that of
+// its own key, if it has one. 0 means none.
+func (c *call) lastExpiry() int64 {
+	if c.principal.KeyID == "" {
+		return 0 // a person's session ends sooner than the keys that the person issues
+	}
+	return c.principal.ExpiresMS
 }
 
 // key reads the key in the path if it is in the caller's scope. Errors: KeyNotFound, Unavailable.
@@ -168,7 +189,8 @@ func (a *API) rotateKey(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	token, made, err := a.keys.Rotate(c.ctx, key.ID, c.principal.Name, body.Overlap)
+	token, made, err := a.keys.Rotate(c.ctx, key.ID, access.Key{CreatedBy: c.principal.Name,
+		ExpiresMS: c.lastExpiry()}, body.Overlap)
 	return answer{status: http.StatusCreated, body: wire.IssuedOf(&made, token)}, err
 }
 

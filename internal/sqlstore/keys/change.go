@@ -160,7 +160,7 @@ type Rotation struct{ Was, Is, Next access.Key }
 
 // Rotate stores another key for the principal of a live one, with its role, scope and lifetime, and
 // makes the earlier one expire at untilMS, unless it expires sooner. fresh has the new key's id,
-// hash, creation and creator; Rotate fills its other fields. Errors: key_not_found, key_not_live,
+// hash, creation, creator and latest expiry (0: none); Rotate fills its other fields. Errors: key_not_found, key_not_live,
 // too_many_keys.
 func Rotate(ctx context.Context, tx Tx, id string, fresh access.Key, untilMS int64,
 	perTenant int) (Rotation, error) {
@@ -174,8 +174,11 @@ func Rotate(ctx context.Context, tx Tx, id string, fresh access.Key, untilMS int
 		return Rotation{}, budget.Refuse(budget.KeyNotLive, "rotate key", "the key is %s", why)
 	}
 	fresh.Principal, fresh.Role, fresh.Scope = old.Principal, old.Role, old.Scope
-	if old.ExpiresMS != 0 {
+	if last := fresh.ExpiresMS; old.ExpiresMS != 0 {
 		fresh.ExpiresMS = fresh.CreatedMS + old.ExpiresMS - old.CreatedMS
+		if last != 0 {
+			fresh.ExpiresMS = min(fresh.ExpiresMS, last)
+		}
 	}
 	if err := create(ctx, tx, fresh, version, perTenant); err != nil {
 		return Rotation{}, err

@@ -250,6 +250,27 @@ func TestRotate(t *testing.T) {
 	})
 }
 
+// TestRotateByAKeyThatExpires checks that the new key does not live longer than its issuer's key.
+func TestRotateByAKeyThatExpires(t *testing.T) {
+	everywhere(t, func(t *testing.T, db *sql.DB) {
+		for name, test := range map[string]struct{ old, last, want int64 }{
+			"a key that does not expire": {0, now + 500, now + 500}, "a key that would live longer": {now + 1000, now + 500, now + 500},
+			"a key that expires sooner": {now + 100, now + 500, now + 100}, "no bound": {0, 0, 0},
+		} {
+			_, old := newKey(t, name)
+			if old.ExpiresMS = test.old; createOne(t, db, old) != nil {
+				t.Fatal(name)
+			}
+			_, fresh := newKey(t, "ignored")
+			fresh.ExpiresMS = test.last
+			done, err := within(t, db, func(tx *sql.Tx) (Rotation, error) { return Rotate(t.Context(), tx, old.ID, fresh, now+50, 1000) })
+			if err != nil || done.Next.ExpiresMS != test.want {
+				t.Errorf("%s: %d, %v; want %d", name, done.Next.ExpiresMS, err, test.want)
+			}
+		}
+	})
+}
+
 // Only one of several nodes creates the first administrator, and only if there is no key.
 func TestCreateFirst(t *testing.T) {
 	everywhere(t, func(t *testing.T, db *sql.DB) {

@@ -11,8 +11,8 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// TestOnlyOnesOwn checks that a principal that may take back only its own deductions cannot roll
-// back or cancel another's.
+// TestOnlyOnesOwn checks that a principal that may act only on its own deductions cannot roll back
+// or cancel another's, nor confirm or extend its hold, or a group with one.
 func TestOnlyOnesOwn(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		b := w.Create("b", 100, 1)
@@ -20,6 +20,16 @@ func TestOnlyOnesOwn(t *testing.T) {
 		for _, kind := range []hold.Kind{hold.Rollback, hold.Cancel} {
 			w.unchanged(b.Buckets[0], "an order of another principal", func() {
 				_, _, err := w.execute(hold.Order{Kind: kind, Budget: b.ID, RequestID: "a", OnlyBy: "bob"})
+				w.refused(err, budget.Forbidden)
+			})
+		}
+		w.hold(b.Buckets[0], "h", "", 10, time.Minute)
+		w.hold(b.Buckets[0], "g", "group", 10, time.Minute)
+		for _, kind := range []hold.Kind{hold.Confirm, hold.Extend, hold.Rollback} {
+			w.unchanged(b.Buckets[0], "an order of another principal", func() {
+				_, _, err := w.execute(hold.Order{Kind: kind, Budget: b.ID, RequestID: "h", TTL: time.Hour, OnlyBy: "bob"})
+				w.refused(err, budget.Forbidden)
+				_, _, err = w.part.ExecuteGroup(w.Ctx, hold.GroupOrder{Kind: kind, Budget: b.ID, Group: "group", TTL: time.Hour, OnlyBy: "bob"})
 				w.refused(err, budget.Forbidden)
 			})
 		}

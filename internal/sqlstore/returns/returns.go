@@ -175,7 +175,7 @@ func (s *execution) execute(o *hold.Order) (out hold.Result, err error) {
 	return out, nil
 }
 
-// refuseOthers refuses to roll back another principal's deduction. A tombstone has no owner.
+// refuseOthers refuses to act on another principal's deduction. A tombstone has no owner.
 func refuseOthers(op, onlyBy string, d *deduction) error {
 	if onlyBy == "" || d.State == ledger.StateVoid || d.By == onlyBy {
 		return nil
