@@ -178,6 +178,36 @@ func TestRecent(t *testing.T) {
 	}
 }
 
+// TestRefusalsOfOneTenant checks that a tenant with many refusals does not push out those of others.
+func TestRefusalsOfOneTenant(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	o := overseerOf(1, &now)
+	o.Find = func(_ context.Context, ref bucket.BudgetRef) (*bucket.Budget, error) {
+		return &bucket.Budget{Definition: budget.Definition{ID: 3, Tenant: ref.Tenant, Name: ref.Name}}, nil
+	}
+	refuse := func(tenant string, n int) {
+		now = now.Add(time.Millisecond)
+		o.Deducted(&bucket.DeductRequest{RequestID: fmt.Sprint(tenant, n), Budget: bucket.BudgetRef{Tenant: tenant, Name: "sale"}},
+			budget.Refuse(budget.BudgetExhausted, "deduct", "x"))
+	}
+	for n := range 50 {
+		refuse("quiet", n)
+	}
+	for n := range 3 * shards * kept {
+		refuse("loud", n)
+	}
+	of := func(tenant string) int {
+		return len(o.Refused(context.Background(), func(r *bucket.Refusal) bool { return r.Request.Budget.Tenant == tenant }, 1<<20))
+	}
+	if quiet, loud := of("quiet"), of("loud"); quiet != 50 || quiet+loud != shards*kept {
+		t.Errorf("%d refusals of the quiet tenant and %d of the loud one are remembered", quiet, loud)
+	}
+	newest := o.Refused(context.Background(), func(r *bucket.Refusal) bool { return r.Request.Budget.Tenant == "loud" }, 1)
+	if want := fmt.Sprint("loud", 3*shards*kept-1); newest[0].Request.RequestID != want {
+		t.Errorf("the newest is %s, want %s", newest[0].Request.RequestID, want)
+	}
+}
+
 // BenchmarkRank measures a page of a hundred thousand budgets.
 func BenchmarkRank(b *testing.B) {
 	now := time.Unix(1_800_000_000, 0)

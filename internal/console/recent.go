@@ -34,8 +34,9 @@ type recent struct {
 // refusalShard holds the refusals of a part of the request ids.
 type refusalShard struct {
 	mu   sync.Mutex
-	ring []bucket.Refusal
-	next int
+	held []bucket.Refusal
+	// tenants is the number of held refusals of each tenant.
+	tenants map[string]int
 	// counts holds the counts of the present half window and of the previous one.
 	counts [2]counts
 	half   int64
@@ -123,12 +124,20 @@ func (s *refusalShard) turn(now time.Time) {
 }
 
 func (s *refusalShard) add(r bucket.Refusal) {
-	if len(s.ring) < kept {
-		s.ring = append(s.ring, r)
+	if len(s.held) < kept {
+		s.held = append(s.held, r)
 	} else {
-		s.ring[s.next] = r
+		old := s.victim(r.Request.Budget.Tenant)
+		of := s.held[old].Request.Budget.Tenant
+		if s.tenants[of]--; s.tenants[of] == 0 {
+			delete(s.tenants, of)
+		}
+		s.held[old] = r
 	}
-	s.next = (s.next + 1) % kept
+	if s.tenants == nil {
+		s.tenants = map[string]int{}
+	}
+	s.tenants[r.Request.Budget.Tenant]++
 	s.turn(r.At)
 	ref := r.Request.Budget
 	if s.counts[0][ref] == nil {
@@ -138,6 +147,24 @@ func (s *refusalShard) add(r bucket.Refusal) {
 		s.counts[0][ref] = map[budget.Code]int{}
 	}
 	s.counts[0][ref][r.Err.Code]++
+}
+
+// victim returns the place of the refusal that another one of a tenant replaces: the oldest of the
+// tenant with the most, so that one tenant does not push out those of others.
+func (s *refusalShard) victim(tenant string) int {
+	for other, n := range s.tenants {
+		if n > s.tenants[tenant] {
+			tenant = other
+		}
+	}
+	oldest := -1
+	for i := range s.held {
+		if s.held[i].Request.Budget.Tenant == tenant &&
+			(oldest < 0 || s.held[i].At.Before(s.held[oldest].At)) {
+			oldest = i
+		}
+	}
+	return oldest
 }
 
 // counts returns the number of refusals per budget and code within the last 8 to 15 minutes.
@@ -207,9 +234,9 @@ func (o *Overseer) Refused(ctx context.Context, fits func(*bucket.Refusal) bool,
 	for i := range o.recent.shards {
 		s := &o.recent.shards[i]
 		s.mu.Lock()
-		for n := range s.ring {
-			if fits(&s.ring[n]) {
-				out = append(out, s.ring[n])
+		for n := range s.held {
+			if fits(&s.held[n]) {
+				out = append(out, s.held[n])
 			}
 		}
 		s.mu.Unlock()

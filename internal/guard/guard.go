@@ -105,6 +105,9 @@ const bearer = "Bearer "
 // cannot be checked) and rate_limited. With a key it allocates nothing.
 func (g *Guard) Identify(c *Caller, call *access.Call) (*access.Principal, error) {
 	if call.Over == access.Nobody {
+		if c.Foreign { // it would log a person out
+			return nil, budget.Refuse(budget.Forbidden, call.Op, "a page of another site cannot do this")
+		}
 		return nil, nil
 	}
 	if g.Open {
@@ -122,8 +125,8 @@ func (g *Guard) Identify(c *Caller, call *access.Call) (*access.Principal, error
 	return p, nil
 }
 
-// Admits reports whether Identify and Permit would let a caller without a session make a call. It
-// counts neither the request nor a refusal.
+// Admits reports whether Identify and Permit would let a caller make a call. It counts neither the
+// request nor a refusal.
 func (g *Guard) Admits(c *Caller, call *access.Call) bool {
 	if g.Open {
 		_, err := g.open(c, call)

@@ -157,7 +157,8 @@ type API struct {
 	dataRoutes []dataRoute
 
 	overseer Overseer
-	streams  atomic.Int32
+	// streams counts event streams.
+	streams edge.Share
 	// bodies counts the bytes of bodies in progress.
 	bodies edge.Share
 

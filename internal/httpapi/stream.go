@@ -15,10 +15,11 @@ import (
 )
 
 const (
-	// maxStreams bounds the event streams of a node.
-	maxStreams = 200
-	// lookEvery is how often a stream looks for news. beatEvery is how often it sends a sign of
-	// life and checks its caller's rights again.
+	// maxStreams bounds the event streams of a node. A tenant may have half of them, a principal
+	// ownStreams.
+	maxStreams, ownStreams = 200, 20
+	// lookEvery is how often a stream checks its caller's rights and looks for news. beatEvery is
+	// how often it sends a sign of life.
 	lookEvery, beatEvery = time.Second, 10 * time.Second
 	// tail is the number of feed entries with which a stream begins.
 	tail = 50
@@ -116,19 +117,23 @@ func (a *API) budgetEvents(c *call) (look, error) {
 // with Last-Event-ID gets what it missed.
 func (c *call) stream(begin func(*call) (look, error)) {
 	a := c.api
-	defer a.streams.Add(-1)
-	if a.streams.Add(1) > maxStreams {
-		err := budget.Refuse(budget.Unavailable, c.route.op, "%d streams are open, which is the most; "+
-			"try again", maxStreams)
-		err.Reason = budget.ReasonOverloaded
-		c.fail(err)
-		return
-	}
 	c.named, c.rawQuery = c.r.PathValue("budget"), c.r.URL.RawQuery
 	if err := c.admit(c.caller()); err != nil {
 		c.fail(err)
 		return
 	}
+	bounds := a.boundsOf(c.principal, maxStreams)
+	if len(bounds) > 1 {
+		bounds = append(bounds, edge.Bound{Holder: "streams of " + c.principal.Name, Most: ownStreams})
+	}
+	if !a.streams.Take(1, bounds...) {
+		err := budget.Refuse(budget.Unavailable, c.route.op, "a node has at most %d streams, half of "+
+			"them for a tenant and %d for a principal; try again", maxStreams, ownStreams)
+		err.Reason = budget.ReasonOverloaded
+		c.fail(err)
+		return
+	}
+	defer a.streams.Return(1, bounds...)
 	var news []event
 	last := c.r.Header.Get("Last-Event-ID")
 	look, err := begin(c)
@@ -167,9 +172,6 @@ func (c *call) follow(look look, last string, news []event) {
 		if quiet := a.now().Sub(beat) >= beatEvery; len(news) > 0 || quiet {
 			if quiet {
 				beat = a.now()
-				if c.admit(c.caller()) != nil {
-					return
-				}
 			}
 			_ = control.SetWriteDeadline(time.Now().Add(a.limits.WriteTimeout))
 			if c.sendEvents(news) != nil || control.Flush() != nil {
@@ -184,6 +186,9 @@ func (c *call) follow(look look, last string, news []event) {
 		case <-a.left:
 			return
 		case <-c.r.Context().Done():
+			return
+		}
+		if !a.admission.guard.Admits(c.caller(), &c.route.access) {
 			return
 		}
 		var err error

@@ -56,8 +56,8 @@ const Unavailable = "login_unavailable"
 type Login struct {
 	config Config
 
-	mu       sync.Mutex
-	provider *oidc.Provider // nil until the provider was asked
+	mu        sync.Mutex
+	discovery *discovery // nil until the provider is asked, and after it did not answer
 }
 
 // providerTimeout bounds one call to the provider.
@@ -224,22 +224,53 @@ func (l *Login) known(groups []string) []string {
 // clients returns the clients of the provider. Its settings are read once, at the first log-in that
 // reaches it.
 func (l *Login) clients(ctx context.Context) (*oauth2.Config, *oidc.Provider, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.provider == nil {
-		bounded, cancel := context.WithTimeout(oidc.ClientContext(context.WithoutCancel(ctx),
-			l.config.HTTP), providerTimeout)
-		defer cancel()
-		provider, err := oidc.NewProvider(bounded, l.config.Issuer)
-		if err != nil {
-			return nil, nil, fmt.Errorf("the identity provider cannot be asked: %w", err)
-		}
-		l.provider = provider
+	provider, err := l.discover(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the identity provider cannot be asked: %w", err)
 	}
 	return &oauth2.Config{ClientID: l.config.ClientID,
 		ClientSecret: l.config.ClientSecret.Now().Reveal(),
-		Endpoint:     l.provider.Endpoint(), RedirectURL: l.config.RedirectURL,
-		Scopes: []string{oidc.ScopeOpenID, "email", "profile", "groups"}}, l.provider, nil
+		Endpoint:     provider.Endpoint(), RedirectURL: l.config.RedirectURL,
+		Scopes: []string{oidc.ScopeOpenID, "email", "profile", "groups"}}, provider, nil
+}
+
+// discovery is one attempt to read the provider's settings. done is closed when it has ended.
+type discovery struct {
+	done     chan struct{}
+	provider *oidc.Provider
+	err      error
+}
+
+// discover returns the provider. Log-ins that come while it is being asked share one attempt, so
+// that none waits longer than one takes.
+func (l *Login) discover(ctx context.Context) (*oidc.Provider, error) {
+	l.mu.Lock()
+	d := l.discovery
+	if d == nil {
+		d = &discovery{done: make(chan struct{})}
+		l.discovery = d
+		go l.ask(context.WithoutCancel(ctx), d)
+	}
+	l.mu.Unlock()
+	select {
+	case <-d.done:
+		return d.provider, d.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// ask reads the provider's settings. After an error the next log-in asks again.
+func (l *Login) ask(ctx context.Context, d *discovery) {
+	ctx, cancel := context.WithTimeout(oidc.ClientContext(ctx, l.config.HTTP), providerTimeout)
+	defer cancel()
+	d.provider, d.err = oidc.NewProvider(ctx, l.config.Issuer)
+	if d.err != nil {
+		l.mu.Lock()
+		l.discovery = nil
+		l.mu.Unlock()
+	}
+	close(d.done)
 }
 
 // localPage returns a path of this server; anything that could lead elsewhere becomes "/".

@@ -369,3 +369,41 @@ func FuzzUnseal(f *testing.F) {
 		}
 	})
 }
+
+// TestProviderThatHangs checks that log-ins do not queue for a provider that does not answer: all of
+// them share one attempt.
+func TestProviderThatHangs(t *testing.T) {
+	c := newConsole(t, sessionKey)
+	var asked atomic.Int32
+	open := make(chan struct{})
+	hangs := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		asked.Add(1)
+		<-open
+	}))
+	t.Cleanup(hangs.Close)
+	c.Login.config.Issuer = hangs.URL
+	const logins = 5
+	ended := make(chan error, logins)
+	for range logins {
+		go func() {
+			_, _, err := c.Login.clients(t.Context())
+			ended <- err
+		}()
+	}
+	for asked.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(100 * time.Millisecond) // all of them wait
+	close(open)
+	for range logins {
+		if err := <-ended; err == nil {
+			t.Error("a provider that answers nothing is accepted")
+		}
+	}
+	if n := asked.Load(); n > 1 {
+		t.Errorf("the provider was asked %d times by %d log-ins at once, want once", n, logins)
+	}
+	if _, _, err := c.Login.clients(t.Context()); err == nil || asked.Load() != 2 {
+		t.Errorf("%v after %d attempts: the next log-in must ask again", err, asked.Load())
+	}
+}

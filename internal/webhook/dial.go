@@ -13,24 +13,27 @@ import (
 	"time"
 )
 
+// unicast is all of IPv6 that is allocated to the internet (RFC 4291, 2.4). What lies outside of it
+// is local, reserved, or embeds an IPv4 address.
+var unicast = netip.MustParsePrefix("2000::/3")
+
 // forbidden lists networks that are not defined as private but lead to no receiver on the internet
-// (RFC 6890), or that embed an IPv4 address in an IPv6 one.
+// (RFC 6890, RFC 9637), or that embed an IPv4 address in an IPv6 one.
 var forbidden = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"),
 	netip.MustParsePrefix("192.0.0.0/24"), netip.MustParsePrefix("192.0.2.0/24"),
 	netip.MustParsePrefix("192.88.99.0/24"), netip.MustParsePrefix("198.18.0.0/15"),
 	netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("203.0.113.0/24"),
-	netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("64:ff9b::/96"),
-	netip.MustParsePrefix("64:ff9b:1::/48"), netip.MustParsePrefix("100::/64"),
-	netip.MustParsePrefix("2001::/23"), netip.MustParsePrefix("2001:db8::/32"),
-	netip.MustParsePrefix("2002::/16"), netip.MustParsePrefix("fec0::/10"),
+	netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("2001::/23"),
+	netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("2002::/16"),
+	netip.MustParsePrefix("3fff::/20"),
 }
 
 // isPublic reports whether an address is on the public internet: not private, loopback, link-local,
 // multicast or reserved.
 func isPublic(ip netip.Addr) bool {
-	return ip.IsGlobalUnicast() && !ip.IsPrivate() && !slices.ContainsFunc(forbidden,
-		func(p netip.Prefix) bool { return p.Contains(ip) })
+	return ip.IsGlobalUnicast() && !ip.IsPrivate() && (ip.Is4() || unicast.Contains(ip)) &&
+		!slices.ContainsFunc(forbidden, func(p netip.Prefix) bool { return p.Contains(ip) })
 }
 
 // plainKey is the context key of a request without TLS.
