@@ -33,9 +33,9 @@ func CheckPrincipal(name string) string {
 	return budget.CheckRequestID(name)
 }
 
-// CheckIssued returns what is wrong with the principal of a key that issuer issues, or "". Names that
-// budgetd itself gives to persons, nodes and the first administrator would let a key pass for them
-// in the audit log, and act on their deductions.
+// CheckIssued returns what is wrong with the principal of a key that issuer issues, or "". Names
+// that budgetd itself gives to persons, nodes and the first administrator would let a key pass for
+// them in the audit log, and act on their deductions.
 func CheckIssued(name string, issuer *Principal) string {
 	folded := strings.ToLower(strings.TrimSpace(name))
 	switch {

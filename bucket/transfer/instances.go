@@ -225,9 +225,9 @@ func (s *Service) waitsFor(ctx context.Context, name string, partitions []bucket
 	problems := s.problems(ctx)
 	for _, partition := range partitions {
 		if why := problems[partition]; why != "" {
-			return fmt.Sprintf("%d buckets wait for %s, whose store does not answer: %s. Bring it back, "+
-				"or, if it is lost for good, give it up: budgetctl instances give-up %s", left, partition, why,
-				name)
+			return fmt.Sprintf("%d buckets wait for %s, whose store does not answer: %s. "+
+				"Bring it back, or, if it is lost for good, give it up: "+
+				"budgetctl instances give-up %s", left, partition, why, name)
 		}
 	}
 	return ""

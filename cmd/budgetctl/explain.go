@@ -70,8 +70,9 @@ func (a *app) explainCommand() *cobra.Command {
 // whyRefused finds refusals by request id, otherwise by value, and reads the record of the id
 // unless it is a value. What was found is returned even if the record cannot be read. It fails if
 // nothing is known of the id.
-func (a *app) whyRefused(ctx context.Context, c *client.Client, id, name, key string) (
-	*reasons, error) {
+func (a *app) whyRefused(
+	ctx context.Context, c *client.Client, id, name, key string,
+) (*reasons, error) {
 	out := &reasons{asked: id}
 	var err error
 	if out.Refusals, err = c.Refusals(ctx,
@@ -91,21 +92,25 @@ func (a *app) whyRefused(ctx context.Context, c *client.Client, id, name, key st
 		return out, err
 	}
 	if name == "" {
-		return nil, statusError{fmt.Errorf("nothing is known of %s: this node remembers no such "+
-			"refusal; another node may have answered, and --budget looks for a record",
-			printable(id)), exitRefused}
+		return nil, fmt.Errorf("nothing is known of %s: this node remembers no such refusal; "+
+			"another node may have answered, and --budget looks for a record", printable(id))
 	}
 	out.Recorded, err = c.KeyedDeduction(ctx, name, id, key)
 	if err == nil {
 		return out, nil
 	}
-	if len(out.Refusals) == 0 {
-		return nil, err
-	}
 	out.Lookup = withoutOp(err)
 	var p *client.Problem
 	if errors.As(err, &p) {
 		out.Lookup = headline(p)
+	}
+	switch {
+	case len(out.Refusals) > 0:
+	case client.CodeOf(err) == budget.DeductionNotFound:
+		return nil, fmt.Errorf("nothing is known of %s: this node remembers no such refusal, "+
+			"another node may have answered; and %s", printable(id), printable(out.Lookup))
+	default:
+		return nil, err
 	}
 	return out, nil
 }

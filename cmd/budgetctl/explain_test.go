@@ -24,8 +24,8 @@ func TestExplain(t *testing.T) {
 	must1(t, server, "deduct sale 2 --request-id o3x --dimension user=u9")
 	checkContains(t, must1(t, server, "explain o3x --budget sale").stdout, "o3x is used: 2", "no such refusal")
 	checkContains(t, must1(t, server, "explain o3 --budget sale -o json").stdout, `"code": "budget_exhausted"`)
-	checkFailure(t, command(t, server, "explain o4 --budget sale"), exitRefused, "deduction_not_found", "request \"o4\" is not in the ledger")
-	checkFailure(t, command(t, server, "explain o4"), exitRefused, "nothing is known of o4")
+	checkFailure(t, command(t, server, "explain o4 --budget sale"), exitError, "nothing is known of o4", "deduction_not_found", "request \"o4\" is not in the ledger")
+	checkFailure(t, command(t, server, "explain o4"), exitError, "nothing is known of o4")
 
 	// One that was accepted since, and one that waits for what is held.
 	must1(t, server, "append sale 400")
@@ -87,9 +87,9 @@ func TestExplainAfterTheRecordWindow(t *testing.T) {
 	until := time.Now().Add(2 * time.Minute)
 	for {
 		r := command(t, server, "explain o1 --budget sale")
-		if strings.Contains(r.stdout, "deduction_not_found") {
-			checkContains(t, r.stdout, "Recorded: not found: deduction_not_found: bucket sale:bucket-0 has no record of "+
-				`request "o1"; a record lasts for the record window, and only the key of its request finds it.`)
+		if strings.Contains(r.stderr, "deduction_not_found") {
+			checkContains(t, r.stderr, "deduction_not_found: bucket sale:bucket-0 has no record of "+
+				`request "o1"; a record lasts for the record window, and only the key of its request finds it`)
 			return
 		}
 		if time.Now().After(until) {

@@ -39,8 +39,8 @@ Endpoints get messages about alerts, signed by the rules of Standard Webhooks.`,
 			on := true
 			return c.ChangeWebhook(ctx, id, client.WebhookPatch{Enabled: &on})
 		}),
-		a.onWebhook("disable", "Let messages of an endpoint wait until it is enabled", func(
-			ctx context.Context, c *client.Client, id string) (*client.Webhook, error) {
+		a.onWebhook("disable", "Let an endpoint's messages wait", func(ctx context.Context,
+			c *client.Client, id string) (*client.Webhook, error) {
 			off := false
 			return c.ChangeWebhook(ctx, id, client.WebhookPatch{Enabled: &off})
 		}),

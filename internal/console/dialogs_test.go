@@ -184,8 +184,8 @@ func (f *floor) buckets() []dialog {
 func (f *floor) used(by string) {
 	f.Helper()
 	done, err := f.rows.Exec(`UPDATE bucket_epoch SET used_quantity = used_quantity `+by+`
-		WHERE status = ? AND bucket_id = (SELECT MIN(b.id) FROM sharding_budget_management_bucket b
-		JOIN budget_management_bucket u ON u.id = b.budget_id WHERE u.name = ?)`, []byte("open"), []byte("sale"))
+		WHERE status = 'open' AND bucket_id = (SELECT MIN(b.id) FROM sharding_budget_management_bucket b
+		JOIN budget_management_bucket u ON u.id = b.budget_id WHERE u.name = ?)`, []byte("sale"))
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -160,8 +160,8 @@ type Rotation struct{ Was, Is, Next access.Key }
 
 // Rotate stores another key for the principal of a live one, with its role, scope and lifetime, and
 // makes the earlier one expire at untilMS, unless it expires sooner. fresh has the new key's id,
-// hash, creation, creator and latest expiry (0: none); Rotate fills its other fields. Errors: key_not_found, key_not_live,
-// too_many_keys.
+// hash, creation, creator and latest expiry (0: none); Rotate fills its other fields. Errors:
+// key_not_found, key_not_live, too_many_keys.
 func Rotate(ctx context.Context, tx Tx, id string, fresh access.Key, untilMS int64,
 	perTenant int) (Rotation, error) {
 	const update = `UPDATE access_key SET expires_ms = ?, version = ?
