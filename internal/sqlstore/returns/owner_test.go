@@ -29,7 +29,7 @@ func TestOnlyOnesOwn(t *testing.T) {
 			w.unchanged(b.Buckets[0], "an order of another principal", func() {
 				_, _, err := w.execute(hold.Order{Kind: kind, Budget: b.ID, RequestID: "h", TTL: time.Hour, OnlyBy: "bob"})
 				w.refused(err, budget.Forbidden)
-				_, _, err = w.part.ExecuteGroup(w.Ctx, hold.GroupOrder{Kind: kind, Budget: b.ID, Group: "group", TTL: time.Hour, OnlyBy: "bob"})
+				_, err = w.part.ExecuteGroup(w.Ctx, hold.GroupOrder{Kind: kind, Budget: b.ID, Group: "group", TTL: time.Hour, OnlyBy: "bob"})
 				w.refused(err, budget.Forbidden)
 			})
 		}
