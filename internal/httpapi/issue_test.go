@@ -125,11 +125,11 @@ func TestStreamOfARevokedKey(t *testing.T) {
 	if _, err := in.ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
+	ended := make(chan struct{})
 	go func() {
+		defer close(ended)
 		for {
 			if _, err := in.ReadString('\n'); err != nil {
-				ended <- err
 				return
 			}
 		}

@@ -91,7 +91,9 @@ func TestIdleConnectionsOfWebMakeRoom(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	_ = <-ended
+	if err := <-ended; err != http.ErrServerClosed {
+		t.Errorf("the server ended with %v", err)
+	}
 }
 
 // serveWith serves h with limits until the test ends.
