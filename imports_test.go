@@ -26,7 +26,7 @@ type place struct {
 }
 
 var (
-	words = []string{"budget", "ring"}
+	words = []string{"budget", "ring", "iana"}
 	rules = slices.Concat(words, []string{"allocation", "limit", "ledger", "fragment", "series",
 		"access", "trail", "alert"})
 	actor = slices.Concat(rules, []string{"bucket"})
@@ -49,6 +49,7 @@ var house = map[string]place{
 	// words
 	"budget": {stdOnly: true},
 	"ring":   {stdOnly: true},
+	"iana":   {stdOnly: true},
 	// rules
 	"allocation": {may: words, stdOnly: true},
 	"limit":      {may: words, stdOnly: true},
@@ -135,8 +136,8 @@ var never = map[string][]string{
 	"cmd/budgetctl": {"github.com/spf13/viper", "github.com/redis/go-redis", "modernc.org/sqlite", "time/tzdata"},
 }
 
-// always are packages that must be linked into a command: without tzdata a zone would be what the machine has.
-var always = map[string][]string{"cmd/budgetd": {"time/tzdata"}}
+// always are packages that must be linked into a command: without iana a zone would be what the machine has.
+var always = map[string][]string{"cmd/budgetd": {"github.com/budgetd/budgetd/iana"}}
 
 // emptyNames say nothing about what is inside.
 var emptyNames = []string{"util", "utils", "common", "helper", "helpers", "type", "types",

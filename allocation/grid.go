@@ -1,6 +1,10 @@
 package allocation
 
-import "time"
+import (
+	"time"
+
+	"github.com/budgetd/budgetd/iana"
+)
 
 // grid numbers the days, weeks, months or windows of a zone's local time, here called stretches.
 // The numbers are consecutive; firstAt determines which instants a stretch covers. A stretch that
@@ -99,17 +103,17 @@ func (g grid) quantity(number int64) int64 {
 // instants returns the stretch's instants; from == to if the clock skips it.
 func (g grid) instants(number int64) (from, to instant) {
 	begin, end := g.readings(number)
-	return firstAt(g.zone, begin), firstAt(g.zone, end)
+	return iana.FirstAt(g.zone, begin), iana.FirstAt(g.zone, end)
 }
 
 // numberAt returns the stretch that contains an instant or, between two windows, the one before it.
 // While the clock repeats readings, that is the stretch in which it was put back. The loop ends at
 // that stretch, so it visits only the stretches within the repeated time.
 func (g grid) numberAt(at instant) int64 {
-	number := g.number(readingAt(g.zone, at))
+	number := g.number(iana.ReadingAt(g.zone, at))
 	for {
 		begin, _ := g.readings(number + 1)
-		if firstAt(g.zone, begin) > at {
+		if iana.FirstAt(g.zone, begin) > at {
 			return number
 		}
 		number++
@@ -135,8 +139,8 @@ func (g grid) overlapping(from, to instant) int64 {
 		first++
 	}
 	count, next := last-first+1, first
-	for change := nextChange(g.zone, from, to); change < to; change = nextChange(g.zone, change, to) {
-		before, after := change+offsetAt(g.zone, change-1), readingAt(g.zone, change)
+	for change := iana.NextChange(g.zone, from, to); change < to; change = iana.NextChange(g.zone, change, to) {
+		before, after := change+iana.OffsetAt(g.zone, change-1), iana.ReadingAt(g.zone, change)
 		for next = max(next, g.number(before)); next <= last; next++ {
 			if _, end := g.readings(next); end > after {
 				break

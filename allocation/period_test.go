@@ -3,14 +3,14 @@ package allocation_test
 import (
 	"testing"
 	"time"
-	_ "time/tzdata" // for systems without a zone database
 
 	"github.com/budgetd/budgetd/allocation"
+	"github.com/budgetd/budgetd/iana"
 )
 
 func zone(t testing.TB, name string) *time.Location {
 	t.Helper()
-	location, err := time.LoadLocation(name)
+	location, err := iana.Zone(name)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,10 +2,10 @@ package allocation
 
 import (
 	"math"
-	"sync"
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/iana"
 )
 
 // Account is a budget's figures at a rollover, in minor units.
@@ -198,26 +198,10 @@ func ScheduleOf(d budget.Definition) Schedule {
 	if d.Rule != nil {
 		s.Rule = *d.Rule
 	}
-	if zone, err := zoneOf(d.Timezone); err == nil {
+	if zone, err := iana.Zone(d.Timezone); err == nil {
 		s.Zone = zone
 	}
 	return s
-}
-
-// zones caches zones by name, because reading a zone costs more than using it.
-var zones sync.Map
-
-// zoneOf returns the zone with a name; "" is UTC. It caches only existing zones, of which there are
-// a few hundred.
-func zoneOf(name string) (*time.Location, error) {
-	if zone, ok := zones.Load(name); ok {
-		return zone.(*time.Location), nil
-	}
-	zone, err := time.LoadLocation(name)
-	if err == nil {
-		zones.Store(name, zone)
-	}
-	return zone, err
 }
 
 // PeriodOf returns the period of a budget that contains an instant.
@@ -280,7 +264,7 @@ func CheckDefinition(d budget.Definition) []budget.FieldError {
 	case d.Type == budget.Daily && d.Rule == nil:
 		fault("type_rule", `must be given for type "daily"`)
 	}
-	if _, err := zoneOf(d.Timezone); err != nil || d.Timezone == "Local" {
+	if _, err := iana.Zone(d.Timezone); err != nil {
 		fault("timezone", `must be an IANA zone such as "Europe/Berlin", or absent for UTC`)
 		return faults
 	}

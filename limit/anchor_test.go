@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/iana"
 )
 
 // TestWindowsBeginAtTheirAnchor checks that a window begins at the local time of its anchor, and
 // ends where the next one begins.
 func TestWindowsBeginAtTheirAnchor(t *testing.T) {
-	berlin, err := time.LoadLocation("Europe/Berlin")
+	berlin, err := iana.Zone("Europe/Berlin")
 	if err != nil {
 		t.Fatal(err)
 	}

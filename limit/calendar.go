@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/iana"
 )
 
 // calendarAt returns the calendar window that contains an instant: from inclusive, to exclusive.
@@ -42,18 +43,13 @@ func clockUnit(every budget.Every) time.Duration {
 
 // clockAt returns the second, minute or hour of local time, cut where the zone's offset changes.
 func clockAt(unit time.Duration, local time.Time) (from, to time.Time) {
-	_, offset := local.Zone()
-	seconds, width := local.Unix()+int64(offset), int64(unit/time.Second)
-	start := seconds - ((seconds%width)+width)%width - int64(offset)
-	from, to = time.Unix(start, 0), time.Unix(start+width, 0)
-	since, until := local.ZoneBounds()
-	if !since.IsZero() && since.After(from) {
-		from = since
+	zone, at, width := local.Location(), local.Unix(), int64(unit/time.Second)
+	start := at - ((iana.ReadingAt(zone, at)%width)+width)%width
+	end := iana.NextChange(zone, at, start+width)
+	for change := start; change <= at; change = iana.NextChange(zone, change, at+1) {
+		start = change
 	}
-	if !until.IsZero() && until.Before(to) {
-		to = until
-	}
-	return from, to
+	return time.Unix(start, 0), time.Unix(end, 0)
 }
 
 type date struct {
@@ -113,19 +109,6 @@ func (d date) normal() date {
 
 // start returns the first instant at which the zone's local time reaches hour on this date.
 func (d date) start(zone *time.Location, hour time.Duration) time.Time {
-	const most = 26 * time.Hour // more than any offset
-	midnight := time.Date(d.year, d.month, d.day, 0, 0, 0, 0, time.UTC).Add(hour)
-	at := midnight.Add(-most).In(zone)
-	for {
-		_, offset := at.Zone()
-		since, until := at.ZoneBounds()
-		first := midnight.Add(-time.Duration(offset) * time.Second)
-		if !since.IsZero() && first.Before(since) {
-			first = since
-		}
-		if until.IsZero() || first.Before(until) {
-			return first
-		}
-		at = until.In(zone)
-	}
+	shown := time.Date(d.year, d.month, d.day, 0, 0, 0, 0, time.UTC).Add(hour)
+	return time.Unix(iana.FirstAt(zone, shown.Unix()), 0)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/iana"
 )
 
 // Bounds of definitions.
@@ -175,11 +176,10 @@ func checkWindow(path string, w budget.LimitWindow) []budget.FieldError {
 	switch {
 	case !calendar && w.Timezone != "":
 		faults.add(path+".timezone", "belongs to the kind calendar only")
-	case w.Timezone == "Local":
-		faults.add(path+".timezone", "must be a zone of the IANA database")
 	default:
-		if _, err := time.LoadLocation(w.Timezone); err != nil {
-			faults.add(path+".timezone", "must be a zone of the IANA database")
+		if _, err := iana.Zone(w.Timezone); err != nil {
+			faults.add(path+".timezone", "must be a zone of the IANA database, release %s",
+				iana.Release())
 		}
 	}
 	long := w.Kind == budget.WindowSliding || w.Kind == budget.WindowFirstHit

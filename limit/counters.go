@@ -152,6 +152,9 @@ func (c *Counters) Tally(l *Limit, key string, nowMS int64) Tally {
 	if e == nil {
 		return t
 	}
+	if t.overlaps(e) {
+		e = &Counter{WindowMS: t.WindowMS, Row: e.Row}
+	}
 	t.Read(e.WindowMS, e.Row)
 	if l.Window.Kind == budget.WindowFirstHit {
 		t.hits = slices.Clone(e.Slots)
@@ -161,6 +164,15 @@ func (c *Counters) Tally(l *Limit, key string, nowMS int64) Tally {
 		t.Read(slot.AtMS, Row{Counted: slot.Counted, Version: e.Row.Version})
 	}
 	return t
+}
+
+// overlaps reports whether a counter is of another calendar window than the tally's that is not over
+// when that begins: a node with other zone data counted it. Its count stays, in the tally's window,
+// because the deductions may belong to both.
+func (t *Tally) overlaps(e *Counter) bool {
+	from, _ := t.Limit.span(t.nowMS)
+	return t.Limit.Window.Kind == budget.WindowCalendar && e.WindowMS != t.WindowMS &&
+		e.Row.Version == t.Limit.ChangedVersion && e.Row.ExpiresMS > from && e.WindowMS < t.toMS
 }
 
 // Put stores the count of a tally and drops slots that no longer count.

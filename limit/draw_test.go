@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/iana"
 )
 
 // steps are how far the clock moves at a time, in ms.
@@ -25,7 +26,7 @@ var zoneNames = []string{"", "America/New_York", "Australia/Lord_Howe", "America
 var zones = func() map[string]*time.Location {
 	out := map[string]*time.Location{}
 	for _, name := range zoneNames {
-		zone, err := time.LoadLocation(name)
+		zone, err := iana.Zone(name)
 		if err != nil {
 			panic(err)
 		}

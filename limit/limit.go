@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/iana"
 )
 
 // Set is the compiled limits of a budget. It is immutable.
@@ -55,7 +56,7 @@ func Compile(limits *budget.Limits) (*Set, error) {
 			c.changedMS = l.ChangedAt.UnixMilli()
 		}
 		if l.Window.Timezone != "" {
-			zone, err := time.LoadLocation(l.Window.Timezone)
+			zone, err := iana.Zone(l.Window.Timezone)
 			if err != nil {
 				return nil, fmt.Errorf("limit %q: %w", l.Name, err)
 			}

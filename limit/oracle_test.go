@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	_ "time/tzdata"
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/limit"

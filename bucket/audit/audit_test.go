@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	_ "time/tzdata" // zones, also where the machine has none
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/hold"

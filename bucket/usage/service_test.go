@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"testing"
 	"time"
-	_ "time/tzdata" // zones, also where the machine has none
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/hold"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/iana"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/returns"
 	"github.com/budgetd/budgetd/internal/sqlstore/transfer"
@@ -86,7 +86,7 @@ func TestEveryExceededLimitIsNamed(t *testing.T) {
 // change, and after a limit has changed from a day to a month.
 func TestCheckAgreesWithDeduct(t *testing.T) {
 	each(t, func(w *world) {
-		zone, err := time.LoadLocation("Europe/Berlin")
+		zone, err := iana.Zone("Europe/Berlin")
 		w.OK(err)
 		year := w.DB.Now().Year() + 1
 		for _, day := range []time.Time{lastSunday(year, time.March, zone),

@@ -3,7 +3,6 @@ package usage_test
 import (
 	"context"
 	"testing"
-	_ "time/tzdata" // zones, also where the machine has none
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/usage"

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	_ "time/tzdata" // zones, where the machine has none, as in the image
 
 	_ "golang.org/x/crypto/x509roots/fallback" // authorities, where the machine has none
 

@@ -4,9 +4,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	_ "time/tzdata" // the same zones on every machine
 
 	"github.com/adhocore/gronx"
+
+	"github.com/budgetd/budgetd/iana"
 )
 
 // Recycle configures automatic recycles.
@@ -22,7 +23,7 @@ type Recycle struct {
 // time that a change of the clocks skips is skipped or moved to the next hour. It is safe for
 // concurrent use.
 func (r Recycle) Next(after time.Time) time.Time {
-	zone, err := time.LoadLocation(r.Timezone)
+	zone, err := iana.Zone(r.Timezone)
 	if r.Schedule == "" || err != nil {
 		return time.Time{}
 	}
@@ -55,8 +56,8 @@ func timezone(into *string) rule {
 		set: func(value any) bool {
 			text, ok := value.(string)
 			*into = text
-			_, err := time.LoadLocation(text)
-			return ok && err == nil && text != "" && text != "Local"
+			_, err := iana.Zone(text)
+			return ok && err == nil && text != ""
 		}}
 }
 

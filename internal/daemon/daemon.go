@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/access"
+	"github.com/budgetd/budgetd/iana"
 	"github.com/budgetd/budgetd/internal/config"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 )
@@ -83,7 +84,8 @@ func Run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		return statusUsage
 	}
 	if *version {
-		fmt.Fprintf(stdout, "budgetd %s (%s)\n", buildVersion(), runtime.Version())
+		fmt.Fprintf(stdout, "budgetd %s (%s, IANA %s)\n", buildVersion(), runtime.Version(),
+			iana.Release())
 		return statusDone
 	}
 	c, err := config.Load(*file, environ)

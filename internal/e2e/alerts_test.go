@@ -19,6 +19,7 @@ import (
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/client"
+	"github.com/budgetd/budgetd/iana"
 )
 
 // alertMessage is a message of an alert, as a receiver reads it.
@@ -196,7 +197,7 @@ func (w *alertCluster) usedUp(modes []budget.Durability) (names []string, ends t
 	w.Helper()
 	for try := range 5 {
 		zone := noonZone() // a minute of a rule ends within its day
-		place, err := time.LoadLocation(zone)
+		place, err := iana.Zone(zone)
 		must(w.T, err)
 		names, ends = nil, time.Now().Add(70*time.Second).Truncate(time.Minute)
 		turn := ends.In(place).Format("15:04")

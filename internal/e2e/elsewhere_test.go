@@ -14,6 +14,7 @@ import (
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/client"
+	"github.com/budgetd/budgetd/iana"
 )
 
 // TestTriedElsewhere gives real nodes, in every mode, inputs for which other quota and budget
@@ -181,7 +182,7 @@ func monthOfOneDay(w *dailyWorld, mode string) {
 // anchored checks that months, weeks and days begin at the anchor of the rule, in its zone, and
 // that a limit keeps its own anchor.
 func anchored(w *dailyWorld, mode string) {
-	berlin, err := time.LoadLocation("Europe/Berlin")
+	berlin, err := iana.Zone("Europe/Berlin")
 	must(w.T, err)
 	start := time.Date(time.Now().Year()+1, 1, 31, 6, 0, 0, 0, berlin)
 	for i, c := range []struct {
@@ -270,11 +271,11 @@ func batchOfStrings(w *dailyWorld, mode string) {
 // zone is shown.
 func zoneOfLimits(w *dailyWorld, mode string) {
 	zone := "Asia/Kolkata"
-	there, err := time.LoadLocation(zone)
+	there, err := iana.Zone(zone)
 	must(w.T, err)
 	if time.Now().In(there).Hour() == 23 { // the day must not end during the test
 		zone = "America/New_York"
-		there, err = time.LoadLocation(zone)
+		there, err = iana.Zone(zone)
 		must(w.T, err)
 	}
 	name := "zone-" + mode

@@ -1,11 +1,9 @@
 package wire
 
 import (
-	"strings"
-	"time"
-
 	"github.com/budgetd/budgetd/allocation"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/iana"
 	"github.com/budgetd/budgetd/internal/httpapi/strictjson"
 )
 
@@ -132,22 +130,11 @@ func checkLateRefund(where string) string {
 	return `must be "total", "next" or "forfeit"`
 }
 
-// checkZone returns what is wrong with the name of a time zone, or "". It refuses paths and names
-// that depend on the machine.
+// checkZone returns what is wrong with the name of a time zone, or "".
 func checkZone(name string) string {
-	const why = `must be an IANA time zone, such as "UTC" or "Asia/Shanghai"`
-	if name == "" || name == "Local" || len(name) > 64 || strings.HasPrefix(name, "/") {
-		return why
-	}
-	for i := range len(name) {
-		c := name[i]
-		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
-		if !letter && !strings.ContainsRune("/_+-", rune(c)) {
-			return why
-		}
-	}
-	if _, err := time.LoadLocation(name); err != nil {
-		return why
+	if _, err := iana.Zone(name); err != nil || name == "" {
+		return `must be an IANA time zone, such as "UTC" or "Asia/Shanghai"; this node has release ` +
+			iana.Release()
 	}
 	return ""
 }

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-	_ "time/tzdata" // zones, also where the machine has none
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"

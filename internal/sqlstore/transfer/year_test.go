@@ -11,6 +11,7 @@ import (
 	"github.com/budgetd/budgetd/bucket/manage"
 	want "github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/iana"
 	"github.com/budgetd/budgetd/ledger"
 )
 
@@ -61,7 +62,7 @@ type year struct {
 // refunds, matches the naive books to the unit at any instant, on days of 23, 24 and 25 hours (I1,
 // I2, I3).
 func TestAYearOfDailyMode(t *testing.T) {
-	location, err := time.LoadLocation("Europe/Berlin")
+	location, err := iana.Zone("Europe/Berlin")
 	if err != nil {
 		t.Fatal(err)
 	}
