@@ -139,7 +139,7 @@ func (g grid) overlapping(from, to instant) int64 {
 		first++
 	}
 	count, next := last-first+1, first
-	for change := iana.NextChange(g.zone, from, to); change < to; change = iana.NextChange(g.zone, change, to) {
+	for change := iana.NextChange(g.zone, from, to); change < to; {
 		before, after := change+iana.OffsetAt(g.zone, change-1), iana.ReadingAt(g.zone, change)
 		for next = max(next, g.number(before)); next <= last; next++ {
 			if _, end := g.readings(next); end > after {
@@ -149,6 +149,7 @@ func (g grid) overlapping(from, to instant) int64 {
 				count--
 			}
 		}
+		change = iana.NextChange(g.zone, change, to)
 	}
 	return count
 }

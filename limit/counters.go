@@ -166,9 +166,9 @@ func (c *Counters) Tally(l *Limit, key string, nowMS int64) Tally {
 	return t
 }
 
-// overlaps reports whether a counter is of another calendar window than the tally's that is not over
-// when that begins: a node with other zone data counted it. Its count stays, in the tally's window,
-// because the deductions may belong to both.
+// overlaps reports whether a counter is of another calendar window than the tally's that is not
+// over when that begins: a node with other zone data counted it. Its count stays, in the tally's
+// window, because the deductions may belong to both.
 func (t *Tally) overlaps(e *Counter) bool {
 	from, _ := t.Limit.span(t.nowMS)
 	return t.Limit.Window.Kind == budget.WindowCalendar && e.WindowMS != t.WindowMS &&
