@@ -260,7 +260,7 @@ func chaos(t *testing.T, seed uint64, losses bool) {
 						mu.Lock()
 						accepted[id] = amount
 						mu.Unlock()
-					} else if budget.CodeOf(err).Kind() == budget.Conflict {
+					} else if budget.CodeOf(err).Kind() == budget.Conflict && !budget.Is(err, budget.AlreadyRolledBack) {
 						t.Errorf("%s: %v", id, err)
 					}
 				}

@@ -180,7 +180,7 @@ func TestHourlyBudget(t *testing.T) {
 		w.agrees(name, 10_000, 300, 9_700, 300, 300)
 
 		for i := range 3 {
-			w.does("rollback %s a-%d", name, i)
+			w.does("rollback %s a-%d --key=", name, i)
 		}
 		if sold := w.sells(name, "b", time.Hour); sold != 21 {
 			w.Fatalf("sold %d of the 21 units that came back", sold)
@@ -345,7 +345,7 @@ func TestEndOfABudget(t *testing.T) {
 				w.Errorf("after the end: status %d\n%s", status, said)
 			}
 			w.audited(name, 1000, 100)
-			w.does("rollback %s a", name)
+			w.does("rollback %s a --key=", name)
 			eventually(w.T, time.Minute, name+" has everything back", func() error {
 				if b := w.view(name); b.Undistributed != 1000 || b.Used != 0 {
 					return fmt.Errorf("view %+v", b)

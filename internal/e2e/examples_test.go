@@ -119,8 +119,8 @@ func tryCoupons(t *testing.T, n *node, dir string) {
 		t.Helper()
 		e.ask("POST", "/coupons?order="+order+"&user="+user, "", status, text)
 	}
-	order("o1", "ann", 200, "coupons-o1")
-	order("o1", "ann", 200, "coupons-o1") // the button was pressed twice
+	order("o1", "ann", 200, "coupon-shop-o1")
+	order("o1", "ann", 200, "coupon-shop-o1") // the button was pressed twice
 	order("o2", "ann", 403, "have your coupon")
 	order("o1", "bob", 409, "in use")
 	e.disturb(testservers.CutReply)
@@ -128,7 +128,7 @@ func tryCoupons(t *testing.T, n *node, dir string) {
 	e.disturb(testservers.Refuse)
 	order("o3", "bob", 503, "right now")
 	e.disturb(testservers.Pass)
-	order("o3", "bob", 200, "coupons-o3")
+	order("o3", "bob", 200, "coupon-shop-o3")
 	order("o4", "cat", 410, "gone")
 	_, err := n.client().Rollback(context.Background(), "coupons", client.RollbackRequest{RequestID: "o1"})
 	must(t, err)

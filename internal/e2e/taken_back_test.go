@@ -128,6 +128,6 @@ func checkRepeat(t *testing.T, what, state string, got *client.DeductAnswer, err
 	var p *client.Problem
 	if !errors.As(err, &p) || p.Code != budget.AlreadyRolledBack || p.State != state ||
 		p.Cancelled || client.KindOf(err) != budget.Conflict {
-		t.Errorf("%s: %+v, %v; want already_rolled_back, %s", what, got, err, state)
+		t.Errorf("%s: %+v, %v (%+v); want already_rolled_back, %s", what, got, err, p, state)
 	}
 }

@@ -87,8 +87,8 @@ func (b *modelBucket) usage(l *bucket.LimitTerms, value string, nowMS int64) (
 		case l.Kind == budget.WindowCalendar && c.atMS < l.FromMS,
 			l.Kind == budget.WindowSliding && slot(c.atMS) < slot(nowMS-l.LengthMS+1):
 			continue
-		case l.Kind == budget.WindowFirstHit && (began == 0 || c.atMS >= began+l.LengthMS):
-			began, use.Used = c.atMS, 0
+		case l.Kind == budget.WindowFirstHit && began == 0 && c.n > 0:
+			began = c.atMS // the oldest that still counts
 		}
 		use.Used += c.n
 		if l.Kind != budget.WindowSliding || c.n == 0 {
@@ -144,6 +144,9 @@ func (b *modelBucket) deduct(d *bucket.StoreDeduction, incarnation, nowMS int64)
 		of := limitOf{d.Value, l.Name, l.Changed}
 		r.counts[of] = countsOf(d, i)
 		if d.Value != "" {
+			if use, _ := b.usage(l, d.Value, nowMS); l.Kind == budget.WindowFirstHit && use.Used == 0 {
+				b.counted[of] = nil // the window is over, or nothing of it counts
+			}
 			b.counted[of] = append(b.counted[of], count{d.ID, nowMS, r.counts[of]})
 			use, _ := b.usage(l, d.Value, nowMS)
 			out.Limits, kept[of] = append(out.Limits, use), b.counted[of]
