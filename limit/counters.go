@@ -226,15 +226,18 @@ func (c *Counters) GivenBack(l *Limit, countedMS, less int64) (changed bool) {
 	if e == nil || e.WindowMS != l.WindowAt(countedMS) {
 		return false
 	}
-	if !l.Sliding() {
-		e.Row, changed = l.GivenBack(e.Row, e.Row, countedMS, less)
-		if changed && l.Window.Kind == budget.WindowFirstHit {
-			e.Slots = lowerHit(e.Slots, countedMS, less)
-			e.Row.BeganMS = 0
-			if len(e.Slots) > 0 {
-				e.Row.BeganMS = e.Slots[0].AtMS
-			}
+	if l.Window.Kind == budget.WindowFirstHit {
+		if !hits(e.Slots).has(countedMS, l.length) {
+			return false
 		}
+		if e.Row, changed = l.GivenBack(e.Row, e.Row, less); changed {
+			e.Slots = hits(e.Slots).less(countedMS, less)
+			e.Row.BeganMS = hits(e.Slots).began()
+		}
+		return changed
+	}
+	if !l.Sliding() {
+		e.Row, changed = l.GivenBack(e.Row, e.Row, less)
 		return changed
 	}
 	for i := range e.Slots {
@@ -243,7 +246,7 @@ func (c *Counters) GivenBack(l *Limit, countedMS, less int64) (changed bool) {
 			continue
 		}
 		row := Row{Counted: slot.Counted, Version: e.Row.Version}
-		row, changed = l.GivenBack(e.Row, row, countedMS, less)
+		row, changed = l.GivenBack(e.Row, row, less)
 		slot.Counted = row.Counted
 		return changed
 	}

@@ -324,7 +324,7 @@ func (w *table) rollBack(d *deduction, units, now int64) {
 		if l.Sliding() {
 			at.window = l.SlotAt(d.atMS)
 		}
-		if row, lower := l.GivenBack(head, w.rows[at], d.atMS, less); lower {
+		if row, lower := l.GivenBack(head, w.rows[at], less); lower {
 			w.rows[at] = row
 		}
 	}

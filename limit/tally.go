@@ -94,8 +94,8 @@ type Tally struct {
 	Row, Slot        Row
 	// Loaded holds the other slots if they were loaded from the ledger.
 	Loaded map[int64]Row
-	// hits are what a first_hit window counts: see addHit. It begins with the first.
-	hits []Slot
+	// hits are what a first_hit window counts.
+	hits hits
 
 	nowMS, toMS  int64
 	others       []Slot // the other slots that count, in no order
@@ -291,51 +291,7 @@ func (t *Tally) hit(atMS, n int64) {
 		t.Row.BeganMS, t.Row.Counted, t.hits = atMS, 0, nil
 	}
 	t.Row.Counted = Plus(t.Row.Counted, n)
-	t.hits = addHit(t.hits, Slot{atMS, n}, t.Limit.length)
-}
-
-// mostHits is how many instants a first_hit window keeps exactly.
-const mostHits = 64
-
-// addHit adds a deduction to what a first_hit window of a length in ms counts, oldest first. When
-// there are more than mostHits instants, those within a 32nd of the length become one, the latest
-// of them: a window whose first deductions are all given back may then begin, and end, later by
-// that much. lua/counters.lua does the same.
-func addHit(hits []Slot, hit Slot, length int64) []Slot {
-	if last := len(hits) - 1; last >= 0 && hits[last].AtMS >= hit.AtMS {
-		hits[last].Counted = Plus(hits[last].Counted, hit.Counted)
-		return hits
-	}
-	hits = append(hits, hit)
-	if len(hits) <= mostHits {
-		return hits
-	}
-	cell, kept := max(length/(mostHits/2), 1), hits[:1]
-	for _, h := range hits[1:] {
-		if last := len(kept) - 1; last > 0 && kept[last].AtMS/cell == h.AtMS/cell {
-			kept[last] = Slot{h.AtMS, Plus(kept[last].Counted, h.Counted)}
-			continue
-		}
-		kept = append(kept, h)
-	}
-	return kept
-}
-
-// lowerHit lowers what a first_hit window counts of a deduction, and returns what is left of it. It
-// then begins with the oldest deduction that still counts.
-func lowerHit(hits []Slot, countedMS, less int64) []Slot {
-	i := slices.IndexFunc(hits, func(h Slot) bool { return h.AtMS >= countedMS })
-	if i < 0 {
-		return hits
-	}
-	hits[i].Counted -= less
-	if hits[i].Counted <= 0 {
-		hits = slices.Delete(hits, i, i+1)
-	}
-	if len(hits) == 0 {
-		return nil
-	}
-	return hits
+	t.hits = t.hits.add(Slot{atMS, n}, t.Limit.length)
 }
 
 func (t *Tally) count(n int64) {
@@ -363,14 +319,10 @@ func Plus(a, b int64) int64 {
 
 // GivenBack returns the row after the count of a deduction was lowered by less. For a sliding limit
 // row is the deduction's slot and head its head; for others both are the same row. changed is false
-// if the row does not include the deduction: it belongs to another window, or was not loaded under
-// the present definition.
-func (l *Limit) GivenBack(head, row Row, countedMS, less int64) (after Row, changed bool) {
+// if the row was not loaded under the present definition.
+func (l *Limit) GivenBack(head, row Row, less int64) (after Row, changed bool) {
 	switch {
 	case head.Version != l.ChangedVersion || row.Version != l.ChangedVersion || less <= 0:
-		return row, false
-	case l.Window.Kind == budget.WindowFirstHit &&
-		(countedMS < row.BeganMS || countedMS >= row.BeganMS+l.length):
 		return row, false
 	}
 	row.Counted = max(row.Counted-less, 0)

@@ -172,7 +172,10 @@ func useOf(l *bucket.LimitTerms, w window, nowMS int64) bucket.LimitUse {
 		if len(w.slots) < 16 {
 			return bucket.LimitUse{ResetMS: nowMS + l.LengthMS}
 		}
-		if began = int64(double(w.slots)); nowMS >= began+l.LengthMS {
+		if began = int64(double(w.slots)); double(w.slots[8:]) == 0 && len(w.slots) >= 32 {
+			began = int64(double(w.slots[16:])) // the first pair counts nothing
+		}
+		if nowMS >= began+l.LengthMS {
 			began, counted = nowMS, 0
 		}
 		return bucket.LimitUse{Used: counted, ResetMS: began + l.LengthMS}

@@ -37,33 +37,39 @@ local function prepare(x, now)
 end
 
 -- hit adds a deduction of `d` at an instant to the pairs of a first_hit window. Of more than MOST_HITS
--- instants, those within a 32nd of the window's length become one, the latest of them, except the first:
--- see addHit of package limit.
+-- pairs, those within a 32nd of the window's length become one, the latest of them, after a pair that counts
+-- nothing and has the earliest, except the oldest: see the type hits of package limit.
 local MOST_HITS = 64
-local function hit(pairs_of, at, d, length)
-  local last = #pairs_of
-  if last > 0 and pairs_of[last - 1] >= at then
-    pairs_of[last] = pairs_of[last] + d
-    return pairs_of
+local function hit(of, at, d, length)
+  local last = #of
+  if last > 0 and of[last - 1] >= at then
+    of[last] = of[last] + d
+    return of
   end
-  pairs_of[last + 1], pairs_of[last + 2] = at, d
-  if last + 2 <= 2 * MOST_HITS then return pairs_of end
-  local cell, kept = math.max(math.floor(length / (MOST_HITS / 2)), 1), {pairs_of[1], pairs_of[2]}
-  for j = 3, #pairs_of, 2 do
-    local n = #kept
-    if n > 2 and math.floor(kept[n - 1] / cell) == math.floor(pairs_of[j] / cell) then
-      kept[n - 1], kept[n] = pairs_of[j], kept[n] + pairs_of[j + 1]
-    else
-      kept[n + 1], kept[n + 2] = pairs_of[j], pairs_of[j + 1]
+  of[last + 1], of[last + 2] = at, d
+  if last + 2 <= 2 * MOST_HITS then return of end
+  local cell, kept, j = math.max(math.floor(length / (MOST_HITS / 2)), 1), {of[1], of[2]}, 3
+  if of[2] == 0 then kept[3], kept[4], j = of[3], of[4], 5 end
+  while j <= #of do
+    local first, latest, sum = of[j], of[j], 0
+    while j <= #of and math.floor(of[j] / cell) == math.floor(first / cell) do
+      latest, sum = of[j], sum + of[j + 1]
+      j = j + 2
     end
+    if first ~= latest then kept[#kept + 1], kept[#kept + 2] = first, 0 end
+    kept[#kept + 1], kept[#kept + 2] = latest, sum
   end
   return kept
 end
 
--- hits returns the pairs of a first_hit window that is open, and their sum. It is over a length after its
--- first pair.
+-- began_of returns when a first_hit window began: with its oldest deduction that counts. There must be one.
+local function began_of(slots)
+  return slots[2] == 0 and slots[3] or slots[1]
+end
+
+-- hits returns the pairs of a first_hit window that is open, and their sum.
 local function hits(x, o, slots, now)
-  if #slots == 0 or now >= slots[1] + x[o + 5] then return {}, 0 end
+  if #slots == 0 or now >= began_of(slots) + x[o + 5] then return {}, 0 end
   local sum = 0
   for j = 2, #slots, 2 do sum = sum + slots[j] end
   return slots, sum

@@ -91,16 +91,22 @@ end
 -- longer counts leaves the window, which then begins with the oldest deduction that still counts.
 local function unhit(s, at, d, length)
   local slots = s[4]
-  if not slots or #slots == 0 or at < slots[1] or at >= slots[1] + length then return end
-  local left = {}
+  if not slots or #slots == 0 or at < slots[1] or at >= began_of(slots) + length then return end
+  local left, n = {}, 0
   for k = 1, #slots, 2 do
-    local counted = slots[k + 1]
-    if d > 0 and slots[k] >= at then
+    local counted, gone = slots[k + 1], false
+    if d > 0 and counted > 0 and slots[k] >= at then
       counted = math.max(counted - d, 0)
       s[3] = math.max(s[3] - (slots[k + 1] - counted), 0)
-      d = 0
+      d, gone = 0, counted == 0
     end
-    if counted > 0 then left[#left + 1], left[#left + 2] = slots[k], counted end
+    if not gone then
+      left[n + 1], left[n + 2] = slots[k], counted
+      n = n + 2
+    elseif n > 0 and left[n] == 0 then -- the pair before it said how far it reached back
+      left[n], left[n - 1] = nil, nil
+      n = n - 2
+    end
   end
   s[4] = left
 end
