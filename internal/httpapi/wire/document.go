@@ -142,6 +142,7 @@ func (p *Problem) writeTo(d *Document) {
 		d.Raw(`,"limits":`)
 		d.states(p.Limits)
 	}
+	d.optional(`,"state":`, p.State)
 	if p.Never {
 		d.Raw(`,"never":true`)
 	}

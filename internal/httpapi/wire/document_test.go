@@ -58,6 +58,7 @@ func TestDocumentsAreAsTheLibraryWritesThem(t *testing.T) {
 					Available: rapid.Ptr(number, true).Draw(t, "available"),
 					Limit:     rapid.Ptr(limit, true).Draw(t, "limit"),
 					Limits:    rapid.SliceOfN(limit, 0, 2).Draw(t, "limits"),
+					State:     text.Draw(t, "state"),
 					Never:     rapid.Bool().Draw(t, "never"), StartAt: instant.Draw(t, "start"),
 					Reason:     budget.Reason(text.Draw(t, "reason")),
 					RetryAfter: time.Duration(rapid.Int64Range(-1e9, 1e15).Draw(t, "retry after"))})
