@@ -4,9 +4,9 @@ import "slices"
 
 // hits are the deductions that a first_hit window counts, oldest first: an instant and what is
 // counted of it. A window begins with its oldest. One that has more than mostHits instants keeps
-// those within a 32nd of its length as one, the latest of them, after a slot that counts nothing and
-// has the earliest. When all older ones are given back, it then begins, and ends, later than its
-// oldest deduction by less than that: never earlier. lua/counters.lua does the same.
+// those within a 32nd of its length as one, the latest of them, after a slot that counts nothing
+// and has the earliest. When all older ones are given back, it then begins, and ends, later than
+// its oldest deduction by less than that: never earlier. lua/counters.lua does the same.
 type hits []Slot
 
 // mostHits is how many instants a window keeps exactly.

@@ -130,10 +130,10 @@ func tryCoupons(t *testing.T, n *node, dir string) {
 	e.disturb(testservers.Pass)
 	order("o3", "bob", 200, "coupon-shop-o3")
 	order("o4", "cat", 410, "gone")
-	_, err := n.client().Rollback(context.Background(), "coupons", client.RollbackRequest{RequestID: "o1"})
+	_, err := n.client().Rollback(context.Background(), "coupon-shop", client.RollbackRequest{RequestID: "o1"})
 	must(t, err)
 	order("o1", "ann", 409, "given back")
-	usedAndHeld(t, n, "coupons", 1, 0)
+	usedAndHeld(t, n, "coupon-shop", 1, 0)
 }
 
 func tryAdcap(t *testing.T, n *node, dir string) {

@@ -2225,6 +2225,11 @@ export interface components {
             max?: components["schemas"]["Units"];
             /** @description The first instant at which the request fits; absent if it never fits. */
             reset_at?: components["schemas"]["Instant"];
+            /**
+             * @description The state of a deduction of which nothing is left.
+             * @enum {unknown}
+             */
+            state?: "rolled_back" | "expired";
             /** @description All limits that would be exceeded, with what was asked. */
             limits?: components["schemas"]["LimitState"][];
             /** @description As things are defined, the request can never be accepted. */
