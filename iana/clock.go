@@ -20,6 +20,7 @@ func OffsetAt(zone *time.Location, at int64) int64 {
 	return int64(offset)
 }
 
+// ReadingAt returns what the clocks of the zone show at an instant, as if it were UTC, in seconds.
 func ReadingAt(zone *time.Location, at int64) int64 { return at + OffsetAt(zone, at) }
 
 // NextChange returns the first instant after `after` at which the zone's offset changes, or until
