@@ -86,7 +86,7 @@ func TestSettlesByKey(t *testing.T) {
 	}
 }
 
-// sameJSON reports whether two texts are the same JSON; "" is none.
+// sameJSON reports whether two texts are the same JSON; an empty text is no JSON.
 func sameJSON(t *testing.T, a, b string) bool {
 	t.Helper()
 	if a == "" || b == "" {
