@@ -240,21 +240,22 @@ func (c *caller) count(t told) {
 	c.tally.counts.answers.add(t.code, 1)
 }
 
-// take records an accepted deduction.
+// take records an accepted deduction. One that is to be given back is not repeated later: the
+// answer to its repetition is already_rolled_back, once its rollback has taken effect.
 func (c *caller) take(i item) {
 	c.tally.counts.accepted++
 	at, _ := c.plan.draw(i)
 	c.books[at].Add(c.plan.Amount)
+	share := c.plan.RollbackShare
 	switch {
+	case share > 0 && c.chance.Float64() < share:
+		c.giveBack = append(c.giveBack, i)
 	case c.plan.RepeatShare == 0:
 	case len(c.accepted) < remembered:
 		c.accepted = append(c.accepted, i)
 	default:
 		c.accepted[c.at] = i
 		c.at = (c.at + 1) % remembered
-	}
-	if share := c.plan.RollbackShare; share > 0 && c.chance.Float64() < share {
-		c.giveBack = append(c.giveBack, i)
 	}
 }
 
