@@ -82,13 +82,24 @@ func TestMessagesRevealNothing(t *testing.T) {
 // unknown.
 func TestUpdate(t *testing.T) {
 	book, a, b, c := NewBook(1000), newToken(t), newToken(t), newToken(t)
-	book.Replace([]Key{keyOf(a, "a"), keyOf(b, "b")}, now)
+	others := make([]Token, 5000) // so many that some share a part of the book with a, b and c
+	first := []Key{keyOf(a, "a"), keyOf(b, "b")}
+	for i := range others {
+		others[i] = newToken(t)
+		first = append(first, keyOf(others[i], "other"))
+	}
+	book.Replace(first, now)
 	revoked := keyOf(a, "a")
 	revoked.RevokedMS = now
 	book.Update([]Key{revoked, keyOf(c, "c")}, []string{b.ID()})
 	for token, want := range map[Token]Reason{a: Revoked, b: Unknown, c: Accepted} {
 		if _, reason := book.Authenticate(token.Reveal(), now); reason != want {
 			t.Errorf("%s: %q, want %q", token, reason, want)
+		}
+	}
+	for i, token := range others {
+		if _, reason := book.Authenticate(token.Reveal(), now); reason != Accepted {
+			t.Fatalf("another key, %d: %q", i, reason)
 		}
 	}
 	if _, reason := book.Authenticate(c.Reveal(), now+1001); reason != Stale {
