@@ -10,9 +10,9 @@ import (
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/client"
+	"github.com/budgetd/budgetd/internal/strictyaml"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 )
 
@@ -96,9 +96,8 @@ func readDeclaration(path string, stdin io.Reader) (*declaration, error) {
 	if err != nil {
 		return nil, usagef("-f: %v", err)
 	}
-	if text, err = yaml.YAMLToJSON(text); err != nil {
-		why, _, _ := strings.Cut(yaml.FormatError(err, false, false), "\n")
-		return nil, usagef("-f %s: %s", path, why)
+	if text, err = strictyaml.JSON(text); err != nil {
+		return nil, usagef("-f %s: %v", path, err)
 	}
 	out, seen := new(declaration), map[string]bool{}
 	if err := json.Unmarshal(text, out, json.RejectUnknownMembers(true)); err != nil {
