@@ -36,13 +36,13 @@ func nodeOf(from *jsontext.Decoder) (*yaml.Node, error) {
 			n.Tag, n.Style = "!!str", yaml.DoubleQuotedStyle
 		}
 		return n, err
-	default: // a number, true, false or null is written the same
-		n.Value = token.String()
-		return n, nil
 	case '{':
 		n.Kind = yaml.MappingNode
 	case '[':
 		n.Kind = yaml.SequenceNode
+	default: // a number, true, false or null is written the same
+		n.Value = token.String()
+		return n, nil
 	}
 	for end := from.PeekKind(); end != '}' && end != ']'; end = from.PeekKind() {
 		below, err := nodeOf(from)
