@@ -98,7 +98,7 @@ var house = map[string]place{
 	// what is wired, and what speaks to it
 	"cmd/budgetd": {may: slices.Concat(words, root, []string{"internal/config", "internal/daemon"})},
 	"cmd/budgetctl": {may: slices.Concat(words, []string{"client", "access", "trail",
-		"client/tlsfiles", "internal/strictyaml"})},
+		"client/tlsfiles", "internal/strictyaml", "internal/secret"})},
 	"client": {may: []string{"budget", "client/tlsfiles"}},
 	// what exists for tests
 	"deploy":               {stdOnly: true, test: true}, // the dashboard, made once and committed

@@ -29,7 +29,8 @@ type app struct {
 
 	server, tenant, config, output string
 	timeout                        time.Duration
-	progress                       string // auto, always or never
+	progress                       string          // auto, always or never
+	warned                         map[string]bool // files with a secret that others may read
 	credentials
 }
 
