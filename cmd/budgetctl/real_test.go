@@ -208,6 +208,21 @@ func TestExportToAnotherServer(t *testing.T) {
 	}
 }
 
+// TestDeleteBudget deletes a mistyped budget, whose name is free afterwards, and is refused one with a
+// deduction that was given back. The audit log has the call.
+func TestDeleteBudget(t *testing.T) {
+	server := serveReal(t)
+	must1(t, server, "create sprnig --type promo --total 1000")
+	checkContains(t, must1(t, server, "delete sprnig").stdout, "sprnig", "1,000")
+	checkFailure(t, command(t, server, "get sprnig"), exitError, "budget_not_found")
+	checkFailure(t, command(t, server, "delete sprnig"), exitError, "budget_not_found")
+	must1(t, server, "create sprnig --type promo --total 5")
+	must1(t, server, "deduct sprnig 1 --request-id o1")
+	must1(t, server, "rollback sprnig o1")
+	checkFailure(t, command(t, server, "delete sprnig"), exitRefused, "has_deductions", "archive it")
+	checkContains(t, must1(t, server, "audit-log --op delete").stdout, "sprnig", "done", "has_deductions")
+}
+
 // TestNames checks that completion offers the names of budgets, and that -o name prints only names.
 func TestNames(t *testing.T) {
 	server := serveReal(t)

@@ -138,7 +138,7 @@ func (r *release) build(work, target string) error {
 	return nil
 }
 
-// complete writes the scripts for completion, which are the same for every system, to a folder. They
+// complete writes the scripts for completion to a folder. They are the same for every system, and
 // come from a budgetctl for this machine.
 func (r *release) complete(folder string) error {
 	r.completion = folder
