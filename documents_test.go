@@ -156,6 +156,20 @@ var (
 	targets = regexp.MustCompile(`(?m)^(?:([a-z-]+):|PROOFS = (.*)$)`)
 )
 
+// TestFirstKeyIsPrivate checks that every document that writes the first key to a file makes a file that
+// only its owner may read.
+func TestFirstKeyIsPrivate(t *testing.T) {
+	out, err := exec.Command("git", "grep", "-hE", "budgetd keys bootstrap.*>").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		if line = strings.TrimSpace(line); !strings.HasPrefix(line, "(umask 077; ") && !strings.Contains(line, "git") {
+			t.Errorf("others may read the first key: %s", line)
+		}
+	}
+}
+
 // TestDocumentedTargets checks that the Makefile has every target that a document names.
 func TestDocumentedTargets(t *testing.T) {
 	makefile, err := os.ReadFile("Makefile")

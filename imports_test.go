@@ -85,18 +85,20 @@ var house = map[string]place{
 	"internal/console":  {may: slices.Concat(actor, edge)},
 	"internal/webhook":  {may: []string{"alert", "internal/secret"}},
 	"internal/secret":   {stdOnly: true},
-	"client/tlsfiles":   {stdOnly: true},
-	"internal/edge":     {may: words},
+	// files as strict as the API
+	"internal/strictyaml": {},
+	"client/tlsfiles":     {stdOnly: true},
+	"internal/edge":       {may: words},
 	"internal/guard": {may: slices.Concat(words, []string{"access", "trail", "internal/edge",
 		"client/tlsfiles"})},
 	"internal/oidc": {may: slices.Concat(words, []string{"access", "internal/secret"})},
 	"internal/config": {may: slices.Concat(words, root, []string{"access", "internal/secret",
-		"client/tlsfiles"})},
+		"client/tlsfiles", "internal/strictyaml"})},
 	"internal/daemon": {anything: true},
 	// what is wired, and what speaks to it
 	"cmd/budgetd": {may: slices.Concat(words, root, []string{"internal/config", "internal/daemon"})},
 	"cmd/budgetctl": {may: slices.Concat(words, []string{"client", "access", "trail",
-		"client/tlsfiles"})},
+		"client/tlsfiles", "internal/strictyaml", "internal/secret"})},
 	"client": {may: []string{"budget", "client/tlsfiles"}},
 	// what exists for tests
 	"deploy":               {stdOnly: true, test: true}, // the dashboard, made once and committed

@@ -11,7 +11,8 @@ import (
 )
 
 // TestUsersOfTheClient checks that a program outside the repository can use the client with Go
-// 1.24, and inherits only the client's few modules, not the server's.
+// 1.24 and the lines that examples/README.md gives for its go.mod, and inherits only the client's few
+// modules, not the server's.
 func TestUsersOfTheClient(t *testing.T) {
 	dir := t.TempDir()
 	here, err := os.Getwd()
@@ -22,6 +23,11 @@ func TestUsersOfTheClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	page, err := os.ReadFile("examples/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bytes.Join(regexp.MustCompile(`(?m)^replace .*\n`).FindAll(page, -1), nil)
 	files := map[string]string{
 		"go.mod": `module shop
 
@@ -29,11 +35,7 @@ go 1.24
 
 require github.com/budgetd/budgetd/client v0.0.0
 
-replace (
-	github.com/budgetd/budgetd/budget => ` + here + `/budget
-	github.com/budgetd/budgetd/client => ` + here + `/client
-)
-`,
+` + strings.ReplaceAll(string(lines), "../budgetd", here),
 		"go.sum": string(sums),
 		"main.go": `package main
 

@@ -99,6 +99,7 @@ var calls = []Call{
 	{"POST", "/v1/instances:rebalance", "rebalance", Operator, Installation, 0, ""},
 
 	{"POST", "/v1/budgets", "create", Admin, Tenant, 0, ""},
+	{"DELETE", one, "delete", Admin, Budget, 0, ""},
 	{"GET", "/v1/keys", "keys", Admin, Tenant, 0, ""},
 	{"POST", "/v1/keys", "create key", Admin, Tenant, 0, ""},
 	{"POST", "/v1/keys/{id}/revoke", "revoke key", Admin, Tenant, 0, ""},

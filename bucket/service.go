@@ -47,6 +47,7 @@ type (
 		List(ctx context.Context, page Page) ([]View, error)
 		View(ctx context.Context, ref BudgetRef) (View, error)
 		Change(ctx context.Context, ref BudgetRef, change Change) (View, error)
+		Delete(ctx context.Context, ref BudgetRef) (View, error)
 		Adjust(ctx context.Context, request AdjustRequest) (View, error)
 	}
 	// Mover moves units between a budget and its buckets.

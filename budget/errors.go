@@ -33,6 +33,10 @@ const (
 	RecycleRunning     Code = "recycle_running"
 	// BudgetNotOver means that the budget has not ended, or has open holds, so it is not archived.
 	BudgetNotOver Code = "budget_not_over"
+	// HasDeductions means that the budget has or had deductions, so it is not deleted. InUse means
+	// that its buckets are in use, so it is not deleted yet.
+	HasDeductions Code = "has_deductions"
+	InUse         Code = "in_use"
 	// BucketOffline means that the bucket is offline, so it cannot apply for units.
 	BucketOffline Code = "bucket_offline"
 	LastInstance  Code = "last_instance"
@@ -131,8 +135,9 @@ func (c Code) Kind() Kind {
 		Unauthenticated, Forbidden, KeyNotFound, WebhookNotFound, DeliveryNotFound:
 		return Faulty
 	case BudgetExhausted, PeriodExhausted, BudgetNotEffective, BudgetPaused, BudgetExpired,
-		BudgetNotOver, LastBucket, LastInstance, RecycleRunning, BucketOffline, BucketHalted,
-		InstanceAnswers, AmountExceedsRemaining, LimitExceeded, LedgerModeOnly:
+		BudgetNotOver, HasDeductions, InUse, LastBucket, LastInstance, RecycleRunning,
+		BucketOffline, BucketHalted, InstanceAnswers, AmountExceedsRemaining, LimitExceeded,
+		LedgerModeOnly:
 		return Refused
 	case RequestConflict, RequestVoid, AlreadyRolledBack, NameTaken, VersionConflict,
 		NotHeld, HoldExpired, GroupClosed, TooManyKeys, KeyNotLive, TooManyWebhooks:

@@ -1,6 +1,9 @@
 package client
 
-import "context"
+import (
+	"context"
+	"net/http"
+)
 
 // AppendRequest changes a budget's total.
 type AppendRequest struct {
@@ -36,6 +39,17 @@ func (c *Client) Append(ctx context.Context, name string, request AppendRequest)
 	}
 	what.requestID, what.repeatable = request.RequestID, true
 	var answer Adjustment
+	_, err := c.do(ctx, what, &answer)
+	return result(&answer, err)
+}
+
+// Delete deletes a budget that never had a deduction, and returns it as it was. Its name is free
+// afterwards. A lost answer is not retried, because another budget may have the name by then.
+// Errors: budget_not_found, has_deductions, in_use.
+func (c *Client) Delete(ctx context.Context, name string) (*Budget, error) {
+	what := c.get("delete", name)
+	what.method, what.repeatable = http.MethodDelete, false
+	var answer Budget
 	_, err := c.do(ctx, what, &answer)
 	return result(&answer, err)
 }

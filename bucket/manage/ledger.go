@@ -21,6 +21,14 @@ type Ledger interface {
 	Budgets(ctx context.Context, page bucket.Page) ([]bucket.View, error)
 	// Change changes a definition. Errors: BudgetNotFound, VersionConflict, Invalid, LedgerModeOnly.
 	Change(ctx context.Context, id int64, change bucket.Change) (Changed, error)
+	// Delete deletes a budget that never had a deduction. Errors: BudgetNotFound, HasDeductions,
+	// InUse.
+	Delete(ctx context.Context, id int64) error
+	Adjustments
+}
+
+// Adjustments are the appends and shrinks in the database.
+type Adjustments interface {
 	// Adjust appends or shrinks, once per request id. Errors: BudgetNotFound, RequestConflict,
 	// Invalid, AmountExceedsRemaining.
 	Adjust(ctx context.Context, order Adjustment) (Adjusted, error)

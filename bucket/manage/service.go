@@ -201,6 +201,31 @@ func (s *Service) Change(ctx context.Context, ref bucket.BudgetRef, change bucke
 	return v, afterWrite("change", err)
 }
 
+// Delete deletes a budget that never had a deduction, and returns it as it was. Its name is free
+// afterwards. A node that still knows the budget for a second cannot deduct from it, because its
+// epochs are gone. In store mode all buckets must be offline.
+//
+// Errors: BudgetNotFound, HasDeductions, InUse, Unavailable, OutcomeUnknown.
+func (s *Service) Delete(ctx context.Context, ref bucket.BudgetRef) (bucket.View, error) {
+	v, err := s.Ledger.View(ctx, ref)
+	if err != nil {
+		return bucket.View{}, err
+	}
+	id := v.Definition.ID
+	step, cancel := s.bounded(ctx)
+	defer cancel()
+	if err := s.Ledger.Delete(step, id); err != nil {
+		return bucket.View{}, err
+	}
+	s.Log.Info("budget deleted", "budget", id, "name", v.Definition.Name,
+		"units", v.Definition.TotalQuantity)
+	_, err = s.Budgets.Reload(step, id)
+	if err != nil && !budget.Is(err, budget.BudgetNotFound) { // which makes this node forget it
+		s.Log.Warn("changed budget not read again", "budget", id, "error", err)
+	}
+	return v, nil
+}
+
 // Adjust appends to a budget, or shrinks it by a negative quantity, once per request id. An append
 // is handed out at once. If the total does not cover a shrink, it takes units back from buckets,
 // but none that are used or held. In store mode it closes buckets for that, and keeps trying until

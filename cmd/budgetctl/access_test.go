@@ -224,6 +224,30 @@ func TestWhichKey(t *testing.T) {
 	}
 }
 
+// TestReadableKeyFile checks that a key that others may read is used, with one warning that names the file,
+// its mode and the remedy, and that a key for its owner alone has none.
+func TestReadableKeyFile(t *testing.T) {
+	g := newGuarded(t, "bdg_right")
+	file := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(file, []byte("bdg_right"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, mode := range []os.FileMode{0o644, 0o640, 0o600, 0o400} {
+		if err := os.Chmod(file, mode); err != nil {
+			t.Fatal(err)
+		}
+		r := withEnv(t, g.env(""), "whoami", "--server", g.URL, "--token-file", file)
+		want := ""
+		if mode&0o044 != 0 {
+			want = fmt.Sprintf("warning: %s holds a secret and has mode %04o, so others than its owner can read it: "+
+				"run `chmod 600 %s`\n", file, mode, file)
+		}
+		if r.status != exitDone || r.stderr != want {
+			t.Errorf("%04o: %+v, want %q", mode, r, want)
+		}
+	}
+}
+
 // TestKeyFromStandardInput checks that login reads the key from standard input and does not print
 // it, and that no flag takes a key.
 func TestKeyFromStandardInput(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/budgetd/budgetd/client"
 	"github.com/budgetd/budgetd/cmd/budgetctl/profile"
+	"github.com/budgetd/budgetd/internal/secret"
 	"github.com/spf13/pflag"
 )
 
@@ -69,6 +70,15 @@ func (a *app) connect() (profile.Profile, error) {
 	}
 	if file != "" || token != "" {
 		p.TokenFile, p.Token = file, strings.TrimSpace(token)
+	}
+	for _, file := range []string{p.TokenFile, p.KeyFile} {
+		if why := secret.Exposed(file); why != "" && !a.warned[file] {
+			fmt.Fprintln(a.stderr, "warning:", printable(why))
+			if a.warned == nil {
+				a.warned = map[string]bool{}
+			}
+			a.warned[file] = true
+		}
 	}
 	return p, nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/client"
 	"github.com/spf13/cobra"
@@ -46,6 +47,27 @@ func (c *corrections) read(cmd *cobra.Command, request *client.PatchRequest) (
 		request.StartAt, given = &at, true
 	}
 	return given, nil
+}
+
+func (a *app) deleteCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "delete BUDGET",
+		Short: "Delete a budget that never had a deduction",
+		Long: `Deletes a budget that was made by mistake, and shows it as it was. Its name is free
+afterwards. It is refused (has_deductions) for a budget that has or had deductions: give that an end
+and archive it. A budget in store mode must be paused first, with every bucket offline (in_use).`,
+		Example:           `  budgetctl delete sprnig-sale`,
+		Args:              arguments,
+		ValidArgsFunction: a.completeBudgets,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := reference(args[0]); err != nil {
+				return err
+			}
+			return call(a, cmd, func(ctx context.Context, c *client.Client) (*client.Budget, error) {
+				return c.Delete(ctx, args[0])
+			}, view)
+		},
+	}
 }
 
 func (a *app) archiveCommand() *cobra.Command {

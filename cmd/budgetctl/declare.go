@@ -10,9 +10,9 @@ import (
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/client"
+	"github.com/budgetd/budgetd/internal/strictyaml"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 )
 
@@ -21,12 +21,15 @@ const declareHelp = `
 With -f it creates or changes budgets so that they are as a file says. It first shows the
 differences, and what happens to units that are used or held; --dry-run ends there. It does not
 change what the file leaves out, and a second apply changes nothing. It refuses to shrink a total by
-units that are used or held. 'budgetctl export' writes such a file.`
+units that are used or held. 'budgetctl export' writes such a file. A budget that has ended is made
+only with allow_past: true, which export writes.`
 
 // declared is a budget in a file of apply. Status may be paused.
 type declared struct {
 	client.CreateRequest `json:",inline"`
 	Status               budget.Status `json:"status,omitzero"`
+	// Thresholds are the budget's own, nil if the defaults apply or the file does not say.
+	Thresholds *[]client.Threshold `json:"thresholds,omitzero"`
 }
 
 // declaration is a file of apply.
@@ -41,10 +44,11 @@ type applied struct {
 	Action string   `json:"action"`
 	Lines  []string `json:"changes"`
 
-	create *client.CreateRequest
-	patch  *client.PatchRequest
-	total  int64 // the total to set; 0 means no change
-	before *client.Budget
+	create     *client.CreateRequest
+	patch      *client.PatchRequest
+	total      int64               // the total to set; 0 means no change
+	thresholds *[]client.Threshold // to set; nil means no change
+	before     *client.Budget
 }
 
 // declaring gives the command for buckets the flag for a file of budgets.
@@ -96,9 +100,8 @@ func readDeclaration(path string, stdin io.Reader) (*declaration, error) {
 	if err != nil {
 		return nil, usagef("-f: %v", err)
 	}
-	if text, err = yaml.YAMLToJSON(text); err != nil {
-		why, _, _ := strings.Cut(yaml.FormatError(err, false, false), "\n")
-		return nil, usagef("-f %s: %s", path, why)
+	if text, err = strictyaml.JSON(text); err != nil {
+		return nil, usagef("-f %s: %v", path, err)
 	}
 	out, seen := new(declaration), map[string]bool{}
 	if err := json.Unmarshal(text, out, json.RejectUnknownMembers(true)); err != nil {
@@ -156,6 +159,15 @@ func (a *app) declare(ctx context.Context, c *client.Client, wanted *declaration
 // request id of a change of the total is derived from the version, so two concurrent applies change
 // it once.
 func (d *applied) do(ctx context.Context, c *client.Client) error {
+	err := d.define(ctx, c)
+	if err == nil && d.thresholds != nil {
+		_, err = c.SetThresholds(ctx, d.Name, *d.thresholds)
+	}
+	return err
+}
+
+// define creates or changes the budget itself.
+func (d *applied) define(ctx context.Context, c *client.Client) error {
 	if d.create != nil {
 		made, err := c.Create(ctx, *d.create)
 		if err == nil && d.patch != nil {
@@ -240,14 +252,22 @@ func export(ctx context.Context, c *client.Client, names []string) (*declaration
 		}
 		out.Budgets = append(out.Budgets, declaredOf(b))
 	}
-	if len(names) > 0 {
-		return out, nil
+	if len(names) == 0 {
+		for b, err := range c.Budgets(ctx, client.Filter{}) {
+			if err != nil {
+				return nil, err
+			}
+			out.Budgets = append(out.Budgets, declaredOf(&b))
+		}
 	}
-	for b, err := range c.Budgets(ctx, client.Filter{}) {
+	for i := range out.Budgets {
+		own, err := c.Thresholds(ctx, out.Budgets[i].Name)
 		if err != nil {
 			return nil, err
 		}
-		out.Budgets = append(out.Budgets, declaredOf(&b))
+		if own.Own {
+			out.Budgets[i].Thresholds = &own.Thresholds
+		}
 	}
 	return out, nil
 }
@@ -263,6 +283,7 @@ func declaredOf(b *client.Budget) declared {
 	if b.Unlimited {
 		d.TotalQuantity, d.Type = 0, ""
 	}
+	d.AllowPast = b.Status == budget.Expired
 	if b.Status == budget.Paused {
 		d.Status = budget.Paused
 	}

@@ -1,38 +1,30 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/client"
 )
 
-// trialName is the name under which a definition is completed in a dry run, which stores nothing.
-const trialName = "apply-dry-run"
-
-// differing determines what apply has to do for one budget. The server completes the definition in
-// a dry run, so that defaults do not count as differences.
+// differing determines what apply has to do for one budget. A dry run of the create that makes it
+// finds what is wrong with it. For a budget that exists, the server completes in a dry run what it
+// is to become, so that neither defaults nor what the file leaves out count as differences.
 func differing(ctx context.Context, c *client.Client, d *declared) (*applied, error) {
-	out := &applied{Name: d.Name, Action: "none", Lines: []string{}}
-	trial := d.CreateRequest
-	trial.Name, trial.DryRun, trial.AllowPast = trialName, true, true
-	full, err := c.Create(ctx, trial)
+	out := &applied{Name: d.Name, Action: "none", Lines: []string{}, thresholds: d.Thresholds}
+	var err error
+	out.before, err = c.Budget(ctx, d.Name)
+	if client.CodeOf(err) == budget.BudgetNotFound {
+		return out, out.creation(ctx, c, d)
+	}
 	if err != nil {
 		return nil, err
 	}
-	out.before, err = c.Budget(ctx, d.Name)
-	if client.CodeOf(err) == budget.BudgetNotFound {
-		out.Action, out.create = "create", &d.CreateRequest
-		out.Lines = append(out.Lines, "made with "+fmt.Sprint(cell(unless(full.Unlimited,
-			full.TotalQuantity)))+" units in "+grouped(int64(full.BucketQuantity))+" buckets")
-		if d.Status == budget.Paused {
-			out.patch = &client.PatchRequest{Status: budget.Paused}
-			out.Lines = append(out.Lines, "paused at once")
-		}
-		return out, nil
-	}
+	full, err := c.Create(ctx, over(out.before, d))
 	if err != nil {
 		return nil, err
 	}
@@ -43,10 +35,72 @@ func differing(ctx context.Context, c *client.Client, d *declared) (*applied, er
 	if err := out.amount(d); err != nil {
 		return nil, err
 	}
+	now, err := c.Thresholds(ctx, d.Name)
+	switch {
+	case err != nil:
+		return nil, err
+	case d.Thresholds == nil, now.Own && textOf(now.Thresholds) == textOf(*d.Thresholds):
+		out.thresholds = nil
+	default:
+		out.Lines = append(out.Lines, "thresholds: "+thresholdsText(now.Thresholds)+" -> "+
+			thresholdsText(*d.Thresholds))
+	}
 	if len(out.Lines) > 0 {
 		out.Action = "change"
 	}
 	return out, nil
+}
+
+// creation records that the budget is to be made.
+func (out *applied) creation(ctx context.Context, c *client.Client, d *declared) error {
+	trial := d.CreateRequest
+	trial.DryRun = true
+	full, err := c.Create(ctx, trial)
+	if err != nil {
+		return err
+	}
+	out.Action, out.create = "create", &d.CreateRequest
+	out.Lines = append(out.Lines, "made with "+fmt.Sprint(cell(unless(full.Unlimited,
+		full.TotalQuantity)))+" units in "+grouped(int64(full.BucketQuantity))+" buckets")
+	if d.Status == budget.Paused {
+		out.patch = &client.PatchRequest{Status: budget.Paused}
+		out.Lines = append(out.Lines, "paused at once")
+	}
+	if d.Thresholds != nil {
+		out.Lines = append(out.Lines, "thresholds: "+thresholdsText(*d.Thresholds))
+	}
+	return nil
+}
+
+func thresholdsText(list []client.Threshold) string {
+	names := make([]string, len(list))
+	for i, one := range list {
+		names[i] = one.Name()
+	}
+	return cmp.Or(strings.Join(names, ", "), "none")
+}
+
+// over returns the dry run of a create of what a budget becomes: what d says, and for the rest what
+// the budget is. The end may have passed unless d changes it.
+func over(b *client.Budget, d *declared) client.CreateRequest {
+	is, to := declaredOf(b).CreateRequest, d.CreateRequest
+	to.DryRun = true
+	to.AllowPast = to.AllowPast || to.EndAt.IsZero() || to.EndAt.Equal(is.EndAt)
+	to.Unit, to.Type = cmp.Or(to.Unit, is.Unit), cmp.Or(to.Type, is.Type)
+	to.Durability, to.OnLoss = cmp.Or(to.Durability, is.Durability), cmp.Or(to.OnLoss, is.OnLoss)
+	to.Unlimited = to.Unlimited || is.Unlimited && to.TotalQuantity == 0
+	if !to.Unlimited {
+		to.TotalQuantity = cmp.Or(to.TotalQuantity, is.TotalQuantity)
+	}
+	to.BucketQuantity = cmp.Or(to.BucketQuantity, is.BucketQuantity)
+	to.StartAt, to.EndAt = cmp.Or(to.StartAt, is.StartAt), cmp.Or(to.EndAt, is.EndAt)
+	to.TypeRule = cmp.Or(to.TypeRule, is.TypeRule)
+	to.Timezone = cmp.Or(to.Timezone, is.Timezone)
+	to.RoutingDimension = cmp.Or(to.RoutingDimension, is.RoutingDimension)
+	if to.Limits == nil {
+		to.Limits = is.Limits
+	}
+	return to
 }
 
 // unchangeable refuses what no call can change.
@@ -56,7 +110,7 @@ func unchangeable(d *declared, full, b *client.Budget) error {
 		given   bool
 		is, was any
 	}{
-		{"unit", true, full.Unit, b.Unit}, {"type", d.Type != "", full.Type, b.Type},
+		{"unit", d.Unit != "", full.Unit, b.Unit}, {"type", d.Type != "", full.Type, b.Type},
 		{"durability", d.Durability != "", full.Durability, b.Durability},
 		{"gl_code", d.GLCode != "", full.GLCode, b.GLCode},
 		{"unlimited", true, full.Unlimited, b.Unlimited},

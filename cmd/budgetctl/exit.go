@@ -75,7 +75,11 @@ func explain(command string, err error) string {
 	var p *client.Problem
 	var unknown *client.UnknownOutcome
 	if errors.As(err, &p) && !errors.As(err, &unknown) {
-		line("%s: %s", command, headline(p))
+		about, _ := strings.CutSuffix(err.Error(), p.Error()) // such as the budget of a file
+		if about == err.Error() {
+			about = ""
+		}
+		line("%s: %s%s", command, about, headline(p))
 		for _, f := range p.Errors {
 			line("  %s: %s", f.Field, f.Message)
 		}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/client"
+	"github.com/budgetd/budgetd/internal/strictyaml"
 	"github.com/go-json-experiment/json"
-	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 )
 
@@ -105,9 +105,8 @@ func readLimits(path string) ([]client.Limit, error) {
 	if err != nil {
 		return nil, usagef("--limits-file: %v", err)
 	}
-	if text, err = yaml.YAMLToJSON(text); err != nil {
-		why, _, _ := strings.Cut(yaml.FormatError(err, false, false), "\n")
-		return nil, usagef("--limits-file %s: %s", path, why)
+	if text, err = strictyaml.JSON(text); err != nil {
+		return nil, usagef("--limits-file %s: %v", path, err)
 	}
 	var limits []client.Limit // nil, not empty, if the file has no list
 	if strings.HasPrefix(strings.TrimSpace(string(text)), "[") {

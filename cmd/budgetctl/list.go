@@ -91,7 +91,7 @@ func overview(page client.Page, filter client.Filter) string {
 			unless(b.Unlimited, b.Undistributed), unless(b.Unlimited, b.Remaining),
 			b.Used, b.InTransit, b.Buckets.Online, b.Buckets.Offline}
 		if ranked {
-			rows[i] = append(rows[i], b.ExhaustedAt)
+			rows[i] = append(rows[i], clockOf(b.Timezone)(b.ExhaustedAt))
 		}
 		if refusals {
 			n := int64(0)

@@ -250,6 +250,7 @@ func TestWhichServer(t *testing.T) {
 		{name: "no such file", config: "testdata/none.yaml"},
 		{name: "file, port 0", config: file("listen: 127.0.0.1:0")},
 		{name: "file, not YAML", config: file("listen: [")},
+		{name: "file, two documents", config: file("listen: 1.2.3.4:5\n---\nlisten: 1.2.3.4:6")},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -9,9 +9,9 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/budgetd/budgetd/internal/strictyaml"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/goccy/go-yaml"
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 	"golang.org/x/term"
@@ -38,7 +38,7 @@ func (a *app) show(answer any, layout func() string) error {
 			return firstOf(err, a.write(out))
 		}
 		if a.output == "yaml" {
-			if text, err = yaml.JSONToYAML(text); err != nil {
+			if text, err = strictyaml.FromJSON(text); err != nil {
 				return fmt.Errorf("answer cannot be written as YAML: %w", err)
 			}
 		}

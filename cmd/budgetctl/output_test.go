@@ -2,14 +2,18 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/strictyaml"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -158,6 +162,32 @@ func TestGrouped(t *testing.T) {
 		1234567: "1,234,567", budget.MaxAmount: "9,007,199,254,740,991"} {
 		if got := grouped(n); got != want {
 			t.Errorf("grouped(%d) = %q, want %q", n, got, want)
+		}
+	}
+}
+
+// TestTextsInYAML checks that a text written as YAML is read as the same text, also if it looks like
+// something else.
+func TestTextsInYAML(t *testing.T) {
+	for _, text := range []string{"0100", "010", "7", "1_000", "0x10", "0b1", "0o7", "1e3", ".5", "5.", "+5", "-0", "yes", "true", "True", "~",
+		"null", "2027-01-01", "2027-01-01T00:00:00Z", "<<", "*a", "&a", "!!int 1", "---", "...", "- a", "a: b", "a #b", "", " a ", "a\nb", "a\n", "\"", "'",
+		".inf", ".nan", "1:30", "{}", "[", "|", ">", "%", "@", "`", "\u0085", "\u2028", "á", "\t", "=", "1,000", "0.1.2"} {
+		want, err := json.Marshal(map[string][]string{"a": {text}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		if err := (&app{output: "yaml", stdout: &out}).show(map[string][]string{"a": {text}}, nil); err != nil {
+			t.Fatal(err)
+		}
+		read, err := strictyaml.JSON([]byte(out.String()))
+		if err != nil {
+			t.Errorf("%q: %v: %q", text, err, out.String())
+			continue
+		}
+		var got, wanted any
+		if err := errors.Join(json.Unmarshal(read, &got), json.Unmarshal(want, &wanted)); err != nil || !reflect.DeepEqual(got, wanted) {
+			t.Errorf("%q becomes %s in %q", text, read, out.String())
 		}
 	}
 }

@@ -145,7 +145,82 @@ func TestApplyAndExport(t *testing.T) {
 	checkFailure(t, command(t, server, "apply -f "+file), exitError, "unit is count and cannot become amount")
 	write(strings.Replace(changed, "name: spring,", "nome: spring,", 1))
 	checkFailure(t, command(t, server, "apply -f "+file), exitUsage, "nome")
+	for text, want := range map[string]string{changed + "---\n" + changed: "one YAML document",
+		strings.Replace(changed, "total_quantity: 400", "total_quantity: 0500", 1): "line 2: budgets[0].total_quantity must be a number"} {
+		write(text)
+		checkFailure(t, command(t, server, "apply -f "+file), exitUsage, want)
+	}
 	checkFailure(t, command(t, server, "apply -f "+file+" spring"), exitUsage, "-f")
+}
+
+// TestExportToAnotherServer makes budgets of every kind, one that has ended and one with thresholds of
+// its own among them, exports them, and applies the file to an empty server, whose export is the same.
+// It sends what it shows of each to the first server again, which is no other definition.
+func TestExportToAnotherServer(t *testing.T) {
+	server, other := serveReal(t), serveReal(t)
+	file := filepath.Join(t.TempDir(), "budgets.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(declaredBudgets)
+	must1(t, server, "apply -f "+file)
+	must1(t, server, "create over --type promo --total 10 --end 2020-01-01T00:00:00Z --allow-past")
+	must1(t, server, "create plain --total 10 --every day --quantity 1")
+	must1(t, server, "thresholds spring --add used_share/total/75 --remove used_share/total/80")
+	must1(t, server, "thresholds gifts --none")
+	exported := must1(t, server, "export").stdout
+	write(exported)
+	r := must1(t, other, "apply -f "+file+" --dry-run")
+	checkContains(t, r.stdout, "+ over", "thresholds: ", "used_share/total/75", "thresholds: none", "5 created, 0 changed")
+	must1(t, other, "apply -f "+file)
+	if again := must1(t, other, "export").stdout; again != exported {
+		t.Errorf("the other server has\n%s, not\n%s", again, exported)
+	}
+	checkContains(t, must1(t, other, "apply -f "+file).stdout, "5 as they were")
+
+	write("budgets:\n  - {name: spring, adjust_cnt: 3, thresholds: [{kind: exhausted, of: total}]}\n  - {name: over, adjust_cnt: 4}\n")
+	r = must1(t, other, "apply -f "+file)
+	checkContains(t, r.stderr, "adjust_cnt: no bound -> 3", "-> exhausted/total", "adjust_cnt: no bound -> 4")
+	checkContains(t, must1(t, other, "apply -f "+file).stdout, "2 as they were")
+
+	ended := strings.Replace(exported, "allow_past: true", "allow_past: false", 1)
+	write(strings.ReplaceAll(ended, "name: ", "name: new-"))
+	for _, how := range []string{" --dry-run", ""} {
+		r = command(t, other, "apply -f "+file+how)
+		checkFailure(t, r, exitError, "new-over: invalid", "end_at: has passed")
+	}
+	checkFailure(t, command(t, other, "get new-spring"), exitError, "budget_not_found")
+
+	c, err := client.New(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for b, err := range c.Budgets(t.Context(), client.Filter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := c.Create(t.Context(), declaredOf(&b).CreateRequest); err != nil || again.ID != b.ID {
+			t.Errorf("%s sent back: %+v %v", b.Name, again, err)
+		}
+	}
+}
+
+// TestDeleteBudget deletes a mistyped budget, whose name is free afterwards, and is refused one with a
+// deduction that was given back. The audit log has the call.
+func TestDeleteBudget(t *testing.T) {
+	server := serveReal(t)
+	must1(t, server, "create sprnig --type promo --total 1000")
+	checkContains(t, must1(t, server, "delete sprnig").stdout, "sprnig", "1,000")
+	checkFailure(t, command(t, server, "get sprnig"), exitError, "budget_not_found")
+	checkFailure(t, command(t, server, "delete sprnig"), exitError, "budget_not_found")
+	must1(t, server, "create sprnig --type promo --total 5")
+	must1(t, server, "deduct sprnig 1 --request-id o1")
+	must1(t, server, "rollback sprnig o1")
+	checkFailure(t, command(t, server, "delete sprnig"), exitRefused, "has_deductions", "archive it")
+	checkContains(t, must1(t, server, "audit-log --op delete").stdout, "sprnig", "done", "has_deductions")
 }
 
 // TestNames checks that completion offers the names of budgets, and that -o name prints only names.

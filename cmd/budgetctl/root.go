@@ -8,12 +8,13 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/client"
-	"github.com/goccy/go-yaml"
+	"github.com/budgetd/budgetd/internal/strictyaml"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -28,7 +29,8 @@ type app struct {
 
 	server, tenant, config, output string
 	timeout                        time.Duration
-	progress                       string // auto, always or never
+	progress                       string          // auto, always or never
+	warned                         map[string]bool // files with a secret that others may read
 	credentials
 }
 
@@ -101,7 +103,31 @@ func (a *app) rootCommand() *cobra.Command {
 	must(root.MarkPersistentFlagFilename("config", "yaml", "yml"))
 	root.SetFlagErrorFunc(flagError)
 	a.addCommands(root)
+	plainNumbers(root)
 	return root
+}
+
+// decimal is the value of a flag for a whole number. Without it, 010 is 8.
+type decimal struct{ pflag.Value }
+
+func (d decimal) Set(text string) error {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || strconv.FormatInt(n, 10) != text {
+		return errors.New("must be a whole number such as 10")
+	}
+	return d.Value.Set(text)
+}
+
+// plainNumbers makes all flags for whole numbers decimal.
+func plainNumbers(cmd *cobra.Command) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if kind := f.Value.Type(); kind == "int" || kind == "int64" {
+			f.Value = decimal{f.Value}
+		}
+	})
+	for _, below := range cmd.Commands() {
+		plainNumbers(below)
+	}
 }
 
 // addCommands adds the commands, in the groups that --help shows.
@@ -114,7 +140,8 @@ func (a *app) addCommands(root *cobra.Command) {
 			a.setCommand(),
 			a.statusCommand("pause", budget.Paused, "Refuse deductions until the budget is resumed"),
 			a.resumeCommand(),
-			a.appendCommand(), a.shrinkCommand(), a.archiveCommand(), a.exportBudgetsCommand()}},
+			a.appendCommand(), a.shrinkCommand(), a.archiveCommand(), a.deleteCommand(),
+			a.exportBudgetsCommand()}},
 		{"deductions", "Deductions:", []*cobra.Command{a.deductCommand(), a.confirmCommand(),
 			a.extendCommand(), a.rollbackCommand(), a.cancelCommand(), a.checkCommand()}},
 		{"looks", "What has happened:", []*cobra.Command{a.usageCommand(), a.nearestCommand(),
@@ -186,9 +213,12 @@ func (a *app) address() (string, error) {
 	var file struct {
 		Listen string `yaml:"listen"`
 	}
-	if err := yaml.Unmarshal(text, &file); err != nil {
-		why, _, _ := strings.Cut(yaml.FormatError(err, false, false), "\n")
-		return "", usagef("--config %s: %s", a.config, why)
+	document, err := strictyaml.Parse(text)
+	if err == nil && document != nil {
+		err = document.Decode(&file)
+	}
+	if err != nil {
+		return "", usagef("--config %s: %v", a.config, err)
 	}
 	if file.Listen == "" {
 		return defaultServer, nil

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/client"
+	"github.com/budgetd/budgetd/iana"
 	"github.com/spf13/cobra"
 )
 
@@ -26,8 +27,9 @@ func (a *app) getCommand() *cobra.Command {
 	}
 }
 
-// view formats one budget.
+// view formats one budget, with its times in its zone.
 func view(b *client.Budget) string {
+	local := clockOf(b.Timezone)
 	from := b.EffectiveAt
 	if from.IsZero() {
 		from = b.StartAt
@@ -39,14 +41,18 @@ func view(b *client.Budget) string {
 	fields := []field{
 		{"name", b.Name}, {"id", b.ID}, {"tenant", b.Tenant}, {"status", status},
 		{"type", b.Type}, {"unit", b.Unit}, {"durability", b.Durability}, {"version", b.Version},
-		{"gl code", b.GLCode}, {"effective from", from}, {"end", orNever(b.EndAt)},
+		{"gl code", b.GLCode}, {"effective from", local(from)},
+		{"end", orNever(local(b.EndAt))},
 	}
 	if b.OnLoss != "" {
 		fields = append(fields, field{"on loss", b.OnLoss})
 	}
 	if b.TypeRule != nil {
-		fields = append(fields, field{"rule", ruleText(b.TypeRule)}, field{"timezone", b.Timezone},
+		fields = append(fields, field{"rule", ruleText(b.TypeRule)},
 			field{"late refund", b.LateRefund})
+	}
+	if b.Timezone != "" {
+		fields = append(fields, field{"timezone", b.Timezone + "; times are shown in it"})
 	}
 	if b.RoutingDimension != "" {
 		fields = append(fields, field{"routing dimension", b.RoutingDimension})
@@ -71,22 +77,34 @@ func view(b *client.Budget) string {
 		fields = append(fields, field{"buckets out of reach", b.Buckets.Unreachable})
 	}
 	if b.Period != nil {
-		fields = append(fields, field{"next reset", orNever(b.NextResetAt)},
-			field{"period", b.Period.Number}, field{"period start", b.Period.Start},
-			field{"period end", b.Period.End}, field{"period total", b.Period.Total},
+		fields = append(fields, field{"next reset", orNever(local(b.NextResetAt))},
+			field{"period", b.Period.Number}, field{"period start", local(b.Period.Start)},
+			field{"period end", local(b.Period.End)}, field{"period total", b.Period.Total},
 			field{"period used", b.Period.Used})
 	}
-	return details(fields...) + planText(b.Periods)
+	return details(fields...) + planText(b.Periods, local)
+}
+
+// clockOf returns the function that gives an instant the clock of a zone. "", and a zone that this
+// budgetctl does not know, leave it as the server shows it.
+func clockOf(name string) func(time.Time) time.Time {
+	zone, err := iana.Zone(name)
+	return func(at time.Time) time.Time {
+		if at.IsZero() || name == "" || name == "UTC" || err != nil {
+			return at
+		}
+		return at.In(zone)
+	}
 }
 
 // planText formats the periods of a dry run's budget.
-func planText(periods []client.Planned) string {
+func planText(periods []client.Planned, local func(time.Time) time.Time) string {
 	if len(periods) == 0 {
 		return ""
 	}
 	rows := make([][]any, len(periods))
 	for i, p := range periods {
-		rows[i] = []any{p.Number, p.Start, orNever(p.End), p.Quantity}
+		rows[i] = []any{p.Number, local(p.Start), orNever(local(p.End)), p.Quantity}
 	}
 	return "\n\n" + listing([]string{"period", "start", "end", "quantity"}, rows)
 }

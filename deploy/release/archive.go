@@ -19,11 +19,11 @@ import (
 )
 
 // documents lists the files in the top folder of an archive, besides the programs. pages are those
-// in its folder docs, to which README.md links.
+// below, to which README.md links.
 var (
-	documents = []string{"LICENSE", "README.md", "CHANGELOG.md", "config.yaml", "openapi.yaml",
-		"schema.sql", "examples/cluster.yaml", "deploy/systemd/budgetd.service"}
-	pages = []string{"docs/*.md", "docs/errors/*.md"}
+	documents = []string{"LICENSE", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "config.yaml",
+		"openapi.yaml", "schema.sql", "examples/cluster.yaml", "deploy/systemd/budgetd.service"}
+	pages = []string{"docs/*.md", "docs/*/*.md", "examples/README.md", "deploy/compose/compose.yaml"}
 )
 
 // archive packs the programs of a build and the documents into a .tar.gz.
@@ -73,7 +73,8 @@ func (r *release) packages(b build) error {
 	if !b.isLinux() {
 		return nil
 	}
-	values := map[string]string{"ARCH": b.arch, "VERSION": r.version, "BIN": b.dir, "ROOT": r.root}
+	values := map[string]string{"ARCH": b.arch, "VERSION": r.version, "BIN": b.dir, "ROOT": r.root,
+		"COMPLETION": r.completion}
 	text, err := os.ReadFile(filepath.Join(r.root, "deploy/packages/nfpm.yaml"))
 	if err != nil {
 		return err

@@ -43,6 +43,8 @@ type release struct {
 	version string
 	date    time.Time
 	builds  []build
+	// completion is the folder with the scripts for the completion of shells.
+	completion string
 }
 
 // build holds the programs for one system, in the folder dir.
@@ -73,6 +75,9 @@ func (r *release) make() error {
 		if err := r.build(work, target); err != nil {
 			return err
 		}
+	}
+	if err := r.complete(filepath.Join(work, "completion")); err != nil {
+		return err
 	}
 	for i, b := range r.builds {
 		fmt.Fprintf(os.Stderr, "package %d of %d: %s/%s\n", i+1, len(r.builds), b.system, b.arch)
@@ -130,6 +135,29 @@ func (r *release) build(work, target string) error {
 	}
 	r.version = cmp.Or(r.version, version)
 	r.builds = append(r.builds, b)
+	return nil
+}
+
+// complete writes the scripts for completion to a folder. They are the same for every system, and
+// come from a budgetctl for this machine.
+func (r *release) complete(folder string) error {
+	r.completion = folder
+	if err := os.Mkdir(folder, 0o755); err != nil {
+		return err
+	}
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		command := exec.Command("go", "run", "-trimpath", "-ldflags=-s -w", "./cmd/budgetctl",
+			"completion", shell)
+		command.Dir = r.root
+		command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
+		text, err := command.Output()
+		if err == nil {
+			err = os.WriteFile(filepath.Join(folder, shell), text, 0o644)
+		}
+		if err != nil {
+			return fmt.Errorf("completion %s: %w", shell, err)
+		}
+	}
 	return nil
 }
 

@@ -122,23 +122,34 @@ func testArchive(t *testing.T, out string) {
 		t.Errorf("%s says %s", name, said)
 	}
 	run(t, dir, "./budgetctl", "--help")
-	for _, link := range linked.FindAllStringSubmatch(read(t, filepath.Join(dir, "README.md")), -1) {
-		read(t, filepath.Join(dir, link[1]))
-	}
-	read(t, filepath.Join(dir, "docs/errors/limit_exceeded.md"))
+	checkLinks(t, dir)
 }
 
-// linked finds the pages of docs to which a page in the top folder links.
-var linked = regexp.MustCompile(`\]\((docs/\w+\.md)`)
+// linked finds the files and folders to which a page links.
+var linked = regexp.MustCompile(`\]\(([^)#:]+)[)#]`)
+
+// checkLinks checks that everything is there to which the README.md in a folder links.
+func checkLinks(t *testing.T, dir string) {
+	t.Helper()
+	for _, link := range linked.FindAllStringSubmatch(read(t, filepath.Join(dir, "README.md")), -1) {
+		if _, err := os.Stat(filepath.Join(dir, link[1])); err != nil {
+			t.Error(err)
+		}
+	}
+}
 
 func testPackage(t *testing.T, out string) {
 	dir := t.TempDir()
 	run(t, dir, "dpkg-deb", "-x", one(t, out, "*.deb"), dir)
 	config := filepath.Join(dir, "etc/budgetd/budgetd.yaml")
 	run(t, dir, filepath.Join(dir, "usr/bin/budgetd"), "--config", config, "--check-config")
-	// The pages are where README.md says, and the unit names one.
-	for _, page := range []string{"README.md", "docs/OPERATIONS.md", "docs/errors/limit_exceeded.md"} {
-		read(t, filepath.Join(dir, "usr/share/doc/budgetd", page))
+	checkLinks(t, filepath.Join(dir, "usr/share/doc/budgetd"))
+	read(t, filepath.Join(dir, "usr/share/doc/budgetd/docs/OPERATIONS.md")) // which the unit names
+	for file, what := range map[string]string{"bash-completion/completions/budgetctl": "__start_budgetctl",
+		"fish/vendor_completions.d/budgetctl.fish": "complete -c budgetctl", "zsh/vendor-completions/_budgetctl": "#compdef budgetctl"} {
+		if text := read(t, filepath.Join(dir, "usr/share", file)); !strings.Contains(text, what) {
+			t.Errorf("%s has no %q", file, what)
+		}
 	}
 	unit := filepath.Join(dir, "usr/lib/systemd/system/budgetd.service")
 	run(t, dir, "systemd-analyze", "security", "--offline=true", "--threshold=20", unit)

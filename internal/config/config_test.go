@@ -252,7 +252,10 @@ func TestUnreadableFiles(t *testing.T) {
 		t.Error(err)
 	}
 	for name, text := range map[string]string{"not YAML": "a: [", "a list": "- a", "twice": "listen: a:1\nlisten: a:2",
-		"two documents": "strict: true\n---\nstrict: false", "tabs": "deduct:\n\tdeadline: 2s", "binary": "\x00\x01"} {
+		"two documents": "strict: true\n---\nstrict: false", "tabs": "deduct:\n\tdeadline: 2s", "binary": "\x00\x01",
+		"leading zero": "deduct: {queue: 0100}", "base 16": "deduct: {queue: 0x10}", "an underscore": "deduct: {queue: 1_000}",
+		"an exponent": "tracing: {sample: 1e-1}", "in an instance": "instances: [{name: a, addrs: [a:1], db: 010}]",
+		"an alias": "log: &log {level: info}\nstop: *log"} {
 		if _, err := load(t, text); err == nil || !strings.Contains(err.Error(), "budgetd.yaml") {
 			t.Errorf("%s: %v", name, err)
 		}

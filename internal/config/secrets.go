@@ -1,6 +1,35 @@
 package config
 
-import "github.com/budgetd/budgetd/internal/secret"
+import (
+	"io/fs"
+	"path/filepath"
+
+	"github.com/budgetd/budgetd/internal/secret"
+)
+
+// Readable returns a warning for each file with a secret that others than its owner may read.
+func (c Config) Readable() (warnings []string) {
+	files := []string{c.Keys.FirstAdminFile, c.TLS.KeyFile, c.OIDC.ClientSecretFile,
+		c.OIDC.SessionKeyFile, c.Database.DSNFile, c.Database.TLS.KeyFile}
+	for _, i := range c.Instances {
+		files = append(files, i.PasswordFile, i.SentinelPasswordFile, i.TLS.KeyFile)
+	}
+	if dir := c.Webhooks.SecretsDir; dir != "" {
+		//nolint:errcheck // a folder that cannot be read is reported where it is used
+		_ = filepath.WalkDir(dir, func(name string, _ fs.DirEntry, _ error) error {
+			files = append(files, name)
+			return nil
+		})
+	}
+	said := map[string]bool{"": true}
+	for _, file := range files {
+		if why := secret.Exposed(file); !said[why] {
+			said[why] = true
+			warnings = append(warnings, why)
+		}
+	}
+	return warnings
+}
 
 // source returns the source of a secret: its file, else its value. It returns an error if the file
 // cannot be read.

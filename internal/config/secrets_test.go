@@ -105,7 +105,7 @@ func TestMarkerIsInNoFaultOfAnotherKey(t *testing.T) {
 		redis + "username: {password: " + marker + "}}]":                                "instances[0].username.password",
 		redis + "tls: " + marker + "}]\nredis_password: " + marker:                      "redis_password",
 		redis + "password: *" + marker + "}]":                                           "unknown anchor (not shown)",
-		redis + "password: !!int " + marker + "}]":                                      "cannot decode",
+		redis + "password: !!int " + marker + "}]":                                      "must not have a tag",
 		"instances: [{name: a, driver: redis, addrs: 'redis://:" + marker + "@h:1'}]":   "instances[0].addrs",
 		"instances: [{name: a, driver: redis, addrs: ['redis://:" + marker + "@h:1']}]": "instances[0].addrs",
 		marker: "cannot unmarshal",

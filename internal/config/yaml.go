@@ -1,14 +1,11 @@
 package config
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"regexp"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
+	"github.com/budgetd/budgetd/internal/strictyaml"
 )
 
 // key is a key of a file, with its value unless it is a section.
@@ -30,29 +27,20 @@ func (*yamlCodec) Encode(map[string]any) ([]byte, error) {
 	return nil, errors.New("configuration is not written")
 }
 
-// Decode decodes exactly one document. Duplicate keys are errors.
+// Decode decodes exactly one document, strictly.
 func (c *yamlCodec) Decode(text []byte, into map[string]any) error {
-	decoder := yaml.NewDecoder(bytes.NewReader(text))
-	if err := decoder.Decode(&into); err != nil && !errors.Is(err, io.EOF) {
-		return withoutQuotes(err)
+	document, err := strictyaml.Parse(text)
+	if err != nil || document == nil {
+		return err
 	}
-	if err := decoder.Decode(new(any)); !errors.Is(err, io.EOF) {
-		return errors.New("it must be one YAML document")
+	if err := document.Decode(&into); err != nil {
+		return strictyaml.WithoutValues(err)
 	}
 	c.capitals(into)
 	for name, value := range flatten(into) {
 		c.keys = append(c.keys, key{name, value})
 	}
 	return nil
-}
-
-// quoted is a text of the file in an error of the decoder: a value, such as a password that begins
-// with * and is taken for an alias. Names of keys stand between other marks.
-var quoted = regexp.MustCompile("'.*'|`.*`")
-
-// withoutQuotes returns an error that shows no value of the file.
-func withoutQuotes(err error) error {
-	return errors.New(quoted.ReplaceAllString(err.Error(), "(not shown)"))
 }
 
 // capitals records the keys with a capital letter, at any depth.

@@ -30,6 +30,8 @@ var scenario = []string{
 	"createBudget.store", "createBudget.dry-run", "listBudgets.page", "viewBudget.promo",
 	"changeBudget.pause", "changeBudget.resume", "changeBudget.end", "changeBudget.limits",
 	"adjustBudget.append", "adjustBudget.shrink", "setThresholds.some",
+	`POST /v1/budgets {"name":"sprnig-sale","unit":"count","type":"promo","total_quantity":1000,"bucket_quantity":2}`,
+	"deleteBudget.mistyped",
 	"readThresholds.own",
 	"deduct.plain", "deduct.again", "deduct.full", "deduct.hold", "deduct.group", "deduct.dry-run",
 	"deduct.limited", "deduct.period", "deduct.store",

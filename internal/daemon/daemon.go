@@ -94,6 +94,9 @@ func Run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		return statusUsage
 	}
 	faults, warnings := c.Exposure(*insecure)
+	if !inPod(environ) { // there the files belong to root, and the pod reads them by its group
+		warnings = append(warnings, c.Readable()...)
+	}
 	if c.Database.Driver == config.MySQL {
 		if err := engine.CheckDSN(c.Database.DSN.Reveal()); err != nil {
 			faults = append(faults, config.Fault{Key: "database.dsn", Want: err.Error()})

@@ -2,6 +2,7 @@ package daemon_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -122,6 +123,11 @@ func TestUsage(t *testing.T) {
 	if err := os.WriteFile(keys, []byte("auth: keys\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	readable := filepath.Join(t.TempDir(), "readable.yaml")
+	if err := errors.Join(os.WriteFile(readable, []byte("database: {dsn_file: "+readable+"-dsn}\n"), 0o600),
+		os.WriteFile(readable+"-dsn", []byte("budgetd.db"), 0o600), os.Chmod(readable+"-dsn", 0o640)); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		args   []string
 		status int
@@ -138,6 +144,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"--config", open, "--check-config", "--insecure-listen"}, 0, "warning: listen 0.0.0.0:0 is open", nil},
 		{[]string{"--config", keys, "--check-config"}, 0, "config ok", nil},
 		{[]string{"--config", bad}, 2, "", []string{"listen: ", "no_such_key: ", "log.level: "}},
+		{[]string{"--config", readable, "--check-config"}, 0, "warning: " + readable + "-dsn holds a secret and has mode 0640", nil},
 		{[]string{"--config", "/nowhere.yaml"}, 2, "", []string{"/nowhere.yaml"}},
 		{[]string{"--no-such-flag"}, 2, "", []string{"no-such-flag", "--help"}},
 		{[]string{"serve"}, 2, "", []string{`"serve"`, "--help"}},

@@ -248,7 +248,8 @@ func paths(target Target) []Case {
 		}
 	}
 	for _, m := range []struct{ method, path string }{
-		{"DELETE", ours}, {"PUT", ours}, {"POST", ours}, {"GET", ours + "/deduct"},
+		{"DELETE", "/v1/budgets"}, {"DELETE", ours + "/deduct"}, {"PUT", ours}, {"POST", ours},
+		{"GET", ours + "/deduct"},
 		{"PATCH", "/v1/budgets"}, {"HEAD", ours + "/deduct"},
 		{"POST", "/healthz"}, {"TRACE", ours}, {"OPTIONS", ours}, {"get", ours},
 		{"PROPFIND", "/v1/budgets"},

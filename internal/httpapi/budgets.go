@@ -22,6 +22,8 @@ type Budgets interface {
 	List(ctx context.Context, page bucket.Page) ([]bucket.View, error)
 	View(ctx context.Context, ref bucket.BudgetRef) (bucket.View, error)
 	Change(ctx context.Context, ref bucket.BudgetRef, change bucket.Change) (bucket.View, error)
+	// Delete deletes a budget without deductions and returns it as it was.
+	Delete(ctx context.Context, ref bucket.BudgetRef) (bucket.View, error)
 	// Adjust appends units, or shrinks the budget if the quantity is negative.
 	Adjust(ctx context.Context, request bucket.AdjustRequest) (bucket.View, error)
 }
@@ -60,6 +62,19 @@ func (a *API) view(c *call) (answer, error) {
 	}
 	view, err := a.service.View(c.ctx, ref)
 	return answer{body: wire.BudgetOf(&view), version: view.Definition.Version}, err
+}
+
+// deleteBudget deletes a budget and returns it as it was.
+func (a *API) deleteBudget(c *call) (answer, error) {
+	ref, err := c.budget(c.query("tenant"))
+	if err != nil {
+		return answer{}, err
+	}
+	if err := c.nothing(); err != nil {
+		return answer{}, err
+	}
+	view, err := a.service.Delete(c.ctx, ref)
+	return answer{body: wire.BudgetOf(&view)}, err
 }
 
 func (a *API) change(c *call) (answer, error) {

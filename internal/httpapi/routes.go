@@ -43,6 +43,7 @@ func (a *API) routes() []route {
 		{pattern: "GET " + budgets, handle: a.list},
 		{pattern: "GET " + one, handle: a.view},
 		{pattern: "PATCH " + one, changes: true, handle: a.change},
+		{pattern: "DELETE " + one, changes: true, handle: a.deleteBudget},
 		{pattern: "POST " + one + "/append", changes: true, handle: a.adjust},
 
 		{pattern: "POST " + one + "/deduct", changes: true, data: a.deduct},

@@ -3,13 +3,16 @@
 package profile
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 
-	"github.com/goccy/go-yaml"
+	"github.com/budgetd/budgetd/internal/strictyaml"
+	"go.yaml.in/yaml/v3"
 )
 
 // Profile says how to reach one server.
@@ -67,7 +70,12 @@ func Load(path string) (File, error) {
 	if err != nil {
 		return file, err
 	}
-	if err := yaml.UnmarshalWithOptions(text, &file, yaml.Strict()); err != nil {
+	if _, err := strictyaml.Parse(text); err != nil {
+		return File{}, fmt.Errorf("%s is not a file of profiles in YAML: %w", path, err)
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&file); err != nil && !errors.Is(err, io.EOF) {
 		// The library's message quotes the file, which holds keys.
 		return File{}, fmt.Errorf("%s is not a file of profiles in YAML", path)
 	}

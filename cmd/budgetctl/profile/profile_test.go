@@ -46,6 +46,7 @@ func TestFilesThatAreRefused(t *testing.T) {
 	}{
 		{"current: a", 0o640, "chmod 600"}, {"current: a", 0o602, "chmod 600"},
 		{"token: marker", 0o600, "not a file of profiles"}, {"profiles: {a: {token: [marker", 0o600, "not a file of profiles"},
+		{"current: a\n---\ncurrent: marker", 0o600, "one YAML document"},
 	} {
 		if err := os.WriteFile(path, []byte(test.text), 0o600); err != nil {
 			t.Fatal(err)

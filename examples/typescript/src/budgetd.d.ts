@@ -39,7 +39,11 @@ export interface paths {
         get: operations["viewBudget"];
         put?: never;
         post?: never;
-        delete?: never;
+        /**
+         * Deletes a budget that never had a deduction.
+         * @description For a budget that was made by mistake. Its name is free afterwards. In store mode the budget must be paused, and each of its buckets offline.
+         */
+        delete: operations["deleteBudget"];
         options?: never;
         head?: never;
         /**
@@ -2252,7 +2256,7 @@ export interface components {
             message: string;
         };
         /** @enum {string} */
-        ErrorCode: "malformed" | "invalid" | "too_large" | "unsupported_media_type" | "method_not_allowed" | "route_not_found" | "budget_not_found" | "deduction_not_found" | "bucket_not_found" | "instance_not_found" | "key_not_found" | "unauthenticated" | "forbidden" | "budget_exhausted" | "period_exhausted" | "budget_not_effective" | "budget_paused" | "budget_expired" | "limit_exceeded" | "budget_not_over" | "last_bucket" | "recycle_running" | "bucket_offline" | "bucket_halted" | "instance_answers" | "last_instance" | "amount_exceeds_remaining" | "ledger_mode_only" | "request_conflict" | "request_void" | "already_rolled_back" | "not_held" | "hold_expired" | "group_closed" | "name_taken" | "version_conflict" | "too_many_keys" | "key_not_live" | "webhook_not_found" | "delivery_not_found" | "too_many_webhooks" | "rate_limited" | "unavailable" | "outcome_unknown" | "internal";
+        ErrorCode: "malformed" | "invalid" | "too_large" | "unsupported_media_type" | "method_not_allowed" | "route_not_found" | "budget_not_found" | "deduction_not_found" | "bucket_not_found" | "instance_not_found" | "key_not_found" | "unauthenticated" | "forbidden" | "budget_exhausted" | "period_exhausted" | "budget_not_effective" | "budget_paused" | "budget_expired" | "limit_exceeded" | "budget_not_over" | "has_deductions" | "in_use" | "last_bucket" | "recycle_running" | "bucket_offline" | "bucket_halted" | "instance_answers" | "last_instance" | "amount_exceeds_remaining" | "ledger_mode_only" | "request_conflict" | "request_void" | "already_rolled_back" | "not_held" | "hold_expired" | "group_closed" | "name_taken" | "version_conflict" | "too_many_keys" | "key_not_live" | "webhook_not_found" | "delivery_not_found" | "too_many_webhooks" | "rate_limited" | "unavailable" | "outcome_unknown" | "internal";
         /**
          * @description What kept the service from doing it.
          * @enum {string}
@@ -2474,6 +2478,34 @@ export interface operations {
             200: {
                 headers: {
                     ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Budget"];
+                };
+            };
+            404: components["responses"]["Problem"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    deleteBudget: {
+        parameters: {
+            query?: {
+                /** @description The tenant; left out: the one of the key, else `default`. */
+                tenant?: components["parameters"]["Tenant"];
+            };
+            header?: never;
+            path: {
+                /** @description The name or the id of a budget. */
+                budget: components["parameters"]["Budget"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The budget that is gone. */
+            200: {
+                headers: {
                     [name: string]: unknown;
                 };
                 content: {

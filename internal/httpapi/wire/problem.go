@@ -39,6 +39,8 @@ var statuses = map[budget.Code]struct {
 	budget.BudgetPaused:           {http.StatusConflict, "The budget is paused"},
 	budget.BudgetExpired:          {http.StatusConflict, "The budget has ended"},
 	budget.BudgetNotOver:          {http.StatusConflict, "The budget is not over"},
+	budget.HasDeductions:          {http.StatusConflict, "The budget has deductions"},
+	budget.InUse:                  {http.StatusConflict, "The budget is in use"},
 	budget.LastBucket:             {http.StatusConflict, "The last online bucket stays"},
 	budget.RecycleRunning:         {http.StatusConflict, "A recycle is in progress"},
 	budget.BucketOffline:          {http.StatusConflict, "The bucket is offline"},

@@ -126,11 +126,11 @@ func attest(ctx context.Context, before, after budget.Definition) error {
 	if entry == nil {
 		return nil
 	}
-	was, err := createdAs(before)
+	was, err := creationOf(before).text()
 	if err != nil {
 		return err
 	}
-	is, err := createdAs(after)
+	is, err := creationOf(after).text()
 	entry.Change(before.Tenant, before.Name, []byte(was), []byte(is))
 	return err
 }

@@ -27,6 +27,7 @@ type creation struct {
 	Type             string          `json:"type"`
 	TotalQuantity    int64           `json:"total_quantity"`
 	BucketQuantity   int             `json:"bucket_quantity"`
+	DefaultBuckets   bool            `json:"default_buckets,omitempty"`
 	ShardingQuantity int64           `json:"sharding_quantity"`
 	AdjustCnt        int             `json:"adjust_cnt"`
 	StartMS          int64           `json:"start_ms"`
@@ -41,22 +42,48 @@ type creation struct {
 	Limits           json.RawMessage `json:"limits,omitempty"`
 }
 
-func createdAs(d budget.Definition) (string, error) {
-	lost := d.OnLoss
-	if lost == budget.Quarantine {
-		lost = "" // an explicit default equals an omitted one
+// creationOf returns the canonical form of a definition. A default that is written out equals one
+// that is left out.
+func creationOf(d budget.Definition) creation {
+	written := func(text, standard string) string {
+		if text == standard {
+			return ""
+		}
+		return text
 	}
-	text, err := json.Marshal(creation{
+	return creation{
 		Tenant: d.Tenant, Name: d.Name, GLCode: d.GLCode, Unit: string(d.Unit),
-		Durability: string(d.Durability), OnLoss: string(lost), Type: string(d.Type),
+		Durability: string(d.Durability), Type: string(d.Type),
+		OnLoss:        written(string(d.OnLoss), string(budget.Quarantine)),
 		TotalQuantity: d.TotalQuantity, BucketQuantity: d.BucketQuantity,
 		ShardingQuantity: d.ShardingQuantity, AdjustCnt: d.AdjustCnt,
 		StartMS: engine.ToMS(d.StartAt), EndMS: engine.EndMS(d.EndAt), Paused: d.Paused,
-		Archived: d.Archived, TypeRule: rows.SayRule(d.Rule), Timezone: d.Timezone,
-		LateRefund: string(d.LateRefund), Unlimited: d.Unlimited, RoutingDimension: d.RoutingDimension,
-		Limits: json.RawMessage(limit.EncodeAll(d.Limits)),
-	})
+		Archived: d.Archived, TypeRule: rows.SayRule(d.Rule), Timezone: written(d.Timezone, "UTC"),
+		LateRefund: written(string(d.LateRefund), string(budget.ToTotal)), Unlimited: d.Unlimited,
+		RoutingDimension: d.RoutingDimension,
+		Limits:           json.RawMessage(limit.EncodeAll(d.Limits)),
+	}
+}
+
+// text returns the JSON that is stored.
+func (c creation) text() (string, error) {
+	text, err := json.Marshal(c)
 	return string(text), err
+}
+
+// repeats reports whether a create with definition c, made before with the text was, is the same
+// again. A number of buckets that was left out equals the number that it stood for.
+func (c creation) repeats(was string) bool {
+	var before creation
+	if err := json.Unmarshal([]byte(was), &before); err != nil {
+		return false
+	}
+	if c.DefaultBuckets && before.DefaultBuckets {
+		c.BucketQuantity = before.BucketQuantity
+	}
+	c.DefaultBuckets = before.DefaultBuckets
+	text, err := c.text()
+	return err == nil && text == was
 }
 
 // Create stores a budget with one bucket per element of homes and hands out the units of its first
@@ -72,12 +99,15 @@ func createdAs(d budget.Definition) (string, error) {
 func (p *Part) Create(ctx context.Context, d budget.Definition, homes []bucket.Partition) (
 	out manage.Created, err error) {
 	d.Limits = limit.Zoned(d)
-	as, err := createdAs(d)
+	byDefault := d.BucketQuantity == 0
+	if byDefault {
+		d.BucketQuantity = len(homes)
+	}
+	definition := creationOf(d)
+	definition.DefaultBuckets = byDefault
+	as, err := definition.text()
 	if err != nil {
 		return out, &budget.Error{Code: budget.Internal, Op: "create", Err: err}
-	}
-	if d.BucketQuantity == 0 {
-		d.BucketQuantity = len(homes)
 	}
 	if len(homes) != d.BucketQuantity || len(homes) == 0 {
 		return out, budget.Refuse(budget.Internal, "create", "%d homes for %d buckets", len(homes),
@@ -91,7 +121,7 @@ func (p *Part) Create(ctx context.Context, d budget.Definition, homes []bucket.P
 			return err
 		}
 		switch {
-		case old != nil && old.CreatedAs != as:
+		case old != nil && !definition.repeats(old.CreatedAs):
 			return budget.Refuse(budget.NameTaken, "create",
 				"budget %q exists with another definition", d.Name)
 		case old != nil:

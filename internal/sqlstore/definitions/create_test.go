@@ -122,6 +122,8 @@ func TestCreateAgain(t *testing.T) {
 		repeat("at once")
 		d.OnLoss = budget.Quarantine
 		repeat("with the default said in words")
+		d.Timezone, d.LateRefund = "UTC", budget.ToTotal
+		repeat("with two more defaults")
 		paused := true
 		w.change(b.ID, bucket.Change{Paused: &paused})
 		w.adjusts(b.ID, "more", 50)
@@ -138,6 +140,8 @@ func TestCreateAgain(t *testing.T) {
 			"end_at":            func(d *budget.Definition) { d.EndAt = time.Time{} },
 			"unlimited":         func(d *budget.Definition) { d.Unlimited = true },
 			"on_loss":           func(d *budget.Definition) { d.OnLoss = budget.AssumeUnused },
+			"timezone":          func(d *budget.Definition) { d.Timezone = "Europe/Berlin" },
+			"late_refund":       func(d *budget.Definition) { d.LateRefund = budget.Forfeit },
 		} {
 			other := d
 			edit(&other)
@@ -153,8 +157,8 @@ func TestCreateAgain(t *testing.T) {
 }
 
 // TestCreateOfAnyNumber checks that a definition without a number of buckets gets one per
-// partition, and that the number of partitions does not make it another definition. An explicit
-// number does.
+// partition, and that the number of partitions does not make it another definition. Nor does that
+// number written out. Another number does.
 func TestCreateOfAnyNumber(t *testing.T) {
 	onEveryEngine(t, func(w *world) {
 		d := promo("any", 100, 0)
@@ -165,6 +169,19 @@ func TestCreateOfAnyNumber(t *testing.T) {
 		w.ok(err)
 		equal(w, "again", again.Budget, made.Budget)
 		d.BucketQuantity = 2
+		again, err = w.part.Create(w.ctx, d, partitions(2))
+		w.ok(err)
+		equal(w, "written out", again.Budget, made.Budget)
+		d.BucketQuantity = 3
+		_, err = w.part.Create(w.ctx, d, partitions(3))
+		w.refused(err, budget.NameTaken)
+		d.Name = "other"
+		made, err = w.part.Create(w.ctx, d, partitions(3))
+		w.ok(err)
+		d.BucketQuantity = 0
+		again, err = w.part.Create(w.ctx, d, partitions(3))
+		w.ok(err)
+		equal(w, "left out", again.Budget, made.Budget)
 		_, err = w.part.Create(w.ctx, d, partitions(2))
 		w.refused(err, budget.NameTaken)
 	})
