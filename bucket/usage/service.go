@@ -191,6 +191,9 @@ func (s *Service) Nearest(ctx context.Context, r bucket.NearestRequest) (bucket.
 		return bucket.Nearest{}, budget.Refuse(budget.LedgerModeOnly, "nearest",
 			"budget %s is in store mode, whose counts are in the stores", b.Name)
 	}
+	if err := b.UnknownZone(); err != nil {
+		return bucket.Nearest{}, err
+	}
 	var l *limit.Limit
 	if set := b.LimitSet(); set != nil {
 		l = set.Limit(r.Limit)

@@ -29,8 +29,10 @@ type health struct {
 	ping func(ctx context.Context) error
 	// refusing returns why the database refuses changes, or nil. It may answer reads meanwhile.
 	refusing func() error
-	log      *slog.Logger
-	refused  bool // at the last check
+	// strange describes budgets whose time zone is unknown here.
+	strange func() []string
+	log     *slog.Logger
+	refused bool // at the last check
 
 	seen atomic.Pointer[partitionCheck]
 }
@@ -58,8 +60,8 @@ func (h *health) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	now := &partitionCheck{missing: h.Service.Missing(ctx), takes: map[bucket.Partition]bool{},
-		problems: map[bucket.Partition]string{}}
+	now := &partitionCheck{missing: append(h.Service.Missing(ctx), h.strange()...),
+		takes: map[bucket.Partition]bool{}, problems: map[bucket.Partition]string{}}
 	for i := range views {
 		v := &views[i]
 		now.takes[v.Partition] = v.Reachable && !v.Draining

@@ -1316,6 +1316,8 @@ export interface components {
             end_at?: string | null;
             allow_past?: boolean;
             type_rule?: components["schemas"]["TypeRule"];
+            /** @description Another IANA time zone of the periods. It ends the open period, unless one begins at the same instant there. Limits keep theirs. */
+            timezone?: string;
             late_refund?: components["schemas"]["LateRefund"];
             /** Format: int64 */
             bucket_quantity?: number;
@@ -2257,7 +2259,7 @@ export interface components {
          * @description What kept the service from doing it.
          * @enum {string}
          */
-        Reason: "overloaded" | "collecting" | "database_down" | "store_down" | "offline";
+        Reason: "overloaded" | "collecting" | "database_down" | "store_down" | "offline" | "unknown_zone";
     };
     responses: {
         /** @description The call was refused, or failed; `code` says which. */
