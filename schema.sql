@@ -210,7 +210,7 @@ CREATE TABLE deduction (
   fingerprint VARBINARY(16) NOT NULL,       -- hash of the request with a format number; empty for a tombstone
   nonce VARBINARY(8) NOT NULL,              -- of the call whose attempt was committed
   counted_at BIGINT NOT NULL,               -- SQL's time of the commit
-  note BLOB,                                -- reference, dimensions and counts, packed by package ledger; NULL: it has none
+  note BLOB,                                -- reference, dimensions, counts, who deducted, for whom the id is void; NULL: none
   PRIMARY KEY (budget_id, request_id),
   CHECK (amount >= 0)
 );

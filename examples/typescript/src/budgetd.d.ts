@@ -157,7 +157,7 @@ export interface paths {
         put?: never;
         /**
          * Makes certain that a request has no effect.
-         * @description For an outcome that stayed unknown. A deduction that happened is rolled back. One that did not happen never will: its state is `void`. In store mode ids are unique per routing key, so the call must have the `receipt`, the `key`, or `"key": ""` for a request without a key. For a budget with a routing dimension that is the request's value of it, in `key` or in `dimensions`; a request without that dimension is named by its `dimensions` and its `key`, or `"key": ""`. Otherwise the answer is `invalid`, and nothing is cancelled.
+         * @description For an outcome that stayed unknown. A deduction that happened is rolled back. One that did not happen never will: its state is `void`. Below the role `rollback` that holds for the caller's own deductions: another principal's may take the id. In store mode ids are unique per routing key, so the call must have the `receipt`, the `key`, or `"key": ""` for a request without a key. For a budget with a routing dimension that is the request's value of it, in `key` or in `dimensions`; a request without that dimension is named by its `dimensions` and its `key`, or `"key": ""`. Otherwise the answer is `invalid`, and nothing is cancelled.
          */
         post: operations["cancel"];
         delete?: never;
