@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
@@ -31,9 +32,12 @@ type Budget struct {
 	Buckets []Bucket
 
 	// Set by Budgets.
-	limits   *limit.Set
-	unknown  *budget.Error // limit.UnknownZone
-	routes   *ring.Ring    // over the ordinals of Ring
+	limits  *limit.Set
+	unknown *budget.Error // limit.UnknownZone
+	// begun says that a call came after the beginning of Period, which a clock that goes back does not
+	// undo.
+	begun    *atomic.Bool
+	routes   *ring.Ring // over the ordinals of Ring
 	allServe bool
 }
 

@@ -239,6 +239,10 @@ func (c *Budgets) store(entry *cached, b *Budget, at int64) (*Budget, error) {
 func (c *Budgets) prepare(b, old *Budget) error {
 	b.routes = c.ringOf(len(b.Ring()))
 	c.judgeZones(b, old)
+	if b.begun = new(atomic.Bool); old != nil && old.Period.Number == b.Period.Number &&
+		old.Period.Start.Equal(b.Period.Start) {
+		b.begun = old.begun
+	}
 	b.allServe = !slices.ContainsFunc(b.Ring(), func(bk Bucket) bool { return !bk.serves() })
 	switch {
 	case b.unknown != nil:

@@ -35,6 +35,11 @@ func (b *Budget) RefusalNow(amount int64, now time.Time) *budget.Error {
 		e.Available, e.Never = new(int64), true
 		return e
 	case !now.Before(b.Period.Start):
+		if b.begun != nil && !b.begun.Load() {
+			b.begun.Store(true)
+		}
+		return nil
+	case b.begun != nil && b.begun.Load():
 		return nil
 	}
 	// The units of the coming period, and what is left for later ones, are not known here; the whole

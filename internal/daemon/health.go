@@ -33,6 +33,10 @@ type health struct {
 	strange func() []string
 	log     *slog.Logger
 	refused bool // at the last check
+	// now is SQL's clock, ahead where it has been at the latest.
+	now    func() time.Time
+	ahead  time.Time
+	isBack bool
 
 	seen atomic.Pointer[partitionCheck]
 }
@@ -56,11 +60,12 @@ func (h *health) once(ctx context.Context) error {
 		h.log.Info("the database accepts changes again")
 		h.refused = false
 	}
+	back := h.clock()
 	views, err := h.Partitions(ctx)
 	if err != nil {
 		return err
 	}
-	now := &partitionCheck{missing: append(h.Service.Missing(ctx), h.strange()...),
+	now := &partitionCheck{missing: append(append(h.Service.Missing(ctx), h.strange()...), back...),
 		takes: map[bucket.Partition]bool{}, problems: map[bucket.Partition]string{}}
 	for i := range views {
 		v := &views[i]
@@ -72,6 +77,29 @@ func (h *health) once(ctx context.Context) error {
 		}
 	}
 	h.seen.Store(now)
+	return nil
+}
+
+// clock describes a clock of the database that went back, until it is again where it was, and logs
+// both.
+func (h *health) clock() []string {
+	const tolerated = time.Second // by which the estimate of a clock may be off
+	now := h.now()
+	if back := h.ahead.Sub(now); back > tolerated {
+		if !h.isBack {
+			h.log.Error("the database's clock went back", "by", back, "from", h.ahead, "to", now)
+		}
+		h.isBack = true
+		return []string{"the database's clock went back: until it is " + h.ahead.UTC().Format(
+			time.RFC3339) + " again, no period ends, and a restarted node sells nothing of one that has " +
+			"not begun by it"}
+	}
+	if h.isBack {
+		h.log.Info("the database's clock is where it was before it went back")
+	}
+	if h.isBack = false; now.After(h.ahead) {
+		h.ahead = now
+	}
 	return nil
 }
 

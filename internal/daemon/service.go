@@ -121,7 +121,8 @@ func (b *backends) service(c config.Config, log *slog.Logger, observer observer,
 	}
 	m.moves = &mover{Service: m.transferService(), stores: m.stores, budgets: m.budgets}
 	m.health = &health{Service: m.moves.Service, Part: nodes.New(b.db), ping: b.db.SyncClock,
-		refusing: b.db.Refusing, strange: m.budgets.UnknownZones, log: log}
+		refusing: b.db.Refusing, strange: m.budgets.UnknownZones, now: b.db.Now,
+		log: log}
 	m.parts.partitions.Node = c.NodeName()
 	m.moves.health = m.health
 	rows, err := m.rowService()

@@ -133,7 +133,7 @@ func (t *trial) readAhead(ctx context.Context, line *engine.Line, ids bool) (ok 
 	if err != nil {
 		return false, err
 	}
-	t.nowMS = max(t.nowMS, t.limits.notBefore())
+	t.nowMS = t.limits.now(t.nowMS)
 	return len(t.limits.tally(t.flight, t.nowMS)) == 0, nil
 }
 

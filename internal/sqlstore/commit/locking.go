@@ -97,7 +97,7 @@ func (t *trial) lock(tx *engine.Tx) error {
 	for _, row := range found {
 		t.limits.put(row)
 	}
-	t.nowMS = max(t.nowMS, t.limits.notBefore())
+	t.nowMS = t.limits.now(t.nowMS)
 	for _, m := range t.limits.tally(t.flight, t.nowMS) {
 		if err := counters.Load(&tx.Reader, m.row.Key.Budget, &m.tally.Tally); err != nil {
 			return err
