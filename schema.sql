@@ -29,7 +29,7 @@ CREATE TABLE installation (
   only_row BIGINT NOT NULL,                 -- always 1
   installation_id VARBINARY(32) NOT NULL,   -- created with the database; part of every key in a store
   ring_version BIGINT NOT NULL,             -- format of the ring's hash and labels
-  format BIGINT NOT NULL,                   -- 4; budgetd refuses any other
+  format BIGINT NOT NULL,                   -- 5; budgetd refuses any other
   created_ms BIGINT NOT NULL,               -- when the database was created
   PRIMARY KEY (only_row),
   CHECK (only_row = 1)
@@ -324,6 +324,7 @@ CREATE TABLE node (
   name VARBINARY(256) NOT NULL,             -- node.name
   address VARBINARY(256) NOT NULL,          -- where it listens, host:port
   version VARBINARY(128) NOT NULL,          -- of budgetd
+  zone_release VARBINARY(16) NOT NULL,      -- release of its time zones, such as 2025c
   started_ms BIGINT NOT NULL,               -- when it started
   seen_ms BIGINT NOT NULL,                  -- when it last refreshed the row
   PRIMARY KEY (name)

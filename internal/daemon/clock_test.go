@@ -3,9 +3,13 @@ package daemon
 import (
 	"bytes"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/iana"
 )
 
 // TestClockOfDatabase checks that a clock that goes back is described until it is again where it
@@ -29,5 +33,25 @@ func TestClockOfDatabase(t *testing.T) {
 	if text := log.String(); strings.Count(text, "clock went back") != 1 ||
 		strings.Count(text, "by=1h0m0s") != 1 || strings.Count(text, "is where it was") != 1 {
 		t.Error(text)
+	}
+}
+
+// TestOtherZones checks that nodes that run with time zones of other releases are named.
+func TestOtherZones(t *testing.T) {
+	own := iana.Release()
+	for _, tt := range []struct {
+		name  string
+		nodes []bucket.Node
+		want  []string
+	}{
+		{"alone", []bucket.Node{{Name: "a", ZoneRelease: own, Up: true}}, nil},
+		{"another", []bucket.Node{{Name: "a", ZoneRelease: own, Up: true}, {Name: "b", ZoneRelease: "2019a", Up: true}},
+			[]string{"node b has the time zones of release 2019a, this node those of " + own +
+				": until both are of one version, they may count a limit in different windows"}},
+		{"a former one", []bucket.Node{{Name: "b", ZoneRelease: "2019a"}}, nil},
+	} {
+		if got := otherZones(tt.nodes); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/bucket/transfer"
+	"github.com/budgetd/budgetd/iana"
 	"github.com/budgetd/budgetd/internal/sqlstore/nodes"
 )
 
@@ -37,6 +38,8 @@ type health struct {
 	now    func() time.Time
 	ahead  time.Time
 	isBack bool
+	// zones is what otherZones returned at the last check.
+	zones []string
 
 	seen atomic.Pointer[partitionCheck]
 }
@@ -65,7 +68,11 @@ func (h *health) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	now := &partitionCheck{missing: append(append(h.Service.Missing(ctx), h.strange()...), back...),
+	zones, err := h.sameZones(ctx)
+	if err != nil {
+		return err
+	}
+	now := &partitionCheck{missing: slices.Concat(h.Service.Missing(ctx), h.strange(), back, zones),
 		takes: map[bucket.Partition]bool{}, problems: map[bucket.Partition]string{}}
 	for i := range views {
 		v := &views[i]
@@ -101,6 +108,34 @@ func (h *health) clock() []string {
 		h.ahead = now
 	}
 	return nil
+}
+
+// otherZones describes running nodes whose time zones are of another release than this node's.
+func otherZones(list []bucket.Node) (out []string) {
+	for _, n := range list {
+		if n.Up && n.ZoneRelease != iana.Release() {
+			out = append(out, "node "+n.Name+" has the time zones of release "+n.ZoneRelease+
+				", this node those of "+iana.Release()+": until both are of one version, they may count a "+
+				"limit in different windows")
+		}
+	}
+	return out
+}
+
+// sameZones returns otherZones of the nodes that use the database, and logs what is new.
+func (h *health) sameZones(ctx context.Context) ([]string, error) {
+	list, err := h.Nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	was := h.zones
+	h.zones = otherZones(list)
+	for _, one := range h.zones {
+		if !slices.Contains(was, one) {
+			h.log.Warn("nodes have different time zones", "reason", one)
+		}
+	}
+	return h.zones, nil
 }
 
 // Takes reports whether buckets may be placed on a partition: it answered the last check and is not

@@ -1913,6 +1913,8 @@ export interface components {
              */
             state: "up" | "down";
             version: string;
+            /** @description The release of its IANA time zones, such as `2025c`. All nodes should have one. */
+            zone_release: string;
             started_at: components["schemas"]["Instant"];
             /** @description When it last said that it runs, which it does every few seconds. */
             seen_at: components["schemas"]["Instant"];
