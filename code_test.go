@@ -18,7 +18,7 @@ import (
 const (
 	mostProduct = 59_500 // what budgetd, budgetctl and the client are made of
 	mostSupport = 10_800 // all other code outside tests
-	mostTests   = 61_700
+	mostTests   = 62_600
 )
 
 // lineCount counts lines of code and lines that have only a comment.

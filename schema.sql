@@ -29,7 +29,7 @@ CREATE TABLE installation (
   only_row BIGINT NOT NULL,                 -- always 1
   installation_id VARBINARY(32) NOT NULL,   -- created with the database; part of every key in a store
   ring_version BIGINT NOT NULL,             -- format of the ring's hash and labels
-  format BIGINT NOT NULL,                   -- 4; budgetd refuses any other
+  format BIGINT NOT NULL,                   -- 5; budgetd refuses any other
   created_ms BIGINT NOT NULL,               -- when the database was created
   PRIMARY KEY (only_row),
   CHECK (only_row = 1)
@@ -210,7 +210,7 @@ CREATE TABLE deduction (
   fingerprint VARBINARY(16) NOT NULL,       -- hash of the request with a format number; empty for a tombstone
   nonce VARBINARY(8) NOT NULL,              -- of the call whose attempt was committed
   counted_at BIGINT NOT NULL,               -- SQL's time of the commit
-  note BLOB,                                -- reference, dimensions and counts, packed by package ledger; NULL: it has none
+  note BLOB,                                -- reference, dimensions, counts, who deducted, for whom the id is void; NULL: none
   PRIMARY KEY (budget_id, request_id),
   CHECK (amount >= 0)
 );
@@ -324,6 +324,7 @@ CREATE TABLE node (
   name VARBINARY(256) NOT NULL,             -- node.name
   address VARBINARY(256) NOT NULL,          -- where it listens, host:port
   version VARBINARY(128) NOT NULL,          -- of budgetd
+  zone_release VARBINARY(16) NOT NULL,      -- release of its time zones, such as 2025c
   started_ms BIGINT NOT NULL,               -- when it started
   seen_ms BIGINT NOT NULL,                  -- when it last refreshed the row
   PRIMARY KEY (name)

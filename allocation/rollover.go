@@ -160,8 +160,8 @@ func Change(before, after budget.Definition, p budget.Period, now time.Time) (en
 	}
 	span, ok := PeriodOf(after, at)
 	switch {
-	case ok && span.Start.Equal(p.Start) && (SameRule(before.Rule, after.Rule) ||
-		span.Quantity > 0 && span.Fixed() >= p.Funded+p.Before):
+	case ok && span.Start.Equal(p.Start) && (SameRule(before.Rule, after.Rule) &&
+		before.Timezone == after.Timezone || span.Quantity > 0 && span.Fixed() >= p.Funded+p.Before):
 		return span.End, span.End
 	case p.OverAt(now):
 		return p.End, p.End
@@ -192,15 +192,19 @@ func Unused(d budget.Definition) budget.Where {
 	return d.Rule.Unused
 }
 
-// ScheduleOf returns the schedule of a budget; its zone must be known.
+// ScheduleOf returns the schedule of a budget. It has no period if the zone is unknown, which
+// callers refuse first (limit.UnknownZone).
 func ScheduleOf(d budget.Definition) Schedule {
 	s := Schedule{Zone: time.UTC, Start: d.StartAt, End: d.EndAt}
 	if d.Rule != nil {
 		s.Rule = *d.Rule
 	}
-	if zone, err := iana.Zone(d.Timezone); err == nil {
-		s.Zone = zone
+	zone, err := iana.Zone(d.Timezone)
+	if err != nil {
+		nothing := time.Unix(0, 0)
+		return Schedule{Rule: s.Rule, Zone: time.UTC, Start: nothing, End: nothing}
 	}
+	s.Zone = zone
 	return s
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
@@ -31,13 +32,27 @@ type Budget struct {
 	Buckets []Bucket
 
 	// Set by Budgets.
-	limits   *limit.Set
+	limits  *limit.Set
+	unknown *budget.Error // limit.UnknownZone
+	// begun says that a call came after the beginning of Period, which a clock that goes back does not
+	// undo.
+	begun    *atomic.Bool
 	routes   *ring.Ring // over the ordinals of Ring
 	allServe bool
 }
 
-// LimitSet returns the compiled limits of a budget that Budgets returned.
+// LimitSet returns the compiled limits of a budget that Budgets returned. It has none while
+// UnknownZone returns an error.
 func (b *Budget) LimitSet() *limit.Set { return b.limits }
+
+// UnknownZone returns Unavailable if nothing can be decided, because a time zone of the budget is
+// unknown here, else nil. The budget must come from Budgets.
+func (b *Budget) UnknownZone() error {
+	if b.unknown == nil {
+		return nil
+	}
+	return b.unknown
+}
 
 // serves reports whether keys are routed to the bucket: it is online, and its epoch is not halted.
 func (b *Bucket) serves() bool { return b.Online && b.Epoch.Halted == "" }
@@ -203,6 +218,8 @@ type Change struct {
 	AllowPast bool
 	// Rule is the new application rule of a daily budget.
 	Rule *budget.Rule
+	// Timezone is the new zone of the periods. Limits keep theirs.
+	Timezone *string
 	// LateRefund says where late refunds go: units of a period that is over.
 	LateRefund *budget.Where
 	// Limits replaces all limits; an empty list removes them. A limit that counts the same as
@@ -223,6 +240,7 @@ func (c *Change) Of(d budget.Definition) budget.Definition {
 	set(&d.Archived, c.Archived)
 	set(&d.EndAt, c.EndAt)
 	set(&d.LateRefund, c.LateRefund)
+	set(&d.Timezone, c.Timezone)
 	if c.Rule != nil {
 		d.Rule = c.Rule
 	}

@@ -54,6 +54,8 @@ type Budgets struct {
 	points      int
 	failed      func(error)
 	base        time.Time
+	// strange is set once a budget with an unknown zone was read.
+	strange atomic.Bool
 
 	byID       *lru.Cache[int64, *cached]
 	byName     *lru.Cache[BudgetRef, *cached]
@@ -236,8 +238,18 @@ func (c *Budgets) store(entry *cached, b *Budget, at int64) (*Budget, error) {
 // prepare compiles what decisions need. old is the previous version, or nil.
 func (c *Budgets) prepare(b, old *Budget) error {
 	b.routes = c.ringOf(len(b.Ring()))
+	c.judgeZones(b, old)
+	if b.begun = new(atomic.Bool); old != nil && old.Period.Number == b.Period.Number &&
+		old.Period.Start.Equal(b.Period.Start) {
+		b.begun = old.begun
+	}
 	b.allServe = !slices.ContainsFunc(b.Ring(), func(bk Bucket) bool { return !bk.serves() })
-	if old != nil && old.limits != nil && old.LimitsVersion() == b.LimitsVersion() {
+	switch {
+	case b.unknown != nil:
+		b.limits = &limit.Set{Version: b.LimitsVersion()}
+		return nil
+	case old != nil && old.unknown == nil && old.limits != nil &&
+		old.LimitsVersion() == b.LimitsVersion():
 		b.limits = old.limits
 		return nil
 	}
@@ -248,6 +260,33 @@ func (c *Budgets) prepare(b, old *Budget) error {
 	}
 	b.limits = set
 	return nil
+}
+
+// judgeZones sets b.unknown, and reports it if it is new. old is the previous version, or nil.
+func (c *Budgets) judgeZones(b, old *Budget) {
+	if b.unknown = limit.UnknownZone("find", b.Definition); b.unknown == nil {
+		return
+	}
+	c.strange.Store(true)
+	if old == nil || old.unknown == nil {
+		c.failed(b.unknown)
+	}
+}
+
+// UnknownZones describes at most 10 budgets that have a time zone that is unknown here and were
+// used in the last minutes.
+func (c *Budgets) UnknownZones() (out []string) {
+	const most, within = 10, 10 * time.Minute
+	if !c.strange.Load() {
+		return nil
+	}
+	for _, entry := range c.byID.Values() {
+		b := entry.value.Load()
+		if b.unknown != nil && len(out) < most && c.now()-entry.usedAt.Load() < int64(within) {
+			out = append(out, b.unknown.Message)
+		}
+	}
+	return out
 }
 
 // reload reads a budget. Callers that arrive during a read share the next one.

@@ -9,6 +9,8 @@ import (
 type Node struct {
 	// Name is node.name of its configuration. Address is where it listens.
 	Name, Address, Version string
+	// ZoneRelease is the release of its time zones, such as "2025c".
+	ZoneRelease string
 	// SeenAt is when it last refreshed its row, which it does every few seconds.
 	StartedAt, SeenAt time.Time
 	// Up says that it has done so lately. A node that was stopped is not up either.

@@ -14,11 +14,14 @@ import (
 // state. RetryAfter is set only if the request may be accepted then under the present definition.
 // Never says that it cannot be accepted. If neither is set, the time is not known.
 
-// RefusalNow returns Definition.RefusalAt if that is not nil. Otherwise it returns PeriodExhausted
-// before the open period begins, because nothing can be deducted between two windows, and
-// BudgetExhausted after the last period. The amount decides which later period is worth waiting
-// for.
+// RefusalNow returns what UnknownZone or Definition.RefusalAt returns if that is not nil. Otherwise
+// it returns PeriodExhausted before the open period begins, because nothing can be deducted between
+// two windows, and BudgetExhausted after the last period. The amount decides which later period is
+// worth waiting for.
 func (b *Budget) RefusalNow(amount int64, now time.Time) *budget.Error {
+	if b.unknown != nil {
+		return b.unknown
+	}
 	if refusal := b.RefusalAt(now); refusal != nil {
 		return refusal
 	}
@@ -32,6 +35,11 @@ func (b *Budget) RefusalNow(amount int64, now time.Time) *budget.Error {
 		e.Available, e.Never = new(int64), true
 		return e
 	case !now.Before(b.Period.Start):
+		if b.begun != nil && !b.begun.Load() {
+			b.begun.Store(true)
+		}
+		return nil
+	case b.begun != nil && b.begun.Load():
 		return nil
 	}
 	// The units of the coming period, and what is left for later ones, are not known here; the whole

@@ -38,3 +38,40 @@ func TestRefusalBetweenWindows(t *testing.T) {
 		t.Errorf("in the window: %v", got)
 	}
 }
+
+// TestOpenPeriodGoesOn checks that a period that has begun goes on after the clock went back, also
+// when the budget is read again, and that one that has not begun is still to come.
+func TestOpenPeriodGoesOn(t *testing.T) {
+	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	hourly := bucket.Budget{Definition: budget.Definition{ID: 1, Name: "b", Version: 1,
+		Type: budget.Daily, TotalQuantity: 100, Rule: &budget.Rule{Kind: budget.Calendar,
+			Every: budget.Hour, Quantity: 10}}, Period: budget.Period{Number: 3, Start: start,
+		End: start.Add(time.Hour)}}
+	defs := &defined{budgets: map[int64]bucket.Budget{1: hourly}}
+	budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: defs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func() *bucket.Budget {
+		b, err := budgets.Reload(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	early := start.Add(-54 * time.Minute)
+	if e := read().RefusalNow(1, early); e == nil || e.Code != budget.PeriodExhausted {
+		t.Errorf("a period to come: %v", e)
+	}
+	for _, at := range []time.Time{start, early} {
+		if e := read().RefusalNow(1, at); e != nil {
+			t.Errorf("at %v: %v", at, e)
+		}
+	}
+	hourly.Period = budget.Period{Number: 4, Start: start.Add(time.Hour), End: start.Add(2 * time.Hour)}
+	hourly.ListVersion++
+	defs.budgets[1] = hourly
+	if e := read().RefusalNow(1, early); e == nil {
+		t.Error("the next period has not begun")
+	}
+}

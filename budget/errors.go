@@ -164,6 +164,8 @@ const (
 	ReasonStoreDown Reason = "store_down"
 	// ReasonOffline means that no bucket of the budget is online.
 	ReasonOffline Reason = "offline"
+	// ReasonUnknownZone means that the zone data of this version lack a time zone of the budget.
+	ReasonUnknownZone Reason = "unknown_zone"
 )
 
 // FieldError names a faulty field of a request and says what it must be.

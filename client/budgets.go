@@ -59,8 +59,7 @@ type CreateRequest struct {
 
 // PatchRequest changes a budget; nil and "" leave a field unchanged.
 type PatchRequest struct {
-	// Status is budget.Paused or budget.Effective.
-	Status budget.Status
+	Status budget.Status // budget.Paused or budget.Effective
 	// Name, GLCode and Unit correct what was given wrongly; GLCode may become "". A budget that is
 	// renamed is another one to keys that are bound to names.
 	Name   string
@@ -71,17 +70,17 @@ type PatchRequest struct {
 	// Archived leaves a budget that is over out of lists, or shows it again.
 	Archived *bool
 	// EndAt pointing to the zero time removes the end.
-	EndAt *time.Time
-	// AllowPast accepts an end that has passed.
-	AllowPast bool
+	EndAt     *time.Time
+	AllowPast bool // accepts an end that has passed
 	// ShardingQuantity and AdjustCnt: 0 removes the bound.
 	ShardingQuantity *int64
 	AdjustCnt        *int
 	// BucketQuantity is the number of buckets, 1 to 1,024; nil leaves it unchanged.
 	BucketQuantity *int
-	// TypeRule is another rule of a daily budget. It ends the open period, unless that continues
-	// under the new rule from the same start and gets no less.
+	// TypeRule and Timezone are another rule of a daily budget and another zone. They end the open
+	// period, unless it continues under the new rule from the same start and gets no less.
 	TypeRule *budget.Rule
+	Timezone string
 	// LateRefund is budget.ToTotal, budget.Next or budget.Forfeit.
 	LateRefund budget.Where
 	// Limits replace all of the budget's: an empty list removes them, nil leaves them unchanged.
@@ -105,6 +104,7 @@ type patchBody struct {
 	AdjustCnt        *int           `json:"adjust_cnt,omitzero"`
 	BucketQuantity   *int           `json:"bucket_quantity,omitzero"`
 	TypeRule         *budget.Rule   `json:"type_rule,omitzero"`
+	Timezone         string         `json:"timezone,omitzero"`
 	LateRefund       budget.Where   `json:"late_refund,omitzero"`
 	Limits           *[]Limit       `json:"limits,omitzero"`
 }
@@ -112,7 +112,7 @@ type patchBody struct {
 func (r PatchRequest) body() (patchBody, error) {
 	body := patchBody{Status: r.Status, Name: r.Name, GLCode: r.GLCode, Unit: r.Unit,
 		Archived: r.Archived, AllowPast: r.AllowPast, ShardingQuantity: r.ShardingQuantity,
-		AdjustCnt:      r.AdjustCnt,
+		AdjustCnt: r.AdjustCnt, Timezone: r.Timezone,
 		BucketQuantity: r.BucketQuantity, TypeRule: r.TypeRule, LateRefund: r.LateRefund}
 	if r.Limits != nil {
 		body.Limits = &r.Limits

@@ -160,6 +160,8 @@ type Node struct {
 	// State is up, or down if it has not reported for 15 seconds: it is dead, or it was stopped.
 	State   string `json:"state"`
 	Version string `json:"version"`
+	// ZoneRelease is the release of its time zones, such as "2025c". It should be that of all nodes.
+	ZoneRelease string `json:"zone_release"`
 	// SeenAt is when it last reported that it runs, which it does every few seconds.
 	StartedAt time.Time `json:"started_at"`
 	SeenAt    time.Time `json:"seen_at"`

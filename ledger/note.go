@@ -8,13 +8,27 @@ type Note struct {
 	Reference, Dimensions, Counts string
 	// By is the principal that deducted, "" on a server without authentication.
 	By string
+	// VoidFor is Deduction.VoidFor.
+	VoidFor string
 }
 
 // The first byte of a packed note says how many texts follow.
 const (
-	noteFormat = 1 // Reference, Dimensions, Counts
-	noteWithBy = 2 // and By
+	noteFormat   = 1 // Reference, Dimensions, Counts
+	noteWithBy   = 2 // and By
+	noteWithVoid = 3 // and VoidFor
 )
+
+// format returns the first byte of the packed note.
+func (n *Note) format() byte {
+	switch {
+	case n.VoidFor != "":
+		return noteWithVoid
+	case n.By != "":
+		return noteWithBy
+	}
+	return noteFormat
+}
 
 // Pack returns the note as bytes, "" for a note without texts: a format number, then each text
 // after its length.
@@ -22,15 +36,11 @@ func (n Note) Pack() string {
 	if n == (Note{}) {
 		return ""
 	}
-	format, texts := byte(noteFormat), [...]string{n.Reference, n.Dimensions, n.Counts, n.By}
-	many := len(texts) - 1
-	if n.By != "" {
-		format, many = noteWithBy, len(texts)
-	}
-	size := len(n.Reference) + len(n.Dimensions) + len(n.Counts) + len(n.By) + 1 +
-		4*binary.MaxVarintLen16
-	out := append(make([]byte, 0, size), format)
-	for _, text := range texts[:many] {
+	size := len(n.Reference) + len(n.Dimensions) + len(n.Counts) + len(n.By) + len(n.VoidFor) + 1 +
+		5*binary.MaxVarintLen16
+	out := append(make([]byte, 0, size), n.format())
+	texts := [...]string{n.Reference, n.Dimensions, n.Counts, n.By, n.VoidFor}
+	for _, text := range texts[:n.format()+2] {
 		out = append(binary.AppendUvarint(out, uint64(len(text))), text...)
 	}
 	return string(out)
@@ -41,21 +51,17 @@ func ReadNote(packed string) (n Note, ok bool) {
 	if packed == "" {
 		return n, true
 	}
-	texts := [...]*string{&n.Reference, &n.Dimensions, &n.Counts, &n.By}
-	many, rest := len(texts), packed[1:]
-	switch packed[0] {
-	case noteFormat:
-		many--
-	case noteWithBy:
-	default:
+	if packed[0] < noteFormat || packed[0] > noteWithVoid {
 		return Note{}, false
 	}
-	for _, to := range texts[:many] {
+	texts := [...]*string{&n.Reference, &n.Dimensions, &n.Counts, &n.By, &n.VoidFor}
+	rest := packed[1:]
+	for _, to := range texts[:packed[0]+2] {
 		if *to, rest, ok = cutText(rest); !ok {
 			return Note{}, false
 		}
 	}
-	if rest != "" || packed[0] == noteWithBy && n.By == "" {
+	if rest != "" || packed[0] != n.format() {
 		return Note{}, false
 	}
 	return n, true

@@ -1,6 +1,9 @@
 package ledger
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Status is the state of an epoch. It only moves forward.
 type Status string
@@ -58,7 +61,7 @@ const (
 	StateHeld    State = "held"
 	StateExpired State = "expired"
 	// StateVoid marks a tombstone: the id was cancelled before it had an effect, and will never have
-	// one.
+	// one for the principals that it is for.
 	StateVoid State = "void"
 )
 
@@ -84,11 +87,26 @@ type Deduction struct {
 	Dimensions  string
 	// By is the principal that deducted, "" on a server without authentication.
 	By string
+	// VoidFor are the principals, each with a line feed after it, whose own deductions of the id are
+	// void. "" of a tombstone stands for everybody, else for nobody.
+	VoidFor string
 	// Bucket and Epoch identify where it was deducted; 0 for a tombstone.
 	Bucket, Epoch int64
 	// CountedAt is SQL's time of the commit.
 	CountedAt time.Time
 }
+
+// IsVoidFor reports whether the id is void for deductions of a principal.
+func (d *Deduction) IsVoidFor(by string) bool {
+	if d.VoidFor == "" {
+		return d.State == StateVoid
+	}
+	return strings.Contains("\n"+d.VoidFor, "\n"+by+"\n")
+}
+
+// Decides reports whether the row answers a deduct of a principal. A tombstone of others does not:
+// the deduction takes its place.
+func (d *Deduction) Decides(by string) bool { return d.State != StateVoid || d.IsVoidFor(by) }
 
 // Left returns what is left of the deduction, held or used, in minor units; 0 of a tombstone.
 func (d *Deduction) Left() int64 { return d.Amount - d.RolledBack }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/budgetd/budgetd/budget"
 )
@@ -23,6 +24,9 @@ type Counter struct {
 	// WindowMS is the first instant of a calendar limit's window, in ms; 0 for other limits.
 	WindowMS int64
 	Row      Row
+	// AheadMS is the latest Row.ExpiresMS that there ever was, in ms. If the clock goes back, windows
+	// that end before may have counts that only the ledger has.
+	AheadMS int64
 	// Slots are the slots of a sliding limit, or the deductions that a first_hit window counts, in
 	// order.
 	Slots []Slot
@@ -37,7 +41,7 @@ type Slot struct {
 }
 
 // countersFormat is the first byte of every packed row.
-const countersFormat = 1
+const countersFormat = 2
 
 // Pack returns the column limit_counter.counts: a format number, then each limit's name, window,
 // row and slots. Numbers are varints.
@@ -47,7 +51,7 @@ func (c *Counters) Pack() string {
 		e := &c.List[i]
 		out = append(binary.AppendUvarint(out, uint64(len(e.Limit))), e.Limit...)
 		for _, n := range [...]int64{e.WindowMS, e.Row.Counted, e.Row.BeganMS, e.Row.Version,
-			e.Row.ExpiresMS, int64(len(e.Slots))} {
+			e.Row.ExpiresMS, e.AheadMS, int64(len(e.Slots))} {
 			out = binary.AppendVarint(out, n)
 		}
 		before := int64(0)
@@ -70,7 +74,7 @@ func ReadCounters(packed string) (Counters, error) {
 	for len(p.rest) > 0 && !p.bad {
 		e := Counter{Limit: p.text()}
 		for _, to := range [...]*int64{&e.WindowMS, &e.Row.Counted, &e.Row.BeganMS, &e.Row.Version,
-			&e.Row.ExpiresMS} {
+			&e.Row.ExpiresMS, &e.AheadMS} {
 			*to = p.number()
 		}
 		n := p.number()
@@ -130,26 +134,40 @@ func (c *Counters) of(name string) *Counter {
 	return nil
 }
 
-// NotBefore returns the earliest instant, in ms, at which a deduction may be counted after those
-// counted already. It keeps windows from going back when SQL's clock does.
-func (c *Counters) NotBefore() int64 {
-	latest := int64(0)
+// stepMS is how far the estimates of SQL's clock of two nodes may differ, in ms. A clock that goes
+// back further has been set back.
+const stepMS = int64(time.Second / time.Millisecond)
+
+// Now returns the instant, in ms, at which a deduction is counted when a node takes it for nowMS:
+// up to stepMS later if that is needed to count it after those counted already.
+func (c *Counters) Now(nowMS int64) int64 {
+	at := nowMS
 	for i := range c.List {
-		e := &c.List[i]
-		latest = max(latest, e.WindowMS, e.Row.BeganMS)
-		if n := len(e.Slots); n > 0 {
-			latest = max(latest, e.Slots[n-1].AtMS)
+		if latest := c.List[i].latest(); latest <= nowMS+stepMS {
+			at = max(at, latest)
 		}
+	}
+	return at
+}
+
+// latest returns the first instant of the latest window, slot or deduction, in ms.
+func (e *Counter) latest() int64 {
+	latest := max(e.WindowMS, e.Row.BeganMS)
+	if n := len(e.Slots); n > 0 {
+		latest = max(latest, e.Slots[n-1].AtMS)
 	}
 	return latest
 }
 
-// Tally returns the count of a limit at an instant, which must not be before NotBefore. If
-// Tally.Stale reports that it is stale, load it from the ledger before judging.
+// Tally returns the count of a limit at an instant; see Now. If Tally.Stale reports that it is
+// stale, load it from the ledger before judging.
 func (c *Counters) Tally(l *Limit, key string, nowMS int64) Tally {
 	t := NewTally(l, key, nowMS)
 	e := c.of(l.Name)
 	if e == nil {
+		return t
+	}
+	if t.goneBack = t.behind(e); t.goneBack {
 		return t
 	}
 	if t.overlaps(e) {
@@ -175,6 +193,24 @@ func (t *Tally) overlaps(e *Counter) bool {
 		e.Row.Version == t.Limit.ChangedVersion && e.Row.ExpiresMS > from && e.WindowMS < t.toMS
 }
 
+// behind reports whether SQL's clock has gone back, so that a counter may lack deductions that were
+// counted before in what is the present window again.
+func (t *Tally) behind(e *Counter) bool {
+	l := t.Limit
+	switch {
+	case e.Row.Version != l.ChangedVersion:
+		return false
+	case l.Window.Kind == budget.WindowCalendar:
+		return e.WindowMS != t.WindowMS && t.WindowMS < e.AheadMS && !t.overlaps(e)
+	case l.Sliding():
+		return t.nowMS+stepMS < e.latest()
+	case l.Window.Kind == budget.WindowFirstHit:
+		return t.nowMS+stepMS < e.AheadMS-l.length ||
+			e.Row.ExpiresMS < e.AheadMS && t.nowMS < e.AheadMS
+	}
+	return false
+}
+
 // Put stores the count of a tally and drops slots that no longer count.
 func (c *Counters) Put(t *Tally) {
 	e := c.of(t.Limit.Name)
@@ -192,6 +228,7 @@ func (c *Counters) Put(t *Tally) {
 		e.Slots = t.hits
 	}
 	e.WindowMS, e.Row = t.WindowMS, t.Row
+	e.AheadMS = max(e.AheadMS, e.Row.ExpiresMS)
 }
 
 // slots returns the slots of a sliding limit that count now: those of the previous counter e, or
@@ -260,7 +297,7 @@ func (c *Counters) ExpiresMS() int64 {
 		if c.List[i].Row.ExpiresMS == 0 {
 			return 0
 		}
-		latest = max(latest, c.List[i].Row.ExpiresMS)
+		latest = max(latest, c.List[i].Row.ExpiresMS, c.List[i].AheadMS)
 	}
 	return latest
 }

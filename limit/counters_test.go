@@ -42,8 +42,8 @@ func TestPackedCounters(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if counters.NotBefore() > now {
-				t.Fatalf("a window begins at %d, after %d", counters.NotBefore(), now)
+			if at := counters.Now(now); at != now {
+				t.Fatalf("counted at %d, not %d", at, now)
 			}
 			kept := rapid.Int64Range(1, 9).Draw(t, "kept")
 			tallies := make([]*limit.Tally, len(set.List))

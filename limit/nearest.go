@@ -18,10 +18,10 @@ func (l *Limit) Settled(nowMS int64) bool {
 	return !l.loads(from, nowMS)
 }
 
-// Standing returns the usage of the limit by the value of a row, at an instant or at NotBefore,
-// whichever is later. Counts from before the last change of the limit are ignored.
+// Standing returns the usage of the limit by the value of a row at an instant; see Now. Counts from
+// before the last change of the limit are ignored.
 func (c *Counters) Standing(l *Limit, key string, nowMS int64) budget.LimitState {
-	tally := c.Tally(l, key, max(nowMS, c.NotBefore()))
+	tally := c.Tally(l, key, c.Now(nowMS))
 	if _, _, stale := tally.Stale(); stale {
 		tally = NewTally(l, key, nowMS)
 	}

@@ -118,7 +118,8 @@ func (n *naive) used(l budget.Limit, dimensions map[string]string, now int64) (s
 				continue
 			}
 		case budget.WindowSliding:
-			if lastOfSlot := d.atMS/slot*slot + slot - 1; lastOfSlot <= now-length {
+			first := d.atMS / slot * slot // what begins after every window that contains now does not count
+			if first+slot-1 <= now-length || first >= now+length {
 				continue
 			}
 		}

@@ -98,6 +98,7 @@ type Tally struct {
 	hits hits
 
 	nowMS, toMS  int64
+	goneBack     bool   // the clock: what counts is in the ledger
 	others       []Slot // the other slots that count, in no order
 	past, oldest int64  // their sum, and the first instant of the oldest
 }
@@ -131,7 +132,7 @@ func (t *Tally) Read(windowMS int64, row Row) {
 }
 
 func (t *Tally) addPast(slotMS, counted int64) {
-	if counted <= 0 {
+	if counted <= 0 || slotMS >= t.nowMS+t.Limit.length { // after every window that contains now
 		return
 	}
 	if t.past == 0 || slotMS < t.oldest {
@@ -165,10 +166,13 @@ func (t *Tally) Restore(used, endsMS int64, slots []Slot) {
 // the row agrees with the ledger, and Stale clears a row of another definition.
 func (t *Tally) Stale() (fromMS, toMS int64, ok bool) {
 	l := t.Limit
+	from, to := t.LedgerSpan()
+	if t.goneBack {
+		return from, to, true
+	}
 	if t.Row.Version == l.ChangedVersion {
 		return 0, 0, false
 	}
-	from, to := l.span(t.nowMS)
 	if l.loads(from, t.nowMS) {
 		return from, to, true
 	}
@@ -178,13 +182,18 @@ func (t *Tally) Stale() (fromMS, toMS int64, ok bool) {
 
 // LedgerSpan returns the span, to exclusive, of the deductions that count in the tally. Load needs
 // all of them.
-func (t *Tally) LedgerSpan() (fromMS, toMS int64) { return t.Limit.span(t.nowMS) }
+func (t *Tally) LedgerSpan() (fromMS, toMS int64) {
+	if t.goneBack && t.Limit.Window.Kind == budget.WindowFirstHit {
+		return t.nowMS - t.Limit.length + 1, t.nowMS + t.Limit.length
+	}
+	return t.Limit.span(t.nowMS)
+}
 
 // Load builds the tally from the ledger. events are those of the value, sorted by instant; those
 // outside the span of Stale are ignored.
 func (t *Tally) Load(events []Event) {
 	l := t.Limit
-	from, to := l.span(t.nowMS)
+	from, to := t.LedgerSpan()
 	t.Row, t.Slot, t.Loaded = Row{Version: l.ChangedVersion}, Row{}, nil
 	t.past, t.others, t.hits = 0, nil, nil
 	for _, e := range events {
@@ -192,6 +201,9 @@ func (t *Tally) Load(events []Event) {
 		case e.AtMS < from || e.AtMS >= to || e.Kept <= 0: // what was given back begins no window
 		case l.Sliding():
 			t.loadSlot(l.SlotAt(e.AtMS), e.Kept)
+		case l.Window.Kind == budget.WindowFirstHit && t.goneBack && t.Row.BeganMS != 0:
+			t.Row.Counted = Plus(t.Row.Counted, e.Kept)
+			t.hits = t.hits.add(Slot{e.AtMS, e.Kept}, l.length)
 		case l.Window.Kind == budget.WindowFirstHit:
 			t.hit(e.AtMS, e.Kept)
 		default:
@@ -272,7 +284,7 @@ func (t *Tally) fits(counts, most int64) int64 {
 	slices.SortFunc(slots, func(a, b Slot) int { return cmp.Compare(a.AtMS, b.AtMS) })
 	for _, slot := range slots {
 		if used -= slot.Counted; used <= most-counts {
-			return slot.AtMS + t.Limit.slot - 1 + t.Limit.length
+			return min(slot.AtMS, t.SlotMS) + t.Limit.slot - 1 + t.Limit.length
 		}
 	}
 	return reset

@@ -24,6 +24,10 @@ func (w *wave) begin(o *op) {
 	}
 	b := o.Budget
 	o.Bucket, o.Epoch = o.Route.ID, o.Route.Epoch.Number
+	if err := b.UnknownZone(); err != nil {
+		w.refuse(o, err)
+		return
+	}
 	o.Terms = o.state.termsOf(b, max(w.SQLNow.UnixMilli(), o.partitionMS))
 	if err := o.touch(); err != nil {
 		w.deny(o, err)

@@ -121,7 +121,11 @@ func (c *prediction) begin(s *Service, now time.Time) bool {
 		c.answer.Err = offline(&c.op)
 		return false
 	}
-	if err := c.touch(); err != nil {
+	err := b.UnknownZone()
+	if err == nil {
+		err = c.touch()
+	}
+	if err != nil {
 		c.answer.Err = err
 		return false
 	}

@@ -226,6 +226,9 @@ func (s *Service) held(ctx context.Context, ref bucket.BudgetRef, group string, 
 func (s *Service) one(ctx context.Context, ref bucket.BudgetRef, o Order) (
 	bucket.DeductionView, error) {
 	b, err := s.find(ctx, o.Kind.String(), ref)
+	if err == nil && b.HasLimits() { // whose counts it may lower
+		err = b.UnknownZone()
+	}
 	if err != nil {
 		return bucket.DeductionView{}, err
 	}

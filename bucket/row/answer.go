@@ -20,7 +20,7 @@ func (w *wave) accept(o *op) {
 // repeat answers from the existing row of an id. The row is this call's own if it has its nonce.
 func (w *wave) repeat(o *op, d *ledger.Deduction) {
 	switch {
-	case d.State == ledger.StateVoid:
+	case d.IsVoidFor(o.Request.By):
 		w.Fail(&o.Op, deduct.Voided(o.Request.RequestID))
 		return
 	case d.Fingerprint != o.row.Request.Fingerprint:

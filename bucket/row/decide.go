@@ -217,9 +217,9 @@ func (w *wave) refuse(o *op, refusal error) {
 	w.out.Put(w.s.reads.ids, o)
 }
 
-// lookedUp refuses an operation whose id has no row.
+// lookedUp refuses an operation whose id has no row that decides.
 func (w *wave) lookedUp(o *op) {
-	if o.recorded == nil {
+	if o.recorded == nil || !o.recorded.Decides(o.Request.By) {
 		w.Fail(&o.Op, o.Refusal)
 		return
 	}

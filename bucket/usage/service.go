@@ -89,7 +89,7 @@ func (s *Service) DryRun(ctx context.Context, r bucket.DeductRequest) (bucket.Ch
 	if err != nil {
 		return bucket.CheckAnswer{}, s.failed(err)
 	}
-	if d, ok := recorded[id]; ok {
+	if d, ok := recorded[id]; ok && d.Decides(r.By) {
 		return s.repeated(ctx, b, &r, &d)
 	}
 	c := &prediction{b: b, request: bucket.CheckRequest{Budget: r.Budget, Amount: r.Amount,
@@ -116,7 +116,7 @@ func (s *Service) repeated(ctx context.Context, b *bucket.Budget, r *bucket.Dedu
 		Dimensions: ledger.Dimensions(r.Dimensions), Counts: ledger.Counts(r.Counts),
 		HoldTTL: r.HoldTTL.Milliseconds(), Group: r.Group}
 	switch {
-	case d.State == ledger.StateVoid:
+	case d.IsVoidFor(r.By):
 		answer.Err = budget.Refuse(budget.RequestVoid, "deduct",
 			"request %q was cancelled and will never have an effect; use a new id", r.RequestID)
 		return answer, nil
@@ -190,6 +190,9 @@ func (s *Service) Nearest(ctx context.Context, r bucket.NearestRequest) (bucket.
 	if b.InStoreMode() {
 		return bucket.Nearest{}, budget.Refuse(budget.LedgerModeOnly, "nearest",
 			"budget %s is in store mode, whose counts are in the stores", b.Name)
+	}
+	if err := b.UnknownZone(); err != nil {
+		return bucket.Nearest{}, err
 	}
 	var l *limit.Limit
 	if set := b.LimitSet(); set != nil {

@@ -22,7 +22,7 @@ func (a *app) auditCommand() *cobra.Command {
 		Long: `Recomputes a budget's figures from its rows, on live traffic, and compares them with the
 columns and the stores. Exit status 4 means a discrepancy. It reads every row of the budget's
 ledger, so the command waits up to ten minutes unless --timeout is given. With --all it audits every
-budget of the tenant, one after the other.`,
+budget of the tenant, one after the other, and names at the end those that could not be audited.`,
 		Example: `  budgetctl audit spring-sale
   budgetctl audit spring-sale -o json
   budgetctl audit --all`,
@@ -82,7 +82,7 @@ func (a *app) auditAll(cmd *cobra.Command, args []string) error {
 	list := struct {
 		Audits []auditRow `json:"audits"`
 	}{Audits: []auditRow{}}
-	wrong := 0
+	wrong, failed, status := 0, 0, exitDone
 	defer a.waiting()() // many short calls take long too
 	for b, err := range c.Budgets(cmd.Context(), client.Filter{Archived: true}) {
 		if err != nil {
@@ -91,7 +91,12 @@ func (a *app) auditAll(cmd *cobra.Command, args []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
 		report, err := c.Audit(ctx, strconv.FormatInt(b.ID, 10))
 		cancel()
-		if err != nil {
+		switch {
+		case client.CodeOf(err) != "": // an answer about this budget
+			fmt.Fprintf(a.stderr, "budget %s was not audited: %v\n", b.Name, err)
+			failed, status = failed+1, max(status, exitStatus(err))
+			continue
+		case err != nil:
 			return err
 		}
 		wrong += len(report.Discrepancies)
@@ -104,11 +109,14 @@ func (a *app) auditAll(cmd *cobra.Command, args []string) error {
 		}
 		return listing([]string{"budget", "ok", "total", "used", "discrepancies", "unchecked"}, rows)
 	})
-	if err == nil && wrong > 0 {
-		err = statusError{fmt.Errorf("%d discrepancies: 'budgetctl audit NAME' lists those of a budget",
-			wrong), exitDiscrepancy}
+	switch {
+	case err != nil || wrong == 0 && failed == 0:
+		return err
+	case wrong == 0:
+		return statusError{fmt.Errorf("%d budgets were not audited", failed), status}
 	}
-	return err
+	return statusError{fmt.Errorf("%d discrepancies: 'budgetctl audit NAME' lists those of a budget; "+
+		"%d budgets were not audited", wrong, failed), exitDiscrepancy}
 }
 
 // proof formats an audit: the equation and the discrepancies.

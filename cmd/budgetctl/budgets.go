@@ -173,7 +173,7 @@ node within a second. --if-version changes only that version ('budgetctl get' sh
 The flags of a rule (see 'budgetctl create --help') replace the whole rule of a daily budget. The
 open period continues if the new rule has one that began at the same time and gets no less.
 Otherwise it ends at once, and the following period gets its units less what was used since its
-start.
+start. So does another --timezone. Limits keep their time zones.
 
 --limit adds a limit or changes the one with its name, --remove-limit removes one, --limits-file
 replaces all ([] removes them). The difference is first written to standard error. A limit with the
@@ -191,6 +191,7 @@ type changes struct {
 	limits                    limitChange
 	corrections               corrections
 	sharding, end, lateRefund string
+	timezone                  string
 	adjustCnt, buckets        int
 	version                   int64
 	allowPast                 bool
@@ -216,6 +217,7 @@ func (a *app) setCommand() *cobra.Command {
 	flags.IntVar(&c.adjustCnt, "adjust-cnt", 0,
 		"how often one bucket may apply for units that no bucket had; 0: no bound")
 	flags.IntVar(&c.buckets, "buckets", 0, "number of buckets, 1 to 1,024")
+	flags.StringVar(&c.timezone, "timezone", "", "zone of the periods, such as Europe/Berlin")
 	flags.Int64Var(&c.version, "if-version", 0, "change only this version")
 	c.rule.add(cmd)
 	lateRefundFlag(cmd, &c.lateRefund)
@@ -238,7 +240,7 @@ func (a *app) setCommand() *cobra.Command {
 func (c *changes) read(cmd *cobra.Command) (request client.PatchRequest, err error) {
 	given := func(name string) bool { return cmd.Flags().Changed(name) }
 	request = client.PatchRequest{IfVersion: c.version, LateRefund: budget.Where(c.lateRefund),
-		AllowPast: c.allowPast}
+		Timezone: c.timezone, AllowPast: c.allowPast}
 	if request.TypeRule, err = c.rule.read(cmd, chosen(cmd, "late-refund")); err != nil {
 		return request, err
 	}
@@ -249,12 +251,12 @@ func (c *changes) read(cmd *cobra.Command) (request client.PatchRequest, err err
 	if err != nil {
 		return request, err
 	}
-	some := slices.ContainsFunc([]string{"end", "sharding", "adjust-cnt", "buckets", "late-refund"},
-		given)
+	some := slices.ContainsFunc([]string{"end", "sharding", "adjust-cnt", "buckets", "late-refund",
+		"timezone"}, given)
 	if !some && !corrected && request.TypeRule == nil && !c.limits.given(cmd) {
 		return request, usagef("nothing to change: give --end, --sharding, --adjust-cnt, --buckets, " +
-			"--late-refund, --limit, --remove-limit, --limits-file, a rule such as --every, or what is " +
-			"corrected: --name, --gl-code, --unit or --start")
+			"--late-refund, --timezone, --limit, --remove-limit, --limits-file, a rule such as --every, " +
+			"or what is corrected: --name, --gl-code, --unit or --start")
 	}
 	if given("if-version") && c.version < 1 {
 		return request, usagef("--if-version %d: must be at least 1", c.version)

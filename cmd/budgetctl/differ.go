@@ -114,7 +114,6 @@ func unchangeable(d *declared, full, b *client.Budget) error {
 		{"durability", d.Durability != "", full.Durability, b.Durability},
 		{"gl_code", d.GLCode != "", full.GLCode, b.GLCode},
 		{"unlimited", true, full.Unlimited, b.Unlimited},
-		{"timezone", d.Timezone != "", full.Timezone, b.Timezone},
 		{"routing_dimension", d.RoutingDimension != "", full.RoutingDimension, b.RoutingDimension},
 		{"on_loss", d.OnLoss != "", full.OnLoss, b.OnLoss},
 		{"start_at", !d.StartAt.IsZero(), d.StartAt.UTC(), b.StartAt.UTC()},
@@ -155,6 +154,11 @@ func (out *applied) definition(d *declared, full *client.Budget) {
 		say("rule: %s -> %s; the open period ends unless the new rule goes on from its start, and "+
 			"what it used counts",
 			ruleText(b.TypeRule), ruleText(full.TypeRule))
+	}
+	if d.Timezone != "" && full.Timezone != b.Timezone {
+		patch.Timezone = d.Timezone
+		say("timezone: %s -> %s; the open period ends unless one begins at its start there",
+			b.Timezone, d.Timezone)
 	}
 	if d.LateRefund != "" && d.LateRefund != b.LateRefund {
 		patch.LateRefund = d.LateRefund

@@ -36,9 +36,9 @@ func (a *app) nodesCommand() *cobra.Command {
 		Use:   "nodes",
 		Short: "Show the nodes that use the server's database",
 		Long: `Shows every budgetd that uses the server's database and was seen within 30 days: its name
-(node.name, as in its log), whether it is up, its address and version, and when it started and was
-last seen. A running node is seen every few seconds. After 15 s without a sign it is down: it is
-dead, cannot reach the database, or was stopped.`,
+(node.name, as in its log), whether it is up, its address, its version and the release of its time
+zones, and when it started and was last seen. A running node is seen every few seconds. After 15 s
+without a sign it is down: it is dead, cannot reach the database, or was stopped.`,
 		Example: `  budgetctl nodes`,
 		Args:    arguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -47,9 +47,11 @@ dead, cannot reach the database, or was stopped.`,
 			}, func(answer *client.NodeList) string {
 				rows := make([][]any, len(answer.Nodes))
 				for i, n := range answer.Nodes {
-					rows[i] = []any{n.Name, n.State, n.Address, n.Version, n.StartedAt, n.SeenAt}
+					rows[i] = []any{n.Name, n.State, n.Address, n.Version, n.ZoneRelease, n.StartedAt,
+						n.SeenAt}
 				}
-				return listing([]string{"name", "state", "address", "version", "started", "last seen"}, rows)
+				return listing([]string{"name", "state", "address", "version", "time zones", "started",
+					"last seen"}, rows)
 			})
 		},
 	}

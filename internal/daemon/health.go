@@ -11,6 +11,7 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/bucket/transfer"
+	"github.com/budgetd/budgetd/iana"
 	"github.com/budgetd/budgetd/internal/sqlstore/nodes"
 )
 
@@ -29,8 +30,16 @@ type health struct {
 	ping func(ctx context.Context) error
 	// refusing returns why the database refuses changes, or nil. It may answer reads meanwhile.
 	refusing func() error
-	log      *slog.Logger
-	refused  bool // at the last check
+	// strange describes budgets whose time zone is unknown here.
+	strange func() []string
+	log     *slog.Logger
+	refused bool // at the last check
+	// now is SQL's clock, ahead where it has been at the latest.
+	now    func() time.Time
+	ahead  time.Time
+	isBack bool
+	// zones is what otherZones returned at the last check.
+	zones []string
 
 	seen atomic.Pointer[partitionCheck]
 }
@@ -54,12 +63,17 @@ func (h *health) once(ctx context.Context) error {
 		h.log.Info("the database accepts changes again")
 		h.refused = false
 	}
+	back := h.clock()
 	views, err := h.Partitions(ctx)
 	if err != nil {
 		return err
 	}
-	now := &partitionCheck{missing: h.Service.Missing(ctx), takes: map[bucket.Partition]bool{},
-		problems: map[bucket.Partition]string{}}
+	zones, err := h.sameZones(ctx)
+	if err != nil {
+		return err
+	}
+	now := &partitionCheck{missing: slices.Concat(h.Service.Missing(ctx), h.strange(), back, zones),
+		takes: map[bucket.Partition]bool{}, problems: map[bucket.Partition]string{}}
 	for i := range views {
 		v := &views[i]
 		now.takes[v.Partition] = v.Reachable && !v.Draining
@@ -71,6 +85,57 @@ func (h *health) once(ctx context.Context) error {
 	}
 	h.seen.Store(now)
 	return nil
+}
+
+// clock describes a clock of the database that went back, until it is again where it was, and logs
+// both.
+func (h *health) clock() []string {
+	const tolerated = time.Second // by which the estimate of a clock may be off
+	now := h.now()
+	if back := h.ahead.Sub(now); back > tolerated {
+		if !h.isBack {
+			h.log.Error("the database's clock went back", "by", back, "from", h.ahead, "to", now)
+		}
+		h.isBack = true
+		return []string{"the database's clock went back: until it is " + h.ahead.UTC().Format(
+			time.RFC3339) + " again, no period ends, and a restarted node sells nothing of one that has " +
+			"not begun by it"}
+	}
+	if h.isBack {
+		h.log.Info("the database's clock is where it was before it went back")
+	}
+	if h.isBack = false; now.After(h.ahead) {
+		h.ahead = now
+	}
+	return nil
+}
+
+// otherZones describes running nodes whose time zones are of another release than this node's.
+func otherZones(list []bucket.Node) (out []string) {
+	for _, n := range list {
+		if n.Up && n.ZoneRelease != iana.Release() {
+			out = append(out, "node "+n.Name+" has the time zones of release "+n.ZoneRelease+
+				", this node those of "+iana.Release()+": until both are of one version, they may count a "+
+				"limit in different windows")
+		}
+	}
+	return out
+}
+
+// sameZones returns otherZones of the nodes that use the database, and logs what is new.
+func (h *health) sameZones(ctx context.Context) ([]string, error) {
+	list, err := h.Nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	was := h.zones
+	h.zones = otherZones(list)
+	for _, one := range h.zones {
+		if !slices.Contains(was, one) {
+			h.log.Warn("nodes have different time zones", "reason", one)
+		}
+	}
+	return h.zones, nil
 }
 
 // Takes reports whether buckets may be placed on a partition: it answered the last check and is not

@@ -21,6 +21,7 @@ import (
 	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/bucket/usage"
 	"github.com/budgetd/budgetd/bucket/warn"
+	"github.com/budgetd/budgetd/iana"
 	"github.com/budgetd/budgetd/internal/config"
 	"github.com/budgetd/budgetd/internal/console"
 	"github.com/budgetd/budgetd/internal/sqlstore/alerts"
@@ -121,7 +122,8 @@ func (b *backends) service(c config.Config, log *slog.Logger, observer observer,
 	}
 	m.moves = &mover{Service: m.transferService(), stores: m.stores, budgets: m.budgets}
 	m.health = &health{Service: m.moves.Service, Part: nodes.New(b.db), ping: b.db.SyncClock,
-		refusing: b.db.Refusing, log: log}
+		refusing: b.db.Refusing, strange: m.budgets.UnknownZones, now: b.db.Now,
+		log: log}
 	m.parts.partitions.Node = c.NodeName()
 	m.moves.health = m.health
 	rows, err := m.rowService()
@@ -246,7 +248,7 @@ const (
 // seen returns the work of the loop that refreshes the row of this node.
 func (m *nodeBuilder) seen(started time.Time) func(context.Context) error {
 	me := bucket.Node{Name: m.c.NodeName(), Address: m.c.NodeAddress(), Version: buildVersion(),
-		StartedAt: started}
+		ZoneRelease: iana.Release(), StartedAt: started}
 	return func(ctx context.Context) error { return m.health.Seen(ctx, me) }
 }
 

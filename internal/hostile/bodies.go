@@ -47,6 +47,7 @@ func changes(target Target) []Case {
 		{`{"type_rule":{"kind":"calendar"}}`, "type_rule.every"},
 		{`{"type_rule":{"kind":"free","quantity":1}}`, "type_rule.quantity"},
 		{`{"late_refund":""}`, "late_refund"}, {`{"late_refund":"spread"}`, "late_refund"},
+		{`{"timezone":""}`, "timezone"}, {`{"timezone":"Mars/Olympus"}`, "timezone"},
 	} {
 		add(invalid(patch(p.body)), p.field)
 	}
@@ -54,7 +55,7 @@ func changes(target Target) []Case {
 		{`{"status":null}`, "status"}, {`{"status":true}`, "status"},
 		{`{"sharding_quantity":null}`, "sharding_quantity"},
 		{`{"adjust_cnt":1.0}`, "adjust_cnt"}, {`{"total_quantity":1}`, "total_quantity"},
-		{`{"tenant":"x"}`, "tenant"}, {`{"type":"daily"}`, "type"}, {`{"timezone":"UTC"}`, "timezone"},
+		{`{"tenant":"x"}`, "tenant"}, {`{"type":"daily"}`, "type"},
 		{`{"type_rule":null}`, "type_rule"}, {`{"type_rule":"free"}`, "type_rule"},
 		{`{"type_rule":{"kind":"free","Kind":"free"}}`, "type_rule.Kind"},
 		{`{"type_rule":{"kind":"free","kind":"free"}}`, "type_rule.kind"},

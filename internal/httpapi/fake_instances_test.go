@@ -25,7 +25,7 @@ func (f *fake) Ready(context.Context) []string { return f.reasons }
 func (f *fake) Missing() []string { return nil }
 
 func (f *fake) Nodes(context.Context) ([]bucket.Node, error) {
-	return []bucket.Node{{Name: "node-1", Address: "10.0.0.7:8080", Version: "v1.2.3", StartedAt: at, SeenAt: at, Up: true}},
+	return []bucket.Node{{Name: "node-1", Address: "10.0.0.7:8080", Version: "v1.2.3", ZoneRelease: "2025c", StartedAt: at, SeenAt: at, Up: true}},
 		f.note("nodes")
 }
 

@@ -75,8 +75,8 @@ func (a *API) nodes(c *call) (answer, error) {
 	found, err := a.service.Nodes(c.ctx)
 	out := nodeList{Nodes: make([]nodeView, len(found))}
 	for i, n := range found {
-		out.Nodes[i] = nodeView{n.Name, n.Address, "down", n.Version, wire.InUTC(n.StartedAt),
-			wire.InUTC(n.SeenAt)}
+		out.Nodes[i] = nodeView{n.Name, n.Address, "down", n.Version, n.ZoneRelease,
+			wire.InUTC(n.StartedAt), wire.InUTC(n.SeenAt)}
 		if n.Up {
 			out.Nodes[i].State = "up"
 		}
@@ -93,6 +93,7 @@ type nodeView struct {
 	Address   string    `json:"address"`
 	State     string    `json:"state"`
 	Version   string    `json:"version"`
+	Zones     string    `json:"zone_release"`
 	StartedAt time.Time `json:"started_at"`
 	SeenAt    time.Time `json:"seen_at"`
 }

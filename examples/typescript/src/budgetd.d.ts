@@ -161,7 +161,7 @@ export interface paths {
         put?: never;
         /**
          * Makes certain that a request has no effect.
-         * @description For an outcome that stayed unknown. A deduction that happened is rolled back. One that did not happen never will: its state is `void`. In store mode ids are unique per routing key, so the call must have the `receipt`, the `key`, or `"key": ""` for a request without a key. For a budget with a routing dimension that is the request's value of it, in `key` or in `dimensions`; a request without that dimension is named by its `dimensions` and its `key`, or `"key": ""`. Otherwise the answer is `invalid`, and nothing is cancelled.
+         * @description For an outcome that stayed unknown. A deduction that happened is rolled back. One that did not happen never will: its state is `void`. Below the role `rollback` that holds for the caller's own deductions: another principal's may take the id. In store mode ids are unique per routing key, so the call must have the `receipt`, the `key`, or `"key": ""` for a request without a key. For a budget with a routing dimension that is the request's value of it, in `key` or in `dimensions`; a request without that dimension is named by its `dimensions` and its `key`, or `"key": ""`. Otherwise the answer is `invalid`, and nothing is cancelled.
          */
         post: operations["cancel"];
         delete?: never;
@@ -1320,6 +1320,8 @@ export interface components {
             end_at?: string | null;
             allow_past?: boolean;
             type_rule?: components["schemas"]["TypeRule"];
+            /** @description Another IANA time zone of the periods. It ends the open period, unless one begins at the same instant there. Limits keep theirs. */
+            timezone?: string;
             late_refund?: components["schemas"]["LateRefund"];
             /** Format: int64 */
             bucket_quantity?: number;
@@ -1915,6 +1917,8 @@ export interface components {
              */
             state: "up" | "down";
             version: string;
+            /** @description The release of its IANA time zones, such as `2025c`. All nodes should have one. */
+            zone_release: string;
             started_at: components["schemas"]["Instant"];
             /** @description When it last said that it runs, which it does every few seconds. */
             seen_at: components["schemas"]["Instant"];
@@ -2261,7 +2265,7 @@ export interface components {
          * @description What kept the service from doing it.
          * @enum {string}
          */
-        Reason: "overloaded" | "collecting" | "database_down" | "store_down" | "offline";
+        Reason: "overloaded" | "collecting" | "database_down" | "store_down" | "offline" | "unknown_zone";
     };
     responses: {
         /** @description The call was refused, or failed; `code` says which. */

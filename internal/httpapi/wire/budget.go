@@ -171,7 +171,7 @@ func (b *BudgetView) daily(v *bucket.View) {
 }
 
 // nextReset returns when the period after the open one begins, or the open one if it is in the
-// future. Zero means that none follows.
+// future. Zero means that none follows, or that the zone is unknown here.
 func nextReset(v *bucket.View) time.Time {
 	if v.Status == budget.Pending {
 		return InUTC(v.Period.Start)

@@ -148,6 +148,9 @@ func (d *Change) Member(r *strictjson.Reader, name string) bool {
 		r.Int(name, d.BucketQuantity, 1, budget.MaxBuckets)
 	case "type_rule":
 		d.Rule = readRule(r, name)
+	case "timezone":
+		d.Timezone = new(string)
+		r.Text(name, d.Timezone, checkZone)
 	case "late_refund":
 		d.LateRefund = new(budget.Where)
 		r.Text(name, (*string)(d.LateRefund), checkLateRefund)

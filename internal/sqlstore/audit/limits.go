@@ -77,7 +77,7 @@ func compareCounters(r *engine.Reader, budgetID int64, most int, nowMS int64) (
 // or will be loaded from the deductions before its next use.
 func compareCounter(r *engine.Reader, row *counters.Row, l *limit.Limit, nowMS int64) (
 	*ledger.Discrepancy, error) {
-	nowMS = max(nowMS, row.Counts.NotBefore())
+	nowMS = row.Counts.Now(nowMS)
 	kept := row.Counts.Tally(l, row.Key.Value, nowMS)
 	if kept.Row.Version != l.ChangedVersion {
 		return nil, nil

@@ -41,7 +41,7 @@ func (p *Part) fastForm(ctx context.Context, f *flight) (engine.Sent, error) {
 	if t.accepted == 0 {
 		return engine.Committed, nil
 	}
-	if !p.suffices(t) {
+	if len(t.freed) > 0 || !p.suffices(t) {
 		return engine.Unsent, nil
 	}
 	packet, ok := t.packet(line)
@@ -133,7 +133,7 @@ func (t *trial) readAhead(ctx context.Context, line *engine.Line, ids bool) (ok 
 	if err != nil {
 		return false, err
 	}
-	t.nowMS = max(t.nowMS, t.limits.notBefore())
+	t.nowMS = t.limits.now(t.nowMS)
 	return len(t.limits.tally(t.flight, t.nowMS)) == 0, nil
 }
 
@@ -157,7 +157,8 @@ func (t *trial) refuseLimited(ctx context.Context, line *engine.Line) (ok bool, 
 		return false, err
 	}
 	for i := range t.out {
-		if d, known := found[id(&t.ops[i])]; known && is(i) {
+		if d, known := found[id(&t.ops[i])]; known && is(i) &&
+			d.Decides(t.ops[i].Request.By) {
 			t.out[i] = bucket.Outcome{Verdict: bucket.Known, Deduction: d}
 		}
 	}

@@ -89,13 +89,14 @@ func (b *limitRows) put(row *counters.Row) {
 	}
 }
 
-// notBefore returns the earliest instant at which the flight may be counted: see limit.Counters.
-func (b *limitRows) notBefore() int64 {
-	latest := int64(0)
+// now returns the instant at which a flight is counted that a node takes for nowMS: see
+// limit.Counters.
+func (b *limitRows) now(nowMS int64) int64 {
+	at := nowMS
 	for _, p := range b.list {
-		latest = max(latest, p.Counts.NotBefore())
+		at = max(at, p.Counts.Now(nowMS))
 	}
-	return latest
+	return at
 }
 
 // tally builds the tallies of all touches at an instant. It returns the touches whose tallies must

@@ -3,11 +3,9 @@ package commit_test
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/ledger"
 	"github.com/budgetd/budgetd/limit"
 )
 
@@ -37,26 +35,6 @@ func TestChangedLimitIsLoaded(t *testing.T) {
 		}
 		w.want([]bucket.Verdict{bucket.Limited, bucket.Accepted}, w.asks(0, "f", 1, user("u")),
 			w.asks(0, "g", 13, user("v")))
-	})
-}
-
-// TestClockGoesBack checks that a deduction is counted in the latest window of its value even after
-// the clock went back to an earlier window.
-func TestClockGoesBack(t *testing.T) {
-	day := perUser("amount", 10, budget.MeasureAmount)
-	day.Window.Every = budget.Day
-	each(t, 100, 1, []budget.Limit{day}, func(w *world) {
-		w.Clock.Advance(24 * time.Hour)
-		first := w.commit(w.asks(0, "a", 6, user("u")))[0].Deduction.CountedAt
-		w.Clock.Advance(-24 * time.Hour)
-		out := w.want([]bucket.Verdict{bucket.Limited, bucket.Accepted}, w.asks(0, "b", 5, user("u")),
-			w.asks(0, "c", 4, user("u")))
-		if at := out[1].Deduction.CountedAt; at.Truncate(24*time.Hour) != first.Truncate(24*time.Hour) {
-			t.Errorf("counted at %s, want a time within the day of %s", at, first)
-		}
-		if got := ledger.ReadDimensions(out[1].Deduction.Dimensions)["user"]; got != "u" {
-			t.Errorf("dimensions %q, want user u", out[1].Deduction.Dimensions)
-		}
 	})
 }
 

@@ -25,7 +25,10 @@ const (
 	takeWhere  = ofEpoch + ` AND next_entry = ? AND outstanding_quantity = ? AND status = 'open'`
 	writePages = `UPDATE limit_counter /*by PRIMARY*/ SET version = $value, counts = $value,
 		expires_ms = $value WHERE `
-	ofPage     = `budget_id = ? AND dimension = ? AND value = ?`
+	ofPage = `budget_id = ? AND dimension = ? AND value = ?`
+	// deleteTombstone frees an id for a deduction of a principal for which it is not void.
+	deleteTombstone = `DELETE FROM deduction
+		WHERE budget_id = ? AND request_id = ? AND bucket_id = 0`
 	insertFeed = `INSERT INTO feed (bucket_id, first_entry, entries, units, body, created_at)`
 )
 
@@ -94,7 +97,7 @@ func (t *trial) lock(tx *engine.Tx) error {
 	for _, row := range found {
 		t.limits.put(row)
 	}
-	t.nowMS = max(t.nowMS, t.limits.notBefore())
+	t.nowMS = t.limits.now(t.nowMS)
 	for _, m := range t.limits.tally(t.flight, t.nowMS) {
 		if err := counters.Load(&tx.Reader, m.row.Key.Budget, &m.tally.Tally); err != nil {
 			return err
@@ -212,6 +215,11 @@ func (t *trial) write(tx *engine.Tx) error {
 			_, err := tx.Execute(s)
 			return err
 		})
+	}
+	for _, id := range t.freed {
+		if err := tx.Hit(1, deleteTombstone, id.Budget, []byte(id.RequestID)); err != nil {
+			return err
+		}
 	}
 	if err := t.insertRows(begin); err != nil {
 		return err

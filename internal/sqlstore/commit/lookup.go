@@ -51,7 +51,7 @@ func exceeded(r *engine.Reader, ops []bucket.Operation, nowMS int64) (
 	for _, row := range found {
 		b.put(row)
 	}
-	for _, m := range b.tally(f, max(nowMS, b.notBefore())) {
+	for _, m := range b.tally(f, b.now(nowMS)) {
 		if err := counters.Load(r, m.row.Key.Budget, &m.tally.Tally); err != nil {
 			return nil, err
 		}

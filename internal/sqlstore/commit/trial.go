@@ -20,6 +20,8 @@ type trial struct {
 	epochs map[int64]*bucketState
 	groups map[groupKey]*group
 	limits limitRows
+	// freed are the ids of accepted operations whose rows are tombstones of other principals.
+	freed []bucket.ID
 	// cover is what the whole budget has left, for Gather. If it is nil, an operation that does not
 	// fit is Short.
 	cover *bucket.Cover
@@ -79,7 +81,7 @@ func (t *trial) judgeAll() {
 func (t *trial) judge(i int, tallies []*limit.Tally) bucket.Outcome {
 	op := &t.ops[i]
 	if t.known != nil {
-		if d, ok := t.known[id(op)]; ok {
+		if d, ok := t.known[id(op)]; ok && d.Decides(op.Request.By) {
 			return bucket.Outcome{Verdict: bucket.Known, Deduction: d}
 		}
 	}
@@ -121,6 +123,10 @@ func (t *trial) accept(i int, tallies []*limit.Tally, now time.Time) {
 		State: ledger.StateUsed, Group: r.Group, Counts: r.Counts, Fingerprint: r.Fingerprint,
 		Nonce: r.Nonce, Reference: r.Reference, Dimensions: r.Dimensions, By: r.By, Bucket: op.Bucket,
 		Epoch: s.epoch.Number, CountedAt: now}
+	if tombstone, ok := t.known[id(op)]; ok {
+		out.Deduction.VoidFor = tombstone.VoidFor
+		t.freed = append(t.freed, id(op))
+	}
 	if r.HoldTTL > 0 {
 		out.Deduction.State = ledger.StateHeld
 		out.Deduction.HoldUntil = engine.FromMS(t.nowMS + r.HoldTTL)

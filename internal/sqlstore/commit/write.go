@@ -45,7 +45,7 @@ func (t *trial) insertRows(begin inserter) error {
 		to.Bytes(d.Nonce)
 		to.Number(t.nowMS)
 		to.OrNull(ledger.Note{Reference: d.Reference, Dimensions: d.Dimensions,
-			Counts: d.Counts, By: d.By}.Pack())
+			Counts: d.Counts, By: d.By, VoidFor: d.VoidFor}.Pack())
 		if d.State == ledger.StateHeld {
 			holds++
 		}

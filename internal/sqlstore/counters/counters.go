@@ -148,7 +148,8 @@ func ReadAfter(r *engine.Reader, key Key, most int) ([]Row, error) {
 const selectLimits = `SELECT l.definition, l.changed_version, l.changed_ms
 	FROM budget_limit l /*by PRIMARY*/ WHERE l.budget_id = ? ORDER BY l.ordinal`
 
-// Limits reads and compiles the limits of a budget. version is the budget's limits_version.
+// Limits reads and compiles the limits of a budget. version is the budget's limits_version. Errors:
+// Unavailable, also for a limit in an unknown time zone.
 func Limits(r *engine.Reader, budgetID, version int64) (*limit.Set, error) {
 	var found []struct {
 		Definition     []byte `db:"definition"`
@@ -166,6 +167,10 @@ func Limits(r *engine.Reader, budgetID, version int64) (*limit.Set, error) {
 		}
 		l.ChangedVersion, l.ChangedAt = f.ChangedVersion, engine.FromMS(f.ChangedMS)
 		limits.List = append(limits.List, l)
+	}
+	d := budget.Definition{ID: budgetID, Limits: limits}
+	if e := limit.UnknownZone("read", d); e != nil {
+		return nil, e
 	}
 	set, err := limit.Compile(limits)
 	if err != nil {

@@ -19,7 +19,8 @@ import (
 const (
 	updateBudget = `UPDATE budget_management_bucket SET name = ?, gl_code = ?, unit = ?,
 		status = ?, status_due_ms = ?, is_paused = ?, is_archived = ?, sharding_quantity = ?,
-		adjust_cnt = ?, start_ms = ?, end_ms = ?, type_rule = ?, unused = ?, late_refund = ?,
+		adjust_cnt = ?, start_ms = ?, end_ms = ?, type_rule = ?, timezone = ?, unused = ?,
+		late_refund = ?,
 		version = version + 1, updated_at = ? WHERE id = ? AND version = ?`
 	renameBuckets = `UPDATE sharding_budget_management_bucket /*by PRIMARY*/
 		SET sharding_bucket_key = $value WHERE `
@@ -146,6 +147,11 @@ func judge(before budget.Definition, change bucket.Change, now time.Time) (
 	if change.BucketQuantity != nil {
 		after.BucketQuantity = *change.BucketQuantity
 	}
+	if limit.UnknownZone("change", before) != nil { // and after, unless the change gives others
+		if e := limit.UnknownZone("change", after); e != nil {
+			return after, e
+		}
+	}
 	faults := append(allocation.CheckDefinition(after), limit.CheckDefinition(after)...)
 	if change.StartAt != nil && !before.StartAt.After(now) {
 		faults = append(faults, budget.FieldError{Field: "start_at",
@@ -185,6 +191,7 @@ func sameChange(recorded, tried budget.Definition) bool {
 		recorded.Paused == tried.Paused && recorded.ShardingQuantity == tried.ShardingQuantity &&
 		recorded.AdjustCnt == tried.AdjustCnt && recorded.BucketQuantity == tried.BucketQuantity &&
 		recorded.EndAt.Equal(tried.EndAt) && recorded.LateRefund == tried.LateRefund &&
+		recorded.Timezone == tried.Timezone &&
 		bytes.Equal(rows.WriteRule(recorded.Rule), rows.WriteRule(tried.Rule)) &&
 		limit.EncodeAll(recorded.Limits) == limit.EncodeAll(tried.Limits)
 }
@@ -204,7 +211,8 @@ func (c *changing) write(limits bool) error {
 	err := t.Hit(1, updateBudget, []byte(after.Name), []byte(after.GLCode), string(after.Unit), status,
 		due, moves.OneIf(after.Paused), moves.OneIf(after.Archived), after.ShardingQuantity,
 		after.AdjustCnt, engine.ToMS(after.StartAt), engine.EndMS(after.EndAt),
-		rows.WriteRule(after.Rule), rows.UnusedColumn(after), string(after.LateRefund),
+		rows.WriteRule(after.Rule), []byte(after.Timezone), rows.UnusedColumn(after),
+		string(after.LateRefund),
 		engine.ToMS(after.UpdatedAt), after.ID, c.before.Version)
 	if err != nil {
 		return err
@@ -214,7 +222,7 @@ func (c *changing) write(limits bool) error {
 	row.Sharding, row.AdjustCnt = after.ShardingQuantity, after.AdjustCnt
 	row.StartMS, row.EndMS = engine.ToMS(after.StartAt), engine.EndMS(after.EndAt)
 	row.TypeRule = rows.WriteRule(after.Rule)
-	row.LateRefund = string(after.LateRefund)
+	row.Timezone, row.LateRefund = after.Timezone, string(after.LateRefund)
 	row.Version = after.Version
 	if limits {
 		row.LimitsVersion = after.Limits.Version

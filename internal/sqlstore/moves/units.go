@@ -8,6 +8,7 @@ import (
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
+	"github.com/budgetd/budgetd/limit"
 )
 
 const (
@@ -73,12 +74,24 @@ func TopUp(t *engine.Tx, b *rows.Budget, d budget.Definition) error {
 	if b.PeriodNow().OverAt(t.Now) {
 		return nil
 	}
+	if e := limit.UnknownZone("top up", d); e != nil {
+		return e
+	}
 	p, err := OpenPeriod(t, b)
 	if err != nil {
 		return err
 	}
 	fundable := allocation.Fundable(d, b.Unfunded, b.PendingShrink)
 	return Fund(t, b, allocation.TopUp(d, p, fundable))
+}
+
+// Turnable returns why a locked budget must not be rolled over by this node: its time zone is
+// unknown here, or this node's clock is off (see engine.Tx.CheckClock). Error: Unavailable.
+func Turnable(t *engine.Tx, b *rows.Budget) error {
+	if e := limit.UnknownZone("roll over", b.Definition()); e != nil {
+		return e
+	}
+	return t.CheckClock("roll over")
 }
 
 // Coming is units that left a locked epoch unused.

@@ -17,12 +17,14 @@ type Part struct{ db *engine.DB }
 func New(db *engine.DB) *Part { return &Part{db: db} }
 
 const (
-	refresh = `UPDATE node SET address = ?, version = ?, started_ms = ?, seen_ms = ? WHERE name = ?`
-	insert  = `INSERT INTO node (address, version, started_ms, seen_ms, name)`
-	columns = 5
+	refresh = `UPDATE node SET address = ?, version = ?, zone_release = ?, started_ms = ?, seen_ms = ?
+		WHERE name = ?`
+	insert  = `INSERT INTO node (address, version, zone_release, started_ms, seen_ms, name)`
+	columns = 6
 	forget  = `DELETE FROM node WHERE seen_ms < ?`
-	list    = `SELECT name, address, version, started_ms, seen_ms FROM node ORDER BY name LIMIT 1000`
-	keep    = 30 * 24 * time.Hour
+	list    = `SELECT name, address, version, zone_release, started_ms, seen_ms FROM node
+		ORDER BY name LIMIT 1000`
+	keep = 30 * 24 * time.Hour
 	// down is after how long a node that has not refreshed its row counts as down. It does so every
 	// two seconds.
 	down = 15 * time.Second
@@ -32,8 +34,8 @@ const (
 // Errors: Unavailable, OutcomeUnknown.
 func (p *Part) Seen(ctx context.Context, n bucket.Node) error {
 	return p.db.Write(ctx, "node seen", func(t *engine.Tx) error {
-		row := []any{[]byte(n.Address), []byte(n.Version), engine.ToMS(n.StartedAt), engine.ToMS(t.Now),
-			[]byte(n.Name)}
+		row := []any{[]byte(n.Address), []byte(n.Version), []byte(n.ZoneRelease),
+			engine.ToMS(n.StartedAt), engine.ToMS(t.Now), []byte(n.Name)}
 		found, err := t.Exec(refresh, row...)
 		if err != nil || found > 0 {
 			return err
@@ -51,6 +53,7 @@ func (p *Part) Nodes(ctx context.Context) (out []bucket.Node, err error) {
 		Name    string `db:"name"`
 		Address string `db:"address"`
 		Version string `db:"version"`
+		Zones   string `db:"zone_release"`
 		Started int64  `db:"started_ms"`
 		Seen    int64  `db:"seen_ms"`
 	}
@@ -58,7 +61,7 @@ func (p *Part) Nodes(ctx context.Context) (out []bucket.Node, err error) {
 	now := p.db.Now()
 	for _, n := range found {
 		out = append(out, bucket.Node{Name: n.Name, Address: n.Address, Version: n.Version,
-			StartedAt: engine.FromMS(n.Started), SeenAt: engine.FromMS(n.Seen),
+			ZoneRelease: n.Zones, StartedAt: engine.FromMS(n.Started), SeenAt: engine.FromMS(n.Seen),
 			Up: now.Sub(engine.FromMS(n.Seen)) < down})
 	}
 	return out, err

@@ -18,7 +18,7 @@ func TestNodes(t *testing.T) {
 		part := nodes.New(w.DB)
 		seen := func(name, version string) bucket.Node {
 			n := bucket.Node{Name: name, Address: "10.0.0.7:8080", Version: version,
-				StartedAt: engine.FromMS(1_700_000_000_000), Up: true}
+				ZoneRelease: "2025c", StartedAt: engine.FromMS(1_700_000_000_000), Up: true}
 			w.OK(part.Seen(w.Ctx, n))
 			return n
 		}

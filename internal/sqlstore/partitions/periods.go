@@ -48,6 +48,9 @@ func (p *Part) End(ctx context.Context, budgetID int64) (out counter.Rollover, e
 			if err != nil || !due(t, b) {
 				return err
 			}
+			if err := moves.Turnable(t, b); err != nil {
+				return err
+			}
 			list, err := rows.Buckets(&t.Reader, b.ID)
 			if err != nil {
 				return err
@@ -87,7 +90,7 @@ func (p *Part) Turn(ctx context.Context, budgetID int64) (out counter.Rollover, 
 		if err != nil || !due(t, b) {
 			return err
 		}
-		if err := t.CheckClock("roll over"); err != nil {
+		if err := moves.Turnable(t, b); err != nil {
 			return err
 		}
 		list, err := rows.LockBuckets(t, b.ID)

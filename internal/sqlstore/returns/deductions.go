@@ -111,12 +111,24 @@ func (s *execution) readBacks(keys [][]any) error {
 	return nil
 }
 
-const insertTombstone = `INSERT INTO deduction (budget_id, request_id, bucket_id, epoch, amount,
-	fingerprint, nonce, counted_at) VALUES (?, ?, 0, 0, 0, ?, ?, ?)`
+const (
+	insertTombstone = `INSERT INTO deduction (budget_id, request_id, bucket_id, epoch, amount,
+		fingerprint, nonce, counted_at, note) VALUES (?, ?, 0, 0, 0, ?, ?, ?, ?)`
+	updateTombstone = `UPDATE deduction SET note = ?
+		WHERE budget_id = ? AND request_id = ? AND bucket_id = 0`
+)
 
-// insertTombstone adds the row that keeps an id from ever taking effect.
+// noteOf returns the column note of a tombstone: nil if it is for everybody.
+func noteOf(d *deduction) any {
+	if d.VoidFor == "" {
+		return nil
+	}
+	return []byte(ledger.Note{VoidFor: d.VoidFor}.Pack())
+}
+
+// insertTombstone adds the row that keeps an id from ever taking effect for those that it is for.
 func (s *execution) insertTombstone(d *deduction) error {
 	_, err := s.tx.Exec(insertTombstone, d.Budget, []byte(d.RequestID), []byte{}, []byte{},
-		engine.ToMS(d.CountedAt))
+		engine.ToMS(d.CountedAt), noteOf(d))
 	return err
 }

@@ -12,6 +12,7 @@ package returns
 
 import (
 	"context"
+	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
@@ -150,8 +151,19 @@ func (s *execution) execute(o *hold.Order) (out hold.Result, err error) {
 	if d.absent {
 		return s.executeAbsent(o, d)
 	}
-	if out.Err = refuseOthers(o.Kind.String(), o.OnlyBy, d); out.Err != nil {
-		return out, nil
+	op := o.Kind.String()
+	switch isVoid := d.IsVoidFor(o.OnlyBy); {
+	case isVoid: // also if a deduction of another principal has taken the id
+		d = &deduction{Deduction: tombstoneOf(o, d.CountedAt)}
+	case d.State == ledger.StateVoid && o.Kind == hold.Cancel:
+		out.Err, err = s.widen(d, o.OnlyBy)
+	case d.State == ledger.StateVoid:
+		out.Err = notDeducted(op, o.RequestID)
+	default:
+		out.Err = refuseOthers(op, o.OnlyBy, d)
+	}
+	if err != nil || out.Err != nil {
+		return out, err
 	}
 	switch o.Kind {
 	case hold.Rollback:
@@ -175,13 +187,40 @@ func (s *execution) execute(o *hold.Order) (out hold.Result, err error) {
 	return out, nil
 }
 
-// refuseOthers refuses to act on another principal's deduction. A tombstone has no owner.
+// refuseOthers refuses to act on another principal's deduction.
 func refuseOthers(op, onlyBy string, d *deduction) error {
-	if onlyBy == "" || d.State == ledger.StateVoid || d.By == onlyBy {
+	if onlyBy == "" || d.By == onlyBy {
 		return nil
 	}
 	return budget.Refuse(budget.Forbidden, op,
 		"request %q was not deducted by %q: that needs the role rollback", d.RequestID, onlyBy)
+}
+
+// mostVoidFor bounds Deduction.VoidFor, in bytes.
+const mostVoidFor = 4096
+
+// widen makes a tombstone hold for another principal too, or for everybody if onlyBy is "".
+func (s *execution) widen(d *deduction, onlyBy string) (refusal, err error) {
+	after := ""
+	if onlyBy != "" {
+		after = d.VoidFor + onlyBy + "\n"
+	}
+	if len(after) > mostVoidFor {
+		return budget.Refuse(budget.Forbidden, "cancel", "too many principals have cancelled request "+
+			"%q: that needs the role rollback", d.RequestID), nil
+	}
+	d.VoidFor = after
+	return nil, s.tx.Hit(1, updateTombstone, noteOf(d), d.Budget, []byte(d.RequestID))
+}
+
+// tombstoneOf returns the tombstone that an order leaves, or finds.
+func tombstoneOf(o *hold.Order, at time.Time) ledger.Deduction {
+	out := ledger.Deduction{Budget: o.Budget, RequestID: o.RequestID, State: ledger.StateVoid,
+		CountedAt: at}
+	if o.OnlyBy != "" {
+		out.VoidFor = o.OnlyBy + "\n"
+	}
+	return out
 }
 
 // executeAbsent carries out an order for an id without a row. A cancel leaves a tombstone; any
@@ -199,8 +238,7 @@ func (s *execution) executeAbsent(o *hold.Order, d *deduction) (out hold.Result,
 		out.Err = notDeducted(op, o.RequestID)
 		return out, nil
 	}
-	d.Deduction = ledger.Deduction{Budget: o.Budget, RequestID: o.RequestID, State: ledger.StateVoid,
-		CountedAt: s.tx.DB.Now()}
+	d.Deduction = tombstoneOf(o, s.tx.DB.Now())
 	d.absent, d.stored = false, d.Deduction
 	out.Deduction = d.Deduction
 	return out, s.insertTombstone(d)

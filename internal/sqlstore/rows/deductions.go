@@ -50,7 +50,7 @@ func (r *deductionRow) deduction(back int64) (ledger.Deduction, error) {
 			r.Budget)
 	}
 	d.Reference, d.Dimensions, d.Counts = note.Reference, note.Dimensions, note.Counts
-	d.By = note.By
+	d.By, d.VoidFor = note.By, note.VoidFor
 	switch {
 	case r.Bucket == 0:
 		d.State = ledger.StateVoid

@@ -75,7 +75,7 @@ func (p *Part) rollOverStep(ctx context.Context, budgetID int64) (
 		if !b.Due(t.Now) || b.Durability != string(budget.Ledger) {
 			return nil
 		}
-		if err := t.CheckClock("roll over"); err != nil {
+		if err := moves.Turnable(t, b); err != nil {
 			return err
 		}
 		turn := rollover{t: t, b: b}

@@ -88,7 +88,7 @@ func tally(r *engine.Reader, key counters.Key, touch *limit.Touch, row *counters
 	if row == nil {
 		row = &counters.Row{}
 	}
-	t := row.Counts.Tally(touch.Limit, touch.Key, max(nowMS, row.Counts.NotBefore()))
+	t := row.Counts.Tally(touch.Limit, touch.Key, row.Counts.Now(nowMS))
 	t.Values = touch.Values
 	return &t, counters.Load(r, key.Budget, &t)
 }
