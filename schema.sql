@@ -29,7 +29,7 @@ CREATE TABLE installation (
   only_row BIGINT NOT NULL,                 -- always 1
   installation_id VARBINARY(32) NOT NULL,   -- created with the database; part of every key in a store
   ring_version BIGINT NOT NULL,             -- format of the ring's hash and labels
-  format BIGINT NOT NULL,                   -- 4; budgetd refuses any other
+  format BIGINT NOT NULL,                   -- 5; budgetd refuses any other
   created_ms BIGINT NOT NULL,               -- when the database was created
   PRIMARY KEY (only_row),
   CHECK (only_row = 1)
@@ -469,7 +469,7 @@ CREATE TABLE webhook_delivery (
   attempts MEDIUMBLOB NOT NULL,             -- the last 16 attempts, JSON list
   PRIMARY KEY (endpoint_id, message_id)
 );
-CREATE INDEX webhook_delivery_due ON webhook_delivery (due_ms);
+CREATE INDEX webhook_delivery_due ON webhook_delivery (endpoint_id, due_ms);
 CREATE INDEX webhook_delivery_message ON webhook_delivery (message_id);
 
 -- API keys. The secret is not stored, only its SHA-256.

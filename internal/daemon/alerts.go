@@ -21,8 +21,9 @@ func (m *nodeBuilder) warnService() *warn.Service {
 		Observer: m.observer, Log: m.log})
 }
 
-// alertLoops returns the loops that send messages, count those that wait, and remove old ones.
-func (m *nodeBuilder) alertLoops() []loop {
+// alertLoops returns the loops that send messages, count those that wait, and remove old ones, and
+// the sender, whose workers outlive a run.
+func (m *nodeBuilder) alertLoops() (*webhook.Sender, []loop) {
 	sender := webhook.New(webhook.Config{Outbox: m.alerts, Allow: m.c.Webhooks.Allow,
 		Secrets: m.secrets(), Timeout: m.c.Webhooks.Timeout,
 		Agent: "budgetd/" + buildVersion(), Now: time.Now, Clock: m.db.Now,
@@ -30,8 +31,8 @@ func (m *nodeBuilder) alertLoops() []loop {
 	prune := func(ctx context.Context) error {
 		return warn.Prune(ctx, m.alerts, m.db.Now().Add(-m.c.Alerts.Keep))
 	}
-	return []loop{{"webhooks", webhook.RunEvery, sender.RunOnce}, {"alerts", time.Minute, prune},
-		{"outbox", webhook.CountEvery, sender.CountOnce}}
+	return sender, []loop{{"webhooks", webhook.RunEvery, sender.RunOnce},
+		{"alerts", time.Minute, prune}, {"outbox", webhook.CountEvery, sender.CountOnce}}
 }
 
 // secrets returns the secrets that sign messages.

@@ -21,8 +21,11 @@ import (
 // Outbox holds messages that wait to be sent. It is safe for concurrent use. Its methods may return
 // Unavailable, and those that write also OutcomeUnknown.
 type Outbox interface {
-	// Due lists deliveries whose attempt is due, longest overdue first.
+	// Due lists, of at most `most` endpoints, the delivery that is longest overdue, the longest
+	// overdue first.
 	Due(ctx context.Context, most int) ([]alert.Due, error)
+	// Next returns the delivery of an endpoint that is longest overdue. ok is false if none is due.
+	Next(ctx context.Context, endpoint string) (due alert.Due, ok bool, err error)
 	// Claim reserves a delivery for one attempt: no other node gets it until lease has passed. ok
 	// is false if another node has it.
 	Claim(ctx context.Context, due alert.Due, lease time.Duration) (d alert.Delivery,
@@ -47,14 +50,14 @@ type Observer interface {
 	WebhooksWaiting(n int, oldest time.Duration)
 }
 
-// Bounds of a run. RunEvery is the interval between runs. A run considers at most maxDue
-// deliveries and sends maxConcurrent of them concurrently, maxPerEndpoint to one endpoint, so
-// that a slow endpoint leaves room for others.
+// Bounds of a run. RunEvery is the interval between runs. Each endpoint that has a message due gets
+// a worker, at most maxWorkers at once, which sends one message after another and at most perTurn of
+// them. So an endpoint that is slow or has many messages leaves room for others: those of a tenant
+// take at most alert.MaxEndpoints workers.
 const (
-	RunEvery       = time.Second
-	maxDue         = 256
-	maxConcurrent  = 16
-	maxPerEndpoint = 2
+	RunEvery   = time.Second
+	maxWorkers = 1024
+	perTurn    = 100
 )
 
 // Bounds of the record of an attempt.
@@ -90,40 +93,63 @@ type Config struct {
 // Sender sends due messages. Only one goroutine may call RunOnce. Every node may have a sender.
 type Sender struct {
 	Config
-	client *http.Client
+	client  *http.Client
+	workers sync.WaitGroup
+	mu      sync.Mutex
+	busy    map[string]bool // the endpoints that have a worker
+	failed  error           // of a worker since the last run
 }
 
 // New returns a sender. It does not connect to anything.
-func New(c Config) *Sender { return &Sender{Config: c, client: newClient(c.Allow, c.Timeout)} }
+func New(c Config) *Sender {
+	return &Sender{Config: c, client: newClient(c.Allow, c.Timeout), busy: map[string]bool{}}
+}
 
-// RunOnce makes a bounded number of due attempts and waits for them. It returns Unavailable if
-// the outbox does; the next run sends the rest. A message whose attempt was interrupted is sent
-// again after its lease, with the same webhook-id.
+// RunOnce starts a worker for every endpoint that has a message due and no worker yet. It does not
+// wait for them. It returns Unavailable if the outbox does, also to a worker since the last run; the
+// next run sends the rest. A message whose attempt was interrupted is sent again after its lease,
+// with the same webhook-id.
 func (s *Sender) RunOnce(ctx context.Context) error {
-	due, err := s.Outbox.Due(ctx, maxDue)
-	if err != nil {
-		return err
-	}
-	var running sync.WaitGroup
-	taken := map[string]int{}
-	started := 0
+	due, err := s.Outbox.Due(ctx, maxWorkers)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err = errors.Join(err, s.failed)
+	s.failed = nil
 	for _, one := range due {
-		if taken[one.Endpoint] >= maxPerEndpoint || started == maxConcurrent {
+		if s.busy[one.Endpoint] || len(s.busy) == maxWorkers {
 			continue
 		}
-		d, e, ok, err := s.Outbox.Claim(ctx, one, s.Timeout+4*recordTime)
+		s.busy[one.Endpoint] = true
+		s.workers.Go(func() {
+			err := s.work(ctx, one)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			delete(s.busy, one.Endpoint)
+			if err != nil {
+				s.failed = err
+			}
+		})
+	}
+	return err
+}
+
+// Wait waits until every worker has ended. They end soon after the context of their run does.
+func (s *Sender) Wait() { s.workers.Wait() }
+
+// work sends what is due to an endpoint, beginning with one delivery.
+func (s *Sender) work(ctx context.Context, due alert.Due) error {
+	for range perTurn {
+		d, e, ok, err := s.Outbox.Claim(ctx, due, s.Timeout+4*recordTime)
 		if err != nil {
-			running.Wait()
 			return err
 		}
-		if !ok {
-			continue
+		if ok { // otherwise another node has it
+			s.deliver(ctx, d, e)
 		}
-		taken[one.Endpoint]++
-		started++
-		running.Go(func() { s.deliver(ctx, d, e) })
+		if due, ok, err = s.Outbox.Next(ctx, due.Endpoint); err != nil || !ok {
+			return err
+		}
 	}
-	running.Wait()
 	return nil
 }
 
