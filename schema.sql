@@ -437,7 +437,7 @@ CREATE TABLE webhook_endpoint (
   id VARBINARY(32) NOT NULL,                -- ep_ and random letters
   tenant VARBINARY(63) NOT NULL,            -- the only tenant whose messages it gets; empty: all
   url VARBINARY(2048) NOT NULL,             -- of http or https
-  secret VARBINARY(63) NOT NULL,            -- name of a file in webhooks.secrets_dir
+  secret VARBINARY(63) NOT NULL,            -- name of a file in its tenant's folder of webhooks.secrets_dir
   types BLOB,                               -- types of messages, JSON list; NULL: all
   description VARBINARY(256) NOT NULL,      -- in the operator's words
   disabled VARBINARY(16) NOT NULL,          -- operator | failing | gone: why it gets nothing; empty: it is enabled

@@ -141,7 +141,8 @@ func (b *backends) service(c config.Config, log *slog.Logger, observer observer,
 			Mover:   m.moves, Auditor: auditor{audits, figures}, Quarantiner: m.stores,
 			Keeper: m.moves, Watcher: m.health}}
 	n.overseer = &console.Overseer{Find: m.budgets.Find, Known: audits.Known, Now: m.db.Now}
-	n.warnings, n.hooks = m.warnService(), webhooks{m.parts.alerts, m.secrets(), c.Webhooks.Allow}
+	n.warnings = m.warnService()
+	n.hooks = webhooks{m.parts.alerts, m.secrets(), c.Webhooks.Allow, log}
 	n.sender, n.work = m.alertLoops()
 	n.work = append(n.work,
 		m.loops(audits, figures, n.overseer, &warn.Watch{Service: n.warnings})...)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
@@ -50,8 +49,8 @@ type Observer interface {
 	WebhooksWaiting(n int, oldest time.Duration)
 }
 
-// Bounds of a run. RunEvery is the interval between runs. Each endpoint that has a message due gets
-// a worker, at most maxWorkers at once, which sends one message after another and at most perTurn of
+// Bounds of a run. RunEvery is the interval between runs. Each endpoint with a message due gets a
+// worker, at most maxWorkers at once, which sends one message after another and at most perTurn of
 // them. So an endpoint that is slow or has many messages leaves room for others: those of a tenant
 // take at most alert.MaxEndpoints workers.
 const (
@@ -176,7 +175,8 @@ func (s *Sender) deliver(ctx context.Context, d alert.Delivery, e alert.Endpoint
 	var err error
 	switch {
 	case e.Disabled != "" && d.Message.Type != alert.TypeTest:
-		err = fmt.Errorf("the endpoint is disabled: %s", e.Disabled)
+		text := "the endpoint is disabled: " + string(e.Disabled)
+		err = problem{text, text}
 	default:
 		a.Status, err = s.Send(ctx, e, d.Message, a.At)
 	}
@@ -184,8 +184,10 @@ func (s *Sender) deliver(ctx context.Context, d alert.Delivery, e alert.Endpoint
 		return // interrupted: the message is sent again after its lease
 	}
 	a.Took = max(s.Now().Sub(a.At), 0)
+	full := ""
 	if err != nil {
-		a.Error = strings.ToValidUTF8(err.Error()[:min(len(err.Error()), maxError)], "")
+		a.Error = Told(err)
+		full = strings.ToValidUTF8(err.Error()[:min(len(err.Error()), maxError)], "")
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
 	defer cancel()
@@ -202,18 +204,18 @@ func (s *Sender) deliver(ctx context.Context, d alert.Delivery, e alert.Endpoint
 			"reason", string(after.Disabled), "failing_since", after.FailingSince)
 	case a.Error != "":
 		s.Log.Warn("webhook attempt failed", "endpoint", e.ID, "message", d.Message.ID,
-			"status", a.Status, "problem", a.Error)
+			"status", a.Status, "problem", full)
 	}
 }
 
 // Send sends a message to an endpoint once and returns the status of the answer, or 0 without an
 // answer. It does not read the answer's body. An error says, without secrets, why the message was
-// not accepted.
+// not accepted; Told has the text of it for the tenant.
 func (s *Sender) Send(ctx context.Context, e alert.Endpoint, m alert.Message, at time.Time) (
 	status int, err error) {
-	keys, err := s.Secrets.keys(e.Secret)
+	keys, err := s.Secrets.keys(e.Tenant, e.Secret)
 	if err != nil {
-		return 0, err
+		return 0, problem{"its secret is not usable", err.Error()}
 	}
 	target, err := url.Parse(e.URL)
 	if err != nil {
@@ -239,7 +241,8 @@ func (s *Sender) Send(ctx context.Context, e alert.Endpoint, m alert.Message, at
 	}
 	_ = answer.Body.Close() // ends the connection; the body is not needed
 	if answer.StatusCode < 200 || answer.StatusCode > 299 {
-		return answer.StatusCode, fmt.Errorf("it answered %d", answer.StatusCode)
+		text := "it answered " + strconv.Itoa(answer.StatusCode)
+		return answer.StatusCode, problem{text, text}
 	}
 	return answer.StatusCode, nil
 }
