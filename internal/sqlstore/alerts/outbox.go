@@ -23,7 +23,7 @@ const (
 		ON d.endpoint_id = e.id AND d.message_id = (` + firstDue + `)`
 	pageDue = selectDue + ` ORDER BY d.due_ms LIMIT ?`
 	nextDue = selectDue + ` WHERE e.id = ?`
-	claim = `UPDATE webhook_delivery SET due_ms = ?
+	claim   = `UPDATE webhook_delivery SET due_ms = ?
 		WHERE endpoint_id = ? AND message_id = ? AND due_ms = ?`
 	oneDelivery = `SELECT ` + deliveryColumns + fromDeliveries +
 		` WHERE d.endpoint_id = ? AND d.message_id = ?`

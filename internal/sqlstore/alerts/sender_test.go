@@ -2,6 +2,7 @@ package alerts_test
 
 import (
 	"encoding/base64"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -22,8 +23,11 @@ import (
 func TestEndpointsDoNotWaitForEachOther(t *testing.T) {
 	dir := t.TempDir()
 	secret := "whsec_" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("a", 32)))
-	if err := os.WriteFile(filepath.Join(dir, "shop"), []byte(secret), 0o600); err != nil {
-		t.Fatal(err)
+	for _, tenant := range []string{"hangs", "backlog", "other"} {
+		folder := filepath.Join(dir, "tenants", tenant)
+		if err := errors.Join(os.MkdirAll(folder, 0o700), os.WriteFile(filepath.Join(folder, "shop"), []byte(secret), 0o600)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	each(t, func(w *world) {
 		const backlog, others = 300, 5
