@@ -2,8 +2,8 @@ package alerts_test
 
 import (
 	"errors"
-	"slices"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
