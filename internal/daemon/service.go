@@ -123,7 +123,8 @@ func (b *backends) service(c config.Config, log *slog.Logger, observer observer,
 	}
 	m.moves = &mover{Service: m.transferService(), stores: m.stores, budgets: m.budgets}
 	m.health = &health{Service: m.moves.Service, Part: nodes.New(b.db), ping: b.db.SyncClock,
-		refusing: b.db.Refusing, log: log}
+		refusing: b.db.Refusing, log: log,
+		asked: func() bool { return len(b.partitions) == 0 || m.stores.Asked() }}
 	m.parts.partitions.Node = c.NodeName()
 	m.moves.health = m.health
 	rows, err := m.rowService()
