@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// MaxRefusals bounds the distinct refusals that are counted between two calls of Take: half of it for
-// callers that are known and half for others.
+// MaxRefusals bounds the distinct refusals that are counted between two calls of Take: half of it
+// for callers that are known and half for others.
 const MaxRefusals = 1000
 
 // Refusals counts refused authentications and forbidden calls. Equal ones become one row with a

@@ -71,7 +71,7 @@ func (a *app) createWebhookCommand() *cobra.Command {
 		Use:   "create URL",
 		Short: "Send messages to an endpoint from now on",
 		Long: `Creates an endpoint, to which messages are sent from now on. --secret names a secret
-of the tenant that the server's webhooks.secrets_dir has. --tenant narrows the messages to one tenant.`,
+of the tenant in the server's webhooks.secrets_dir. --tenant narrows the messages to one tenant.`,
 		Example: `  budgetctl webhooks create https://shop.example.com/budgetd --secret shop \
       --type alert.firing`,
 		Args: arguments,

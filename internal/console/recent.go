@@ -37,8 +37,8 @@ type refusalShard struct {
 	held []bucket.Refusal
 	// tenants is the number of held refusals of each tenant.
 	tenants map[string]int
-	// counts holds the counts of the present half window and of the previous one, budgets the number
-	// of budgets of the present one.
+	// counts holds the counts of the present half window and of the previous one, budgets the
+	// number of budgets of the present one.
 	counts  [2]counts
 	budgets int
 	half    int64
@@ -136,8 +136,8 @@ func (s *refusalShard) turn(now time.Time) {
 	s.half, s.budgets = half, 0
 }
 
-// count counts a refusal. If there are too many budgets, those of the tenant with the most give way,
-// so that one tenant does not push out those of others.
+// count counts a refusal. If there are too many budgets, those of the tenant with the most give
+// way, so that one tenant does not push out those of others.
 func (s *refusalShard) count(ref bucket.BudgetRef, code budget.Code) {
 	now := s.counts[0]
 	if now[ref.Tenant][ref] == nil {

@@ -105,9 +105,9 @@ func New(c Config) *Sender {
 }
 
 // RunOnce starts a worker for every endpoint that has a message due and no worker yet. It does not
-// wait for them. It returns Unavailable if the outbox does, also to a worker since the last run; the
-// next run sends the rest. A message whose attempt was interrupted is sent again after its lease,
-// with the same webhook-id.
+// wait for them. It returns Unavailable if the outbox does, also to a worker since the last run;
+// the next run sends the rest. A message whose attempt was interrupted is sent again after its
+// lease, with the same webhook-id.
 func (s *Sender) RunOnce(ctx context.Context) error {
 	due, err := s.Outbox.Due(ctx, maxWorkers)
 	s.mu.Lock()

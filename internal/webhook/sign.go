@@ -26,9 +26,9 @@ const secretPrefix = "whsec_"
 const maxSecrets = 4
 
 // Secrets reads secrets from files, one file per name with one secret per line, the newest first.
-// Those of a tenant are in tenants/TENANT in the folder Dir, those of endpoints of all tenants in Dir
-// itself. A message is signed with every secret, so a receiver that knows one of them accepts it
-// during a rotation. The file is read for each attempt.
+// Those of a tenant are in tenants/TENANT in the folder Dir, those of endpoints of all tenants in
+// Dir itself. A message is signed with every secret, so a receiver that knows one of them accepts
+// it during a rotation. The file is read for each attempt.
 type Secrets struct{ Dir string }
 
 // keys reads the secrets of a name of a tenant. An error names the file and contains no secret.

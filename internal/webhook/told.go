@@ -12,8 +12,8 @@ type problem struct{ told, full string }
 
 func (p problem) Error() string { return p.full }
 
-// Told returns what a tenant is told about an error of Send or Reachable. It has no path, no name of
-// a file and no address that the tenant did not write. The log has the whole error.
+// Told returns what a tenant is told about an error of Send. It has no path, no name of a file and
+// no address that the tenant did not write. The log has the whole error.
 func Told(err error) string {
 	var known problem
 	var name *net.DNSError
