@@ -62,6 +62,11 @@ func TestCompose(t *testing.T) {
 		if node := s.Environment["BUDGETD_NODE_NAME"]; node == nil || *node != name {
 			t.Errorf("BUDGETD_NODE_NAME of %s is not its name", name)
 		}
+		_, token := s.Environment["BUDGETCTL_TOKEN_FILE"]
+		first := slices.ContainsFunc(s.Secrets, func(c types.ServiceSecretConfig) bool { return c.Source == "first-key" })
+		if token || first != (name == "budgetd-a") || !slices.Contains(s.HealthCheck.Test, "ready") {
+			t.Errorf("%s has a key for its health check, or the first admin's key without need: %v", name, s.HealthCheck.Test)
+		}
 		file := filepath.Join(s.Build.Context, s.Build.Dockerfile)
 		if _, err := os.Stat(file); err != nil {
 			t.Error(err)
