@@ -74,6 +74,36 @@ func TestCompose(t *testing.T) {
 	}
 }
 
+// TestImagesCanBePinned checks that a variable replaces each image that is not built here.
+func TestImagesCanBePinned(t *testing.T) {
+	pinned := "x.example/y@sha256:" + strings.Repeat("0a", 32)
+	for _, name := range []string{"GOLANG_IMAGE", "REDIS_IMAGE", "MARIADB_IMAGE", "PROMETHEUS_IMAGE", "GRAFANA_IMAGE"} {
+		t.Setenv(name, pinned)
+	}
+	options, err := cli.NewProjectOptions([]string{"../compose.yaml"}, cli.WithOsEnv, cli.WithConsistency(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := options.LoadProject(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range p.Services {
+		image := s.Image
+		if s.Build != nil {
+			if arg := s.Build.Args["GOLANG_IMAGE"]; arg != nil {
+				image = *arg
+			}
+		}
+		if image != pinned {
+			t.Errorf("%s has the image %s", name, image)
+		}
+	}
+	if text := read(t, "../../Dockerfile"); !strings.Contains(text, "FROM ${GOLANG_IMAGE} AS build") {
+		t.Error("the Dockerfile does not use GOLANG_IMAGE")
+	}
+}
+
 var mounted = regexp.MustCompile(`/run/secrets/([a-z.-]+)`)
 
 // TestSecrets checks that every file that a service names below /run/secrets is mounted there and
