@@ -438,7 +438,7 @@ CREATE TABLE webhook_endpoint (
   id VARBINARY(32) NOT NULL,                -- ep_ and random letters
   tenant VARBINARY(63) NOT NULL,            -- the only tenant whose messages it gets; empty: all
   url VARBINARY(2048) NOT NULL,             -- of http or https
-  secret VARBINARY(63) NOT NULL,            -- name of a file in webhooks.secrets_dir
+  secret VARBINARY(63) NOT NULL,            -- name of a file in its tenant's folder of webhooks.secrets_dir
   types BLOB,                               -- types of messages, JSON list; NULL: all
   description VARBINARY(256) NOT NULL,      -- in the operator's words
   disabled VARBINARY(16) NOT NULL,          -- operator | failing | gone: why it gets nothing; empty: it is enabled
@@ -470,7 +470,7 @@ CREATE TABLE webhook_delivery (
   attempts MEDIUMBLOB NOT NULL,             -- the last 16 attempts, JSON list
   PRIMARY KEY (endpoint_id, message_id)
 );
-CREATE INDEX webhook_delivery_due ON webhook_delivery (due_ms);
+CREATE INDEX webhook_delivery_due ON webhook_delivery (endpoint_id, due_ms);
 CREATE INDEX webhook_delivery_message ON webhook_delivery (message_id);
 
 -- API keys. The secret is not stored, only its SHA-256.

@@ -37,9 +37,10 @@ type Figures struct {
 
 // State is one crossing of a threshold.
 type State struct {
-	// ID is unique within the installation, or 0 before the state is stored.
-	ID        int64
-	Threshold string
+	// ID is unique within the installation, or 0 before the state is stored. ToldBy is the ID of the
+	// state whose message lists this one, or its own ID if it has a message.
+	ID, ToldBy int64
+	Threshold  string
 	// Period is the number of the period, or 0 if the threshold does not depend on periods. Episode
 	// counts from 1.
 	Period, Episode int64
@@ -47,7 +48,7 @@ type State struct {
 	// ResolvedAt is zero while the state fires. Reason says why it was resolved.
 	ResolvedAt time.Time
 	Reason     Reason
-	// Units are those of the threshold when it fired, or zero if it watches none.
+	// Units are those of the threshold when it fired, or those of the total if it watches none.
 	Units Units
 }
 
@@ -97,12 +98,10 @@ type Query struct {
 	Limit  int
 }
 
-// View is an alert for display. ToldBy is the number of the alert whose message lists this one, or
-// its own number if it had a message.
+// View is an alert for display.
 type View struct {
 	Tenant, Name string
 	State
-	ToldBy int64
 }
 
 // Transition is a state that begins to fire or is resolved.
@@ -126,7 +125,7 @@ const easing = 5
 const horizon = 24 * time.Hour
 
 // Decide returns the transitions of a budget: resolutions before new states, the highest of each
-// ladder first. states must contain every firing state and the latest resolved one of each
+// message first. states must contain every firing state and the latest resolved one of each
 // threshold and period; Decide ignores others. Deciding again after applying the result changes
 // nothing. now is not before f.At.
 func Decide(states []State, f Figures, thresholds []Threshold, now time.Time) []Transition {
@@ -160,7 +159,7 @@ func Decide(states []State, f Figures, thresholds []Threshold, now time.Time) []
 		}
 		if crossed, ok := f.crosses(t, nil); ok && crossed && !f.Ended {
 			fired = append(fired, Transition{threshold: t, State: State{Threshold: name,
-				Period: f.periodOf(t), Episode: episode, FiredAt: now, Units: f.Of[t.Units()]}})
+				Period: f.periodOf(t), Episode: episode, FiredAt: now, Units: f.unitsOf(t)}})
 		}
 	}
 	for name, s := range latest {
@@ -191,6 +190,14 @@ func (f *Figures) periodOf(t Threshold) int64 {
 		return f.Period
 	}
 	return 0
+}
+
+// unitsOf returns the units that an alert shows: those of its threshold, else those of the total.
+func (f *Figures) unitsOf(t Threshold) Units {
+	if units, known := f.Of[t.Units()]; known {
+		return units
+	}
+	return f.Of[string(Total)]
 }
 
 // resolves returns why a firing state ends now, or "" if it does not.
@@ -258,16 +265,20 @@ func (f *Figures) runsOut(u Units, firing, eased bool) bool {
 	return u.Total > 0 && float64(u.Left) < rate*max(left.Seconds(), 0)
 }
 
-// told assigns transitions to messages: one message for those of a ladder that change alike.
+// told assigns transitions to messages: one message for those of a ladder that change alike. States
+// that were announced by different messages are resolved by different ones, so that each announced
+// state is resolved by its ID.
 func told(list []Transition) []Transition {
 	slices.SortFunc(list, func(a, b Transition) int {
 		return cmp.Or(cmp.Compare(a.group(), b.group()),
+			cmp.Compare(b.State.ToldBy, a.State.ToldBy),
 			cmp.Compare(b.threshold.rank(), a.threshold.rank()),
 			cmp.Compare(a.State.Threshold, b.State.Threshold))
 	})
 	top := -1
 	for i := range list {
-		if top < 0 || list[i].group() != list[top].group() {
+		if top < 0 || list[i].group() != list[top].group() ||
+			list[i].State.ToldBy != list[top].State.ToldBy {
 			top = i
 		} else {
 			list[top].Also = append(list[top].Also, list[i].State.Threshold)
@@ -277,7 +288,8 @@ func told(list []Transition) []Transition {
 	return list
 }
 
-// group identifies the transitions that share a message: ladder, period and reason.
+// group identifies the transitions that share a message if one message announced them: ladder,
+// period and reason.
 func (t *Transition) group() string {
 	return t.threshold.Units() + " " + string(t.State.Reason) + " " +
 		strconv.FormatInt(t.State.Period, 10)

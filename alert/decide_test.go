@@ -17,16 +17,23 @@ var start = time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)
 type book struct {
 	states []alert.State
 	next   int64
+	// announced holds the states that fire and had a message of their own.
+	announced map[int64]bool
 }
 
 // apply decides and stores the result, as the database does.
 func (b *book) apply(f alert.Figures, list []alert.Threshold) []alert.Transition {
 	out := alert.Decide(b.states, f, list, f.At.Add(time.Millisecond))
+	top := int64(0)
 	for i := range out {
 		s := &out[i].State
 		if s.Firing() {
 			b.next++
 			s.ID = b.next
+			if out[i].Top == s.Threshold {
+				top = s.ID
+			}
+			s.ToldBy = top
 			b.states = append(b.states, *s)
 			continue
 		}
@@ -97,7 +104,7 @@ func TestStory(t *testing.T) {
 			{"the last", 1000, 1000, nil, "fires exhausted/total +"},
 			{"a refund is within the margin", 1000, 993, nil, ""},
 			{"raised", 1500, 1000, nil,
-				"total_raised exhausted/total +used_share/total/95+used_share/total/80"},
+				"total_raised exhausted/total +; total_raised used_share/total/95 +used_share/total/80"},
 			{"crossed again", 1500, 1200, nil, "fires used_share/total/80 +"}}},
 		"the last unit at once": {shares(50), []step{
 			{"all", 1000, 1000, nil, "fires exhausted/total +used_share/total/50"},
@@ -135,7 +142,7 @@ func TestStory(t *testing.T) {
 			{"fast", 1000, 0, rate(0.02), "fires projected/total +"},
 			{"a little slower", 1000, 0, rate(0.0105), ""},
 			{"used up", 1000, 1000, rate(0.0105), "fires exhausted/total +"},
-			{"raised and slow", 2000, 1000, rate(0.001), "total_raised exhausted/total +projected/total"},
+			{"raised and slow", 2000, 1000, rate(0.001), "total_raised exhausted/total +; total_raised projected/total +"},
 			{"at rest", 2000, 1000, rate(0), ""}}},
 		"it ends": {shares(80), []step{
 			{"crossed", 100, 90, nil, "fires used_share/total/80 +"},
@@ -281,6 +288,16 @@ func (l *life) checkTelling(changes []alert.Transition) {
 			l.Fatalf("seed %d: %v has no message and lists others", l.seed, c)
 		}
 	}
+	if l.b.announced == nil {
+		l.b.announced = map[int64]bool{}
+	}
+	for _, c := range changes {
+		own := c.Top == c.State.Threshold
+		if !c.State.Firing() && l.b.announced[c.State.ID] && !own {
+			l.Fatalf("seed %d: %v was announced and is not resolved by its id", l.seed, c)
+		}
+		l.b.announced[c.State.ID] = own
+	}
 	for _, c := range changes {
 		key := fmt.Sprint(c.State.Firing(), c.State.Period) + c.State.Threshold
 		if told[key] != 1 {
@@ -310,6 +327,26 @@ func (l *life) checkStates(before []alert.State) {
 		key := fmt.Sprint(s.Threshold, s.Period)
 		if episodes[key]++; episodes[key] != s.Episode {
 			l.Fatalf("seed %d: %v is episode %d", l.seed, s, episodes[key])
+		}
+	}
+}
+
+// TestUnitsOfAlerts checks that an alert that watches no units of its own has those of the total, as
+// its message does.
+func TestUnitsOfAlerts(t *testing.T) {
+	f := figures(start, 100, 10)
+	f.Quarantined, f.Stranded, f.Sampled = 5, 30, true
+	list := []alert.Threshold{{Kind: alert.Quarantine}, {Kind: alert.StrandedShare, Percent: 25}}
+	changes := alert.Decide(nil, f, list, start)
+	if len(changes) != 2 {
+		t.Fatal(changes)
+	}
+	s := alert.Subject{Thresholds: list, Figures: f}
+	for _, c := range changes {
+		_, body := s.Tell(c)
+		if u := c.State.Units; u.Total != 100 || u.Spent != 10 || u.Left != 90 ||
+			!strings.Contains(string(body), `"total":100,"spent":10,"left":90,"quarantined":5`) {
+			t.Errorf("%s: %+v in the list, %s in the message", c.State.Threshold, u, body)
 		}
 	}
 }

@@ -14,7 +14,7 @@ type Endpoint struct {
 	ID string
 	// Tenant is the only tenant whose messages it gets; "" means all tenants.
 	Tenant, URL, Description string
-	// Secret is the name of the file with its secrets in the secrets folder.
+	// Secret is the name of the file with its secrets in its tenant's folder.
 	Secret string
 	// Types are the types of messages that it gets; none means all types.
 	Types []string
@@ -85,7 +85,7 @@ func (e *Endpoint) Check() (faults []budget.FieldError) {
 		add("url", "must be an absolute URL of http or https without user, password and fragment")
 	}
 	if why := budget.CheckName(e.Secret); why != "" {
-		add("secret", why+": it names a file in webhooks.secrets_dir")
+		add("secret", why+": it names a secret of the tenant")
 	}
 	if len(e.Description) > maxDescription {
 		add("description", "must be at most 256 bytes")

@@ -80,10 +80,7 @@ func (s *Subject) Tell(t Transition) (kind string, body []byte) {
 	if !t.State.Firing() {
 		at, kind = t.State.ResolvedAt, TypeResolved
 	}
-	units, known := s.Figures.Of[t.threshold.Units()]
-	if !known {
-		units = s.Figures.Of[string(Total)]
-	}
+	units := s.Figures.unitsOf(t.threshold)
 	data := alertData{AlertID: t.State.ID, Tenant: s.Tenant, Budget: s.Name, BudgetID: s.Budget,
 		Threshold: t.State.Threshold, Kind: t.threshold.Kind, Of: t.threshold.Of,
 		Percent: t.threshold.Percent, Limit: t.threshold.Limit, Value: t.threshold.Value,

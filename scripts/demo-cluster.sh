@@ -62,13 +62,15 @@ export BUDGETCTL_CA_FILE=$secrets/ca.pem BUDGETCTL_TOKEN_FILE=$secrets/first-key
 here deploy/compose/budgetd.yaml >"$work/budgetd.yaml"
 here "$secrets/dsn" >"$secrets/dsn-here"
 addresses=()
+first=BUDGETD_KEYS_FIRST_ADMIN_FILE=$secrets/first-key # one node makes the key
 for name in budgetd-a budgetd-b; do
 	place "$name"
 	title "Starting $name on https://127.0.0.1:$port"
 	start "$name" env BUDGETD_LISTEN="127.0.0.1:$port" BUDGETD_NODE_NAME="$name" \
-		BUDGETD_DATABASE_DSN_FILE="$secrets/dsn-here" \
+		BUDGETD_DATABASE_DSN_FILE="$secrets/dsn-here" ${first:+"$first"} \
 		"$PWD/bin/budgetd" --config "$work/budgetd.yaml"
-	await bin/budgetctl --server "https://127.0.0.1:$port" whoami
+	await bin/budgetctl --server "https://127.0.0.1:$port" ready
+	first=
 	addresses+=("https://127.0.0.1:$port")
 done
 

@@ -257,3 +257,49 @@ func TestFloodOfRefusals(t *testing.T) {
 		t.Errorf("%d rows for %d refusals", len(rows), sum)
 	}
 }
+
+// TestRefusalsOfOthersStay lets one source, one tenant and one principal have more different refusals
+// than are kept. The rows of others stay, and no count is lost.
+func TestRefusalsOfOthersStay(t *testing.T) {
+	for name, flood := range map[string]func(f *Refusals, n string){
+		"a source":    func(f *Refusals, n string) { f.Add(1, n, "10.0.0.9", "append", "unknown") },
+		"sources":     func(f *Refusals, n string) { f.Add(1, "", n, "append", "unknown") },
+		"a tenant":    func(f *Refusals, n string) { f.Forbid(1, "loud", n, n, "10.0.0.9", "append") },
+		"a principal": func(f *Refusals, n string) { f.Forbid(1, "", "jane", n, "10.0.0.9", "append") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var f Refusals
+			other := func(half string) {
+				f.Forbid(2, "quiet", "joe", half, "10.0.0.1", "append")
+				if name != "sources" { // these are as quiet as it is
+					f.Add(2, half, "10.0.0.2", "list", "revoked")
+				}
+			}
+			for n := range 5000 {
+				switch n {
+				case 0:
+					other("before")
+				case 4000:
+					other("after")
+				}
+				flood(&f, fmt.Sprint(n))
+			}
+			rows := f.Take()
+			f.Return(rows)
+			sum, others := int64(0), 0
+			for _, row := range f.Take() {
+				sum += row.Times
+				if row.Principal == "joe" && row.Tenant == "quiet" || row.Source == "10.0.0.2" {
+					others++
+				}
+			}
+			want := 4
+			if name == "sources" {
+				want = 2
+			}
+			if sum != 5000+int64(want) || others != want || len(rows) > MaxRefusals+2 {
+				t.Errorf("%d rows for %d refusals, %d rows of %d others", len(rows), sum, others, want)
+			}
+		})
+	}
+}

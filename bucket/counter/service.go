@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -119,7 +120,11 @@ type Service struct {
 	supplies   *batch.Group[*op]
 	figures    *batch.Queue[*op]
 	refills    *batch.Queue[refill]
+	asked      atomic.Bool
 }
+
+// Asked reports whether every store was asked at least once, whatever it answered.
+func (s *Service) Asked() bool { return s.asked.Load() }
 
 // New returns a service. It contacts neither the database nor a store.
 func New(c Config) (*Service, error) {

@@ -204,6 +204,7 @@ func (y *SyncLoop) RunOnce(ctx context.Context) error {
 	for _, st := range y.s.states.Values() {
 		st.recorded.Store(st.marked.Load())
 	}
+	y.s.asked.Store(true)
 	return err
 }
 

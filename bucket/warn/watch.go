@@ -193,8 +193,8 @@ func (w *Watch) complete(ctx context.Context, books []bucket.Book, list []alert.
 			f.Stranded, f.Sampled = sample.Stranded, true
 		}
 		total, earlier := f.Of[string(alert.Total)], past[s.Budget]
-		if earlier.Budget == 0 || total.Left <= 0 {
-			continue // there is no rate without a past, and none is needed once nothing is left
+		if earlier.Budget == 0 || w.at.Sub(earlier.At) < series.RateWindow || total.Left <= 0 {
+			continue // a shorter past tells no rate, and none is needed once nothing is left
 		}
 		p := series.Project([]series.Point{earlier.Point}, series.Point{At: w.at,
 			Figures: series.Figures{Used: total.Spent, InBuckets: total.Left}}, time.Time{})

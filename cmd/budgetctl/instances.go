@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/budgetd/budgetd/client"
@@ -29,6 +31,32 @@ func (a *app) instancesCommand() *cobra.Command {
 	cmd.AddCommand(a.drainCommand(), a.undrainCommand(), a.recoverCommand(),
 		a.giveUpCommand(), a.rebalanceCommand())
 	return cmd
+}
+
+func (a *app) readyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "ready",
+		Short: "Say whether the server can serve",
+		Long: `Ends with status 0 if the server can serve, and says why if it cannot. It needs no key, so
+that it suits the health check of a container.`,
+		Example: `  budgetctl ready --server https://node-a:8443`,
+		Args:    arguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return call(a, cmd, func(ctx context.Context, c *client.Client) (readiness, error) {
+				err := c.Readyz(ctx)
+				var p *client.Problem
+				if errors.As(err, &p) && len(p.Reasons) > 0 {
+					p.Detail = strings.Join(p.Reasons, "; ")
+				}
+				return readiness{true}, err
+			}, func(readiness) string { return "ready" })
+		},
+	}
+}
+
+// readiness is the answer of a server that can serve.
+type readiness struct {
+	Ready bool `json:"ready"`
 }
 
 func (a *app) nodesCommand() *cobra.Command {

@@ -153,7 +153,7 @@ func (a *app) addCommands(root *cobra.Command) {
 		{"buckets", "Buckets and stores:", []*cobra.Command{a.bucketsCommand(), a.offlineCommand(),
 			a.onlineCommand(), a.declaring(a.applyCommand()), a.recycleCommand(),
 			a.quarantineCommand(), a.releaseCommand(), a.instancesCommand(),
-			a.nodesCommand()}},
+			a.nodesCommand(), a.readyCommand()}},
 		{"access", "Access:", []*cobra.Command{a.loginCommand(), a.logoutCommand(), a.whoamiCommand(),
 			a.keysCommand()}},
 		{"tools", "Tools:", []*cobra.Command{a.replayCommand(), a.benchCommand(), a.drillCommand(),

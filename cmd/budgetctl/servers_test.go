@@ -1,8 +1,12 @@
 package main
 
 import (
+	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -52,5 +56,32 @@ func TestSeveralServers(t *testing.T) {
 	if r := withEnv(t, env, "--server", g.URL+",http://shop.invalid", "whoami"); !strings.Contains(
 		r.stderr, "http://shop.invalid unencrypted") {
 		t.Errorf("no warning about the second address: %s", r.stderr)
+	}
+}
+
+// TestReady checks that ready asks without a key, and fails with the reasons of a server that cannot
+// serve.
+func TestReady(t *testing.T) {
+	var down atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/readyz" || r.Header.Get("Authorization") != "" {
+			t.Errorf("%s with %q", r.URL, r.Header.Get("Authorization"))
+		}
+		if !down.Load() {
+			_, _ = io.WriteString(w, `{"ready":true,"reasons":[]}`)
+			return
+		}
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = io.WriteString(w, `{"type":"about:blank","code":"unavailable","title":"x","status":503,"detail":"x","reasons":["the database is away"]}`)
+	}))
+	defer server.Close()
+	env := map[string]string{"XDG_CONFIG_HOME": t.TempDir(), "BUDGETCTL_SERVER": server.URL}
+	if r := withEnv(t, env, "ready"); r.status != exitDone || r.stdout != "ready\n" {
+		t.Errorf("%d %q %q", r.status, r.stdout, r.stderr)
+	}
+	down.Store(true)
+	if r := withEnv(t, env, "ready"); r.status == exitDone || !strings.Contains(r.stderr, "the database is away") {
+		t.Errorf("%d %q %q", r.status, r.stdout, r.stderr)
 	}
 }

@@ -70,14 +70,14 @@ func (a *app) createWebhookCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create URL",
 		Short: "Send messages to an endpoint from now on",
-		Long: `Creates an endpoint, to which messages are sent from now on. --secret names a file in the
-server's webhooks.secrets_dir. --tenant narrows the messages to one tenant.`,
+		Long: `Creates an endpoint, to which messages are sent from now on. --secret names a secret
+of the tenant in the server's webhooks.secrets_dir. --tenant narrows the messages to one tenant.`,
 		Example: `  budgetctl webhooks create https://shop.example.com/budgetd --secret shop \
       --type alert.firing`,
 		Args: arguments,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if request.Secret == "" {
-				return usagef("--secret is needed: the name of a file of the server")
+				return usagef("--secret is needed: the name of a secret of the tenant")
 			}
 			request.URL, request.Tenant = args[0], a.tenant
 			return call(a, cmd, func(ctx context.Context, c *client.Client) (*client.Webhook, error) {

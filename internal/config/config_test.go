@@ -304,3 +304,17 @@ instances:
 		t.Error(diff)
 	}
 }
+
+// TestExampleKeepsItsStores checks that the example of a cluster sets durable where it asks for
+// appendfsync always, so that a restart of a Redis quarantines nothing.
+func TestExampleKeepsItsStores(t *testing.T) {
+	c, err := Load("../../examples/cluster.yaml", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range c.Instances {
+		if !i.Durable {
+			t.Errorf("instance %s is not durable", i.Name)
+		}
+	}
+}

@@ -208,6 +208,39 @@ func TestRefusalsOfOneTenant(t *testing.T) {
 	}
 }
 
+// TestCountsOfOneTenant lets a tenant have refusals of more budgets than are counted. Those of another
+// tenant are counted all the same.
+func TestCountsOfOneTenant(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	o := overseerOf(1, &now)
+	refuse := func(n int, tenant, name string) {
+		o.Deducted(&bucket.DeductRequest{RequestID: fmt.Sprint(n), Budget: bucket.BudgetRef{Tenant: tenant, Name: name}},
+			budget.Refuse(budget.BudgetExhausted, "deduct", "x"))
+	}
+	for n := range 2 * shards * counted {
+		refuse(n, "loud", fmt.Sprint(n))
+	}
+	for n := range 100 {
+		refuse(n, "default", "campaign-000000")
+	}
+	for n := range 2 * shards * counted {
+		refuse(n, "loud", fmt.Sprint("more", n))
+	}
+	refused := o.Standings(5).Refused
+	if len(refused) != 1 || refused[0].Refusals[budget.BudgetExhausted] != 100 {
+		t.Errorf("%+v, want 100 refusals", refused)
+	}
+	for i := range o.recent.shards {
+		n := 0
+		for _, budgets := range o.recent.shards[i].counts[0] {
+			n += len(budgets)
+		}
+		if n > counted {
+			t.Errorf("shard %d counts for %d budgets", i, n)
+		}
+	}
+}
+
 // BenchmarkRank measures a page of a hundred thousand budgets.
 func BenchmarkRank(b *testing.B) {
 	now := time.Unix(1_800_000_000, 0)

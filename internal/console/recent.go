@@ -37,13 +37,26 @@ type refusalShard struct {
 	held []bucket.Refusal
 	// tenants is the number of held refusals of each tenant.
 	tenants map[string]int
-	// counts holds the counts of the present half window and of the previous one.
-	counts [2]counts
-	half   int64
+	// counts holds the counts of the present half window and of the previous one, budgets the
+	// number of budgets of the present one.
+	counts  [2]counts
+	budgets int
+	half    int64
 }
 
-// counts is the number of refusals per budget and code.
-type counts map[bucket.BudgetRef]map[budget.Code]int
+// counts is the number of refusals per tenant, budget and code.
+type counts map[string]map[bucket.BudgetRef]map[budget.Code]int
+
+// at returns the counts of a budget, which it adds if they are missing.
+func (c counts) at(ref bucket.BudgetRef) map[budget.Code]int {
+	if c[ref.Tenant] == nil {
+		c[ref.Tenant] = map[bucket.BudgetRef]map[budget.Code]int{}
+	}
+	if c[ref.Tenant][ref] == nil {
+		c[ref.Tenant][ref] = map[budget.Code]int{}
+	}
+	return c[ref.Tenant][ref]
+}
 
 // second counts the outcomes of one second.
 type second struct {
@@ -120,7 +133,40 @@ func (s *refusalShard) turn(now time.Time) {
 	default:
 		s.counts = [2]counts{{}, {}}
 	}
-	s.half = half
+	s.half, s.budgets = half, 0
+}
+
+// count counts a refusal. If there are too many budgets, those of the tenant with the most give
+// way, so that one tenant does not push out those of others.
+func (s *refusalShard) count(ref bucket.BudgetRef, code budget.Code) {
+	now := s.counts[0]
+	if now[ref.Tenant][ref] == nil {
+		if s.budgets < counted {
+			s.budgets++
+		} else if !now.makeRoom(ref.Tenant) {
+			return
+		}
+	}
+	now.at(ref)[code]++
+}
+
+// makeRoom removes a budget of the tenant with the most, if that has more than another tenant would
+// have with one more.
+func (c counts) makeRoom(tenant string) bool {
+	most := tenant
+	for other, budgets := range c {
+		if len(budgets) > max(len(c[most]), len(c[tenant])+1) {
+			most = other
+		}
+	}
+	if most == tenant {
+		return false
+	}
+	for ref := range c[most] {
+		delete(c[most], ref)
+		break
+	}
+	return true
 }
 
 func (s *refusalShard) add(r bucket.Refusal) {
@@ -139,14 +185,7 @@ func (s *refusalShard) add(r bucket.Refusal) {
 	}
 	s.tenants[r.Request.Budget.Tenant]++
 	s.turn(r.At)
-	ref := r.Request.Budget
-	if s.counts[0][ref] == nil {
-		if len(s.counts[0]) >= counted {
-			return
-		}
-		s.counts[0][ref] = map[budget.Code]int{}
-	}
-	s.counts[0][ref][r.Err.Code]++
+	s.count(r.Request.Budget, r.Err.Code)
 }
 
 // victim returns the place of the refusal that another one of a tenant replaces: the oldest of the
@@ -175,12 +214,11 @@ func (r *recent) counts(now time.Time) counts {
 		s.mu.Lock()
 		s.turn(now)
 		for _, half := range s.counts {
-			for ref, codes := range half {
-				if out[ref] == nil {
-					out[ref] = map[budget.Code]int{}
-				}
-				for code, n := range codes {
-					out[ref][code] += n
+			for _, budgets := range half {
+				for ref, codes := range budgets {
+					for code, n := range codes {
+						out.at(ref)[code] += n
+					}
 				}
 			}
 		}
@@ -194,8 +232,8 @@ func (c counts) of(s *standing) map[budget.Code]int {
 	if len(c) == 0 {
 		return nil
 	}
-	byName := c[bucket.BudgetRef{Tenant: s.tenant, Name: s.name}]
-	byID := c[bucket.BudgetRef{Tenant: s.tenant, ID: s.id}]
+	byName := c[s.tenant][bucket.BudgetRef{Tenant: s.tenant, Name: s.name}]
+	byID := c[s.tenant][bucket.BudgetRef{Tenant: s.tenant, ID: s.id}]
 	if len(byName) == 0 || len(byID) == 0 {
 		if len(byName) == 0 {
 			return byID

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -224,13 +225,17 @@ func (n names) inDocument(answer []byte) []byte {
 	return answer
 }
 
-// receives starts a receiver of webhooks, and writes the secret called shop.
+// receives starts a receiver of webhooks, and writes the secret called shop, for all tenants and for
+// the tenant shop.
 func receives(t *testing.T) (secrets, url string) {
 	t.Helper()
 	secrets = t.TempDir()
 	secret := "whsec_" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("s", 32)))
-	if err := os.WriteFile(filepath.Join(secrets, "shop"), []byte(secret), 0o600); err != nil {
-		t.Fatal(err)
+	for _, folder := range []string{secrets, filepath.Join(secrets, "tenants", "shop")} {
+		err := errors.Join(os.MkdirAll(folder, 0o700), os.WriteFile(filepath.Join(folder, "shop"), []byte(secret), 0o600))
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(receiver.Close)

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"log/slog"
 	"net/netip"
 	"time"
 
@@ -21,8 +22,9 @@ func (m *nodeBuilder) warnService() *warn.Service {
 		Observer: m.observer, Log: m.log})
 }
 
-// alertLoops returns the loops that send messages, count those that wait, and remove old ones.
-func (m *nodeBuilder) alertLoops() []loop {
+// alertLoops returns the loops that send messages, count those that wait, and remove old ones, and
+// the sender, whose workers outlive a run.
+func (m *nodeBuilder) alertLoops() (*webhook.Sender, []loop) {
 	sender := webhook.New(webhook.Config{Outbox: m.alerts, Allow: m.c.Webhooks.Allow,
 		Secrets: m.secrets(), Timeout: m.c.Webhooks.Timeout,
 		Agent: "budgetd/" + buildVersion(), Now: time.Now, Clock: m.db.Now,
@@ -30,8 +32,8 @@ func (m *nodeBuilder) alertLoops() []loop {
 	prune := func(ctx context.Context) error {
 		return warn.Prune(ctx, m.alerts, m.db.Now().Add(-m.c.Alerts.Keep))
 	}
-	return []loop{{"webhooks", webhook.RunEvery, sender.RunOnce}, {"alerts", time.Minute, prune},
-		{"outbox", webhook.CountEvery, sender.CountOnce}}
+	return sender, []loop{{"webhooks", webhook.RunEvery, sender.RunOnce},
+		{"alerts", time.Minute, prune}, {"outbox", webhook.CountEvery, sender.CountOnce}}
 }
 
 // secrets returns the secrets that sign messages.
@@ -44,12 +46,13 @@ type webhooks struct {
 	*alerts.Part
 	secrets webhook.Secrets
 	allow   []netip.Prefix
+	log     *slog.Logger
 }
 
 // CreateEndpoint stores an endpoint. In addition to the errors of the store it returns Invalid if
 // the endpoint's secret cannot sign, or no message can ever be sent to its URL.
 func (h webhooks) CreateEndpoint(ctx context.Context, e alert.Endpoint) (alert.Endpoint, error) {
-	if err := h.check("create webhook", &e.URL, &e.Secret); err != nil {
+	if err := h.check("create webhook", e.Tenant, &e.URL, &e.Secret); err != nil {
 		return e, err
 	}
 	return h.Part.CreateEndpoint(ctx, e)
@@ -59,15 +62,19 @@ func (h webhooks) CreateEndpoint(ctx context.Context, e alert.Endpoint) (alert.E
 // a new secret cannot sign, or no message can ever be sent to a new URL.
 func (h webhooks) ChangeEndpoint(ctx context.Context, id string, c alert.EndpointChange) (
 	alert.Endpoint, error) {
-	if err := h.check("change webhook", c.URL, c.Secret); err != nil {
+	before, err := h.Endpoint(ctx, id)
+	if err == nil {
+		err = h.check("change webhook", before.Tenant, c.URL, c.Secret)
+	}
+	if err != nil {
 		return alert.Endpoint{}, err
 	}
 	return h.Part.ChangeEndpoint(ctx, id, c)
 }
 
-// check refuses a URL to which nothing can be sent, and the name of a secret that cannot sign. Nil
-// stands for what is not changed.
-func (h webhooks) check(op string, target, name *string) error {
+// check refuses a URL to which nothing can be sent, and the name of a secret of the tenant that
+// cannot sign. Nil stands for what is not changed. Only the log says why a secret cannot sign.
+func (h webhooks) check(op, tenant string, target, name *string) error {
 	var faults []budget.FieldError
 	if target != nil {
 		if err := webhook.Reachable(*target, h.allow); err != nil {
@@ -76,9 +83,11 @@ func (h webhooks) check(op string, target, name *string) error {
 		}
 	}
 	if name != nil && budget.CheckName(*name) == "" { // an invalid name is refused elsewhere
-		if err := h.secrets.Check(*name); err != nil {
+		if err := h.secrets.Check(tenant, *name); err != nil {
+			h.log.Warn("webhook secret is not usable", "tenant", tenant, "error", err)
 			faults = append(faults, budget.FieldError{Field: "secret",
-				Message: "must name a file in webhooks.secrets_dir that can sign: " + err.Error()})
+				Message: "is not usable: the tenant has no secret of that name that can sign; " +
+					"the log of budgetd says why"})
 		}
 	}
 	if faults == nil {

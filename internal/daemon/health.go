@@ -30,6 +30,8 @@ type health struct {
 	ping func(ctx context.Context) error
 	// refusing returns why the database refuses changes, or nil. It may answer reads meanwhile.
 	refusing func() error
+	// asked reports whether every store was asked once.
+	asked func() bool
 	// strange describes budgets whose time zone is unknown here.
 	strange func() []string
 	log     *slog.Logger
@@ -158,7 +160,8 @@ func (h *health) problem(partition bucket.Partition) string {
 	return seen.problems[partition]
 }
 
-// Ready returns why the node cannot serve: the database does not answer, or refuses changes.
+// Ready returns why the node cannot serve: the database does not answer, or refuses changes, or a
+// store was not asked yet.
 func (h *health) Ready(ctx context.Context) []string {
 	ctx, cancel := context.WithTimeout(ctx, readyTime)
 	defer cancel()
@@ -168,6 +171,9 @@ func (h *health) Ready(ctx context.Context) []string {
 	if h.refusing() != nil {
 		return []string{"the database refuses changes: it is out of space, memory or connections, " +
 			"or read-only, or its settings or rights do not let it; the log has its error"}
+	}
+	if !h.asked() {
+		return []string{"the stores are being asked for the first time"}
 	}
 	return nil
 }

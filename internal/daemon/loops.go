@@ -74,8 +74,13 @@ func guarded(ctx context.Context, once func(context.Context) error) (err error) 
 // stop waits for the current runs, and cancels them when ctx ends.
 func (l *loops) stop(ctx context.Context) error {
 	l.cancel()
+	return await(ctx, l.running.Wait)
+}
+
+// await calls wait and returns when it does, or with the error of ctx when that ends first.
+func await(ctx context.Context, wait func()) error {
 	done := make(chan struct{})
-	go func() { l.running.Wait(); close(done) }()
+	go func() { wait(); close(done) }()
 	select {
 	case <-done:
 		return nil

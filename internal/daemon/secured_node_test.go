@@ -55,8 +55,11 @@ func newSecuredNode(t *testing.T, settings ...string) *securedNode {
 	ctx, log := t.Context(), slog.New(slog.DiscardHandler)
 	dir := t.TempDir()
 	secret := "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 32))
-	if err := os.WriteFile(filepath.Join(dir, "hooks"), []byte(secret), 0o600); err != nil {
-		t.Fatal(err)
+	for _, folder := range []string{dir, filepath.Join(dir, "tenants", "shop")} {
+		err := errors.Join(os.MkdirAll(folder, 0o700), os.WriteFile(filepath.Join(folder, "hooks"), []byte(secret), 0o600))
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	c, err := config.Load("", append([]string{"BUDGETD_AUTH=keys", "BUDGETD_KEYS_STALE_AFTER=1h",
 		"BUDGETD_DATABASE_DSN=" + filepath.Join(dir, "budgetd.db"), "BUDGETD_WEBHOOKS_SECRETS_DIR=" + dir,

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"log/slog"
@@ -70,6 +71,7 @@ type node struct {
 	overseer *console.Overseer
 	warnings *warn.Service
 	hooks    webhooks
+	sender   *webhook.Sender
 	work     []loop
 	running  *loops
 }
@@ -123,7 +125,7 @@ func (b *backends) service(c config.Config, log *slog.Logger, observer observer,
 	m.moves = &mover{Service: m.transferService(), stores: m.stores, budgets: m.budgets}
 	m.health = &health{Service: m.moves.Service, Part: nodes.New(b.db), ping: b.db.SyncClock,
 		refusing: b.db.Refusing, strange: m.budgets.UnknownZones, now: b.db.Now,
-		log: log}
+		log: log, asked: func() bool { return len(b.partitions) == 0 || m.stores.Asked() }}
 	m.parts.partitions.Node = c.NodeName()
 	m.moves.health = m.health
 	rows, err := m.rowService()
@@ -141,9 +143,11 @@ func (b *backends) service(c config.Config, log *slog.Logger, observer observer,
 			Mover:   m.moves, Auditor: auditor{audits, figures}, Quarantiner: m.stores,
 			Keeper: m.moves, Watcher: m.health}}
 	n.overseer = &console.Overseer{Find: m.budgets.Find, Known: audits.Known, Now: m.db.Now}
-	n.warnings, n.hooks = m.warnService(), webhooks{m.parts.alerts, m.secrets(), c.Webhooks.Allow}
-	n.work = append(m.loops(audits, figures, n.overseer, &warn.Watch{Service: n.warnings}),
-		m.alertLoops()...)
+	n.warnings = m.warnService()
+	n.hooks = webhooks{m.parts.alerts, m.secrets(), c.Webhooks.Allow, log}
+	n.sender, n.work = m.alertLoops()
+	n.work = append(n.work,
+		m.loops(audits, figures, n.overseer, &warn.Watch{Service: n.warnings})...)
 	return n, nil
 }
 
@@ -289,11 +293,7 @@ func (n *node) start(ctx context.Context, log *slog.Logger) {
 	n.running = startLoops(ctx, log, n.work)
 }
 
-// stop stops the loops and waits for recycles that outlived their callers.
+// stop stops the loops and waits for attempts to send and for recycles that outlived their callers.
 func (n *node) stop(ctx context.Context) error {
-	err := n.running.stop(ctx)
-	if e := n.transfer.Wait(ctx); err == nil {
-		err = e
-	}
-	return err
+	return cmp.Or(n.running.stop(ctx), await(ctx, n.sender.Wait), n.transfer.Wait(ctx))
 }

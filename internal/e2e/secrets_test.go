@@ -88,9 +88,9 @@ const marked = "MARKER-4711-"
 func (w *secureWorld) secretFiles() string {
 	w.t.Helper()
 	hooks := w.file("hooks")
-	must(w.t, os.Mkdir(hooks, 0o700))
+	must(w.t, os.MkdirAll(filepath.Join(hooks, "tenants", "shop"), 0o700))
 	secret := base64.StdEncoding.EncodeToString([]byte(marked + "of-a-webhook-which-is-long"))
-	must(w.t, os.WriteFile(filepath.Join(hooks, "shop"), []byte("whsec_"+secret), 0o600))
+	must(w.t, os.WriteFile(filepath.Join(hooks, "tenants", "shop", "shop"), []byte("whsec_"+secret), 0o600))
 	w.write(w.file("client-secret"), marked+"client")
 	w.write(w.file("session-key"), marked+"session-key-of-32-bytes-and-more")
 	return fmt.Sprintf(`keys: {first_admin_file: %s}

@@ -69,7 +69,8 @@ func (d *data) admit(c *guard.Caller) *budget.Error {
 			err = d.may(call, access.Target{}, nil)
 		}
 		if err != nil && !g.Open && call.Administrative() {
-			g.Refusals.Forbid(d.began.UnixMilli(), p.Name, p.KeyID, guard.SourceOf(c.Remote), call.Op)
+			g.Refusals.Forbid(d.began.UnixMilli(), p.Scope.Tenant, p.Name, p.KeyID,
+				guard.SourceOf(c.Remote), call.Op)
 		}
 	}
 	if err == nil {

@@ -22,9 +22,9 @@ func (f *fake) SetThresholds(_ context.Context, ref bucket.BudgetRef, list []ale
 }
 
 func (f *fake) Alerts(_ context.Context, q alert.Query) ([]alert.View, error) {
-	fires := alert.View{Tenant: "default", Name: "sale", ToldBy: 12, State: alert.State{ID: 12,
+	fires := alert.View{Tenant: "default", Name: "sale", State: alert.State{ID: 12, ToldBy: 12,
 		Threshold: "exhausted/period", Period: 3, Episode: 2, FiredAt: at, Units: alert.Units{Total: 1000, Spent: 1000}}}
-	done := alert.View{Tenant: "default", Name: "sale", ToldBy: 12, State: alert.State{ID: 11,
+	done := alert.View{Tenant: "default", Name: "sale", State: alert.State{ID: 11, ToldBy: 12,
 		Threshold: "used_share/total/80", Episode: 1, FiredAt: at, ResolvedAt: at.Add(time.Second),
 		Reason: alert.TotalRaised, Units: alert.Units{Total: 1000, Spent: 800, Left: 200}}}
 	return []alert.View{fires, done}, f.note("alerts %+v", q)

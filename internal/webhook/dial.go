@@ -52,10 +52,12 @@ func permit(ctx context.Context, address string, allow []netip.Prefix) error {
 	case slices.ContainsFunc(allow, func(p netip.Prefix) bool { return p.Contains(ip) }):
 		return nil
 	case !isPublic(ip):
-		return fmt.Errorf("%s is not a public address: webhooks.allow can allow it", ip)
+		return problem{"its address is not public: webhooks.allow can allow it",
+			ip.String() + " is not a public address: webhooks.allow can allow it"}
 	case plain:
-		return fmt.Errorf("a message to %s would be unencrypted: "+
-			"use https, or allow it in webhooks.allow", ip)
+		return problem{"a message would be unencrypted: use https, or allow it in webhooks.allow",
+			"a message to " + ip.String() + " would be unencrypted: " +
+				"use https, or allow it in webhooks.allow"}
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
@@ -21,8 +20,11 @@ import (
 // Outbox holds messages that wait to be sent. It is safe for concurrent use. Its methods may return
 // Unavailable, and those that write also OutcomeUnknown.
 type Outbox interface {
-	// Due lists deliveries whose attempt is due, longest overdue first.
+	// Due lists, of at most `most` endpoints, the delivery that is longest overdue, the longest
+	// overdue first.
 	Due(ctx context.Context, most int) ([]alert.Due, error)
+	// Next returns the delivery of an endpoint that is longest overdue. ok is false if none is due.
+	Next(ctx context.Context, endpoint string) (due alert.Due, ok bool, err error)
 	// Claim reserves a delivery for one attempt: no other node gets it until lease has passed. ok
 	// is false if another node has it.
 	Claim(ctx context.Context, due alert.Due, lease time.Duration) (d alert.Delivery,
@@ -47,14 +49,14 @@ type Observer interface {
 	WebhooksWaiting(n int, oldest time.Duration)
 }
 
-// Bounds of a run. RunEvery is the interval between runs. A run considers at most maxDue
-// deliveries and sends maxConcurrent of them concurrently, maxPerEndpoint to one endpoint, so
-// that a slow endpoint leaves room for others.
+// Bounds of a run. RunEvery is the interval between runs. Each endpoint with a message due gets a
+// worker, at most maxWorkers at once, which sends one message after another and at most perTurn of
+// them. So an endpoint that is slow or has many messages leaves room for others: those of a tenant
+// take at most alert.MaxEndpoints workers.
 const (
-	RunEvery       = time.Second
-	maxDue         = 256
-	maxConcurrent  = 16
-	maxPerEndpoint = 2
+	RunEvery   = time.Second
+	maxWorkers = 1024
+	perTurn    = 100
 )
 
 // Bounds of the record of an attempt.
@@ -90,40 +92,63 @@ type Config struct {
 // Sender sends due messages. Only one goroutine may call RunOnce. Every node may have a sender.
 type Sender struct {
 	Config
-	client *http.Client
+	client  *http.Client
+	workers sync.WaitGroup
+	mu      sync.Mutex
+	busy    map[string]bool // the endpoints that have a worker
+	failed  error           // of a worker since the last run
 }
 
 // New returns a sender. It does not connect to anything.
-func New(c Config) *Sender { return &Sender{Config: c, client: newClient(c.Allow, c.Timeout)} }
+func New(c Config) *Sender {
+	return &Sender{Config: c, client: newClient(c.Allow, c.Timeout), busy: map[string]bool{}}
+}
 
-// RunOnce makes a bounded number of due attempts and waits for them. It returns Unavailable if
-// the outbox does; the next run sends the rest. A message whose attempt was interrupted is sent
-// again after its lease, with the same webhook-id.
+// RunOnce starts a worker for every endpoint that has a message due and no worker yet. It does not
+// wait for them. It returns Unavailable if the outbox does, also to a worker since the last run;
+// the next run sends the rest. A message whose attempt was interrupted is sent again after its
+// lease, with the same webhook-id.
 func (s *Sender) RunOnce(ctx context.Context) error {
-	due, err := s.Outbox.Due(ctx, maxDue)
-	if err != nil {
-		return err
-	}
-	var running sync.WaitGroup
-	taken := map[string]int{}
-	started := 0
+	due, err := s.Outbox.Due(ctx, maxWorkers)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err = errors.Join(err, s.failed)
+	s.failed = nil
 	for _, one := range due {
-		if taken[one.Endpoint] >= maxPerEndpoint || started == maxConcurrent {
+		if s.busy[one.Endpoint] || len(s.busy) == maxWorkers {
 			continue
 		}
-		d, e, ok, err := s.Outbox.Claim(ctx, one, s.Timeout+4*recordTime)
+		s.busy[one.Endpoint] = true
+		s.workers.Go(func() {
+			err := s.work(ctx, one)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			delete(s.busy, one.Endpoint)
+			if err != nil {
+				s.failed = err
+			}
+		})
+	}
+	return err
+}
+
+// Wait waits until every worker has ended. They end soon after the context of their run does.
+func (s *Sender) Wait() { s.workers.Wait() }
+
+// work sends what is due to an endpoint, beginning with one delivery.
+func (s *Sender) work(ctx context.Context, due alert.Due) error {
+	for range perTurn {
+		d, e, ok, err := s.Outbox.Claim(ctx, due, s.Timeout+4*recordTime)
 		if err != nil {
-			running.Wait()
 			return err
 		}
-		if !ok {
-			continue
+		if ok { // otherwise another node has it
+			s.deliver(ctx, d, e)
 		}
-		taken[one.Endpoint]++
-		started++
-		running.Go(func() { s.deliver(ctx, d, e) })
+		if due, ok, err = s.Outbox.Next(ctx, due.Endpoint); err != nil || !ok {
+			return err
+		}
 	}
-	running.Wait()
 	return nil
 }
 
@@ -150,7 +175,8 @@ func (s *Sender) deliver(ctx context.Context, d alert.Delivery, e alert.Endpoint
 	var err error
 	switch {
 	case e.Disabled != "" && d.Message.Type != alert.TypeTest:
-		err = fmt.Errorf("the endpoint is disabled: %s", e.Disabled)
+		text := "the endpoint is disabled: " + string(e.Disabled)
+		err = problem{text, text}
 	default:
 		a.Status, err = s.Send(ctx, e, d.Message, a.At)
 	}
@@ -158,8 +184,10 @@ func (s *Sender) deliver(ctx context.Context, d alert.Delivery, e alert.Endpoint
 		return // interrupted: the message is sent again after its lease
 	}
 	a.Took = max(s.Now().Sub(a.At), 0)
+	full := ""
 	if err != nil {
-		a.Error = strings.ToValidUTF8(err.Error()[:min(len(err.Error()), maxError)], "")
+		a.Error = Told(err)
+		full = strings.ToValidUTF8(err.Error()[:min(len(err.Error()), maxError)], "")
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
 	defer cancel()
@@ -176,18 +204,18 @@ func (s *Sender) deliver(ctx context.Context, d alert.Delivery, e alert.Endpoint
 			"reason", string(after.Disabled), "failing_since", after.FailingSince)
 	case a.Error != "":
 		s.Log.Warn("webhook attempt failed", "endpoint", e.ID, "message", d.Message.ID,
-			"status", a.Status, "problem", a.Error)
+			"status", a.Status, "problem", full)
 	}
 }
 
 // Send sends a message to an endpoint once and returns the status of the answer, or 0 without an
 // answer. It does not read the answer's body. An error says, without secrets, why the message was
-// not accepted.
+// not accepted; Told has the text of it for the tenant.
 func (s *Sender) Send(ctx context.Context, e alert.Endpoint, m alert.Message, at time.Time) (
 	status int, err error) {
-	keys, err := s.Secrets.keys(e.Secret)
+	keys, err := s.Secrets.keys(e.Tenant, e.Secret)
 	if err != nil {
-		return 0, err
+		return 0, problem{"its secret is not usable", err.Error()}
 	}
 	target, err := url.Parse(e.URL)
 	if err != nil {
@@ -213,7 +241,8 @@ func (s *Sender) Send(ctx context.Context, e alert.Endpoint, m alert.Message, at
 	}
 	_ = answer.Body.Close() // ends the connection; the body is not needed
 	if answer.StatusCode < 200 || answer.StatusCode > 299 {
-		return answer.StatusCode, fmt.Errorf("it answered %d", answer.StatusCode)
+		text := "it answered " + strconv.Itoa(answer.StatusCode)
+		return answer.StatusCode, problem{text, text}
 	}
 	return answer.StatusCode, nil
 }

@@ -271,6 +271,69 @@ func TestNoProxy(t *testing.T) {
 	}
 }
 
+// TestSecretsOfTenants checks that an endpoint signs only with secrets of its own tenant, and one of
+// all tenants only with those of no tenant.
+func TestSecretsOfTenants(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "pager"), secretOf("a"))
+	for _, tenant := range []string{"acme", "default"} {
+		if err := os.MkdirAll(filepath.Join(dir, "tenants", tenant), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, filepath.Join(dir, "tenants", "acme", "shop"), secretOf("b"))
+	write(t, filepath.Join(dir, "tenants", "default", "till"), secretOf("c"))
+	r := listen(t, func(http.ResponseWriter, *http.Request) {})
+	s := webhook.New(webhook.Config{Secrets: webhook.Secrets{Dir: dir}, Allow: loopback, Timeout: time.Minute,
+		Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	own := map[string]string{"": "pager", "acme": "shop", "default": "till"}
+	for _, tenant := range []string{"", "acme", "default", "other"} {
+		for _, name := range []string{"pager", "shop", "till", "none"} {
+			_, err := s.Send(t.Context(), alert.Endpoint{URL: r.url, Tenant: tenant, Secret: name}, message, time.Now())
+			if (err == nil) != (own[tenant] == name) || err != nil && webhook.Told(err) != "its secret is not usable" {
+				t.Errorf("an endpoint of %q signs with %s: %v", tenant, name, err)
+			}
+		}
+	}
+	if n := len(r.taken()); n != 3 {
+		t.Errorf("%d messages were received", n)
+	}
+}
+
+// TestTold checks what a tenant is told: nothing about the operator's files, resolver and network.
+func TestTold(t *testing.T) {
+	release := make(chan struct{})
+	hang := listen(t, func(http.ResponseWriter, *http.Request) { <-release })
+	defer close(release)
+	gone := listen(t, func(http.ResponseWriter, *http.Request) {})
+	gone.Close()
+	untrusted := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer untrusted.Close()
+	for name, test := range map[string]struct {
+		url   string
+		allow []netip.Prefix
+		want  string
+	}{
+		"a name leads inside": {"https://localhost:1/", nil, "its address is not public: webhooks.allow can allow it"},
+		"no such name":        {"https://no-such-name.invalid/", loopback, "the name of its host cannot be resolved"},
+		"nobody listens":      {gone.url, loopback, "it refused the connection"},
+		"no answer":           {hang.url, loopback, "it did not answer in time"},
+		"no certificate":      {untrusted.URL, loopback, "its certificate is not valid"},
+		"no TLS":              {strings.Replace(hang.url, "http:", "https:", 1), loopback, "it gave no valid answer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			timeout := time.Minute
+			if name == "no answer" {
+				timeout = 200 * time.Millisecond
+			}
+			_, err := send(t, senderOf(t, test.allow, timeout, secretOf("a")), test.url)
+			if err == nil || webhook.Told(err) != test.want {
+				t.Errorf("told %q, want %q; %v", webhook.Told(err), test.want, err)
+			}
+		})
+	}
+}
+
 // TestSecrets checks what a file of secrets must be, and that no secret is shown.
 func TestSecrets(t *testing.T) {
 	dir := t.TempDir()
@@ -284,7 +347,7 @@ func TestSecrets(t *testing.T) {
 		" ":                                   "it is empty",
 	} {
 		write(t, filepath.Join(dir, "shop"), text)
-		err := s.Check("shop")
+		err := s.Check("", "shop")
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
@@ -292,10 +355,10 @@ func TestSecrets(t *testing.T) {
 			t.Errorf("a secret is shown: %v", err)
 		}
 	}
-	if err := s.Check("none"); err == nil {
+	if err := s.Check("", "none"); err == nil {
 		t.Error("a missing file is accepted")
 	}
-	if err := (webhook.Secrets{}).Check("shop"); err == nil || !strings.Contains(err.Error(), "secrets_dir") {
+	if err := (webhook.Secrets{}).Check("", "shop"); err == nil || !strings.Contains(err.Error(), "secrets_dir") {
 		t.Error(err)
 	}
 }

@@ -25,17 +25,22 @@ const secretPrefix = "whsec_"
 // maxSecrets bounds the secrets of a file.
 const maxSecrets = 4
 
-// Secrets reads secrets from files in a folder, one file per name with one secret per line, the
-// newest first. A message is signed with every secret, so a receiver that knows one of them accepts
+// Secrets reads secrets from files, one file per name with one secret per line, the newest first.
+// Those of a tenant are in tenants/TENANT in the folder Dir, those of endpoints of all tenants in
+// Dir itself. A message is signed with every secret, so a receiver that knows one of them accepts
 // it during a rotation. The file is read for each attempt.
 type Secrets struct{ Dir string }
 
-// keys reads the secrets of a name. An error names the file and contains no secret.
-func (s Secrets) keys(name string) (keys []secret.Text, err error) {
+// keys reads the secrets of a name of a tenant. An error names the file and contains no secret.
+func (s Secrets) keys(tenant, name string) (keys []secret.Text, err error) {
 	if s.Dir == "" {
 		return nil, errors.New("webhooks.secrets_dir is not set")
 	}
-	source, err := secret.File(filepath.Join(s.Dir, name))
+	dir := s.Dir
+	if tenant != "" {
+		dir = filepath.Join(dir, "tenants", tenant)
+	}
+	source, err := secret.File(filepath.Join(dir, name))
 	if err != nil {
 		return nil, err
 	}
@@ -58,9 +63,9 @@ func (s Secrets) keys(name string) (keys []secret.Text, err error) {
 	return keys, nil
 }
 
-// Check returns why the secrets of a name cannot sign a message, or nil if they can.
-func (s Secrets) Check(name string) error {
-	_, err := s.keys(name)
+// Check returns why the secrets of a name of a tenant cannot sign a message, or nil if they can.
+func (s Secrets) Check(tenant, name string) error {
+	_, err := s.keys(tenant, name)
 	return err
 }
 

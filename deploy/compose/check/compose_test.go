@@ -62,10 +62,45 @@ func TestCompose(t *testing.T) {
 		if node := s.Environment["BUDGETD_NODE_NAME"]; node == nil || *node != name {
 			t.Errorf("BUDGETD_NODE_NAME of %s is not its name", name)
 		}
+		_, token := s.Environment["BUDGETCTL_TOKEN_FILE"]
+		first := slices.ContainsFunc(s.Secrets, func(c types.ServiceSecretConfig) bool { return c.Source == "first-key" })
+		if token || first != (name == "budgetd-a") || !slices.Contains(s.HealthCheck.Test, "ready") {
+			t.Errorf("%s has a key for its health check, or the first admin's key without need: %v", name, s.HealthCheck.Test)
+		}
 		file := filepath.Join(s.Build.Context, s.Build.Dockerfile)
 		if _, err := os.Stat(file); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestImagesCanBePinned checks that a variable replaces each image that is not built here.
+func TestImagesCanBePinned(t *testing.T) {
+	pinned := "x.example/y@sha256:" + strings.Repeat("0a", 32)
+	for _, name := range []string{"GOLANG_IMAGE", "REDIS_IMAGE", "MARIADB_IMAGE", "PROMETHEUS_IMAGE", "GRAFANA_IMAGE"} {
+		t.Setenv(name, pinned)
+	}
+	options, err := cli.NewProjectOptions([]string{"../compose.yaml"}, cli.WithOsEnv, cli.WithConsistency(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := options.LoadProject(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range p.Services {
+		image := s.Image
+		if s.Build != nil {
+			if arg := s.Build.Args["GOLANG_IMAGE"]; arg != nil {
+				image = *arg
+			}
+		}
+		if image != pinned {
+			t.Errorf("%s has the image %s", name, image)
+		}
+	}
+	if text := read(t, "../../Dockerfile"); !strings.Contains(text, "FROM ${GOLANG_IMAGE} AS build") {
+		t.Error("the Dockerfile does not use GOLANG_IMAGE")
 	}
 }
 

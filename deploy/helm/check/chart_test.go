@@ -193,3 +193,24 @@ func TestChartValues(t *testing.T) {
 		}
 	}
 }
+
+// TestImage checks that a digest takes the place of the tag.
+func TestImage(t *testing.T) {
+	digest := "sha256:" + strings.Repeat("0a", 32)
+	for values, want := range map[string]string{
+		"image: {repository: r.example/budgetd, tag: v1}":                           "r.example/budgetd:v1",
+		"image: {repository: r.example/budgetd, tag: v1, digest: '" + digest + "'}": "r.example/budgetd@" + digest,
+	} {
+		files, err := render(t, values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pod := objects(t, files)["deployment.yaml"].(*appsv1.Deployment).Spec.Template.Spec
+		if got := pod.Containers[0].Image; got != want {
+			t.Errorf("%s: %s, want %s", values, got, want)
+		}
+	}
+	if _, err := render(t, "image: {repository: budgetd, digest: v1}"); err == nil {
+		t.Error("a tag is accepted as a digest")
+	}
+}

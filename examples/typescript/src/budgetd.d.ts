@@ -2104,7 +2104,7 @@ export interface components {
             /** @description The only tenant whose messages it gets; left out: all that the key has. */
             tenant?: components["schemas"]["Name"];
             url: string;
-            /** @description The name of a file in `webhooks.secrets_dir`. */
+            /** @description The name of a secret of the endpoint's tenant: a file in `tenants/TENANT` in `webhooks.secrets_dir`, or in that folder itself if the endpoint has no tenant. */
             secret: components["schemas"]["Name"];
             /** @description The messages that it gets; left out or empty: all. */
             types?: components["schemas"]["MessageType"][];

@@ -104,16 +104,19 @@ func TestOutboxIsCounted(t *testing.T) {
 		}
 		status.Store(500)
 		w.OK(s.RunOnce(w.Ctx))
+		s.Wait()
 		waiting(2, time.Hour+time.Minute)
 		w.Clock.Advance(10 * time.Second)
 		status.Store(200)
 		w.OK(s.RunOnce(w.Ctx))
+		s.Wait()
 		waiting(0, 0)
 		_, err = w.p.Resend(w.Ctx, e.ID, second.Message.ID)
 		w.OK(err)
 		waiting(1, time.Minute+10*time.Second)
 		status.Store(410)
 		w.OK(s.RunOnce(w.Ctx))
+		s.Wait()
 		waiting(0, 0)
 		want := []alert.DeliveryState{alert.Pending, alert.Pending, alert.Delivered, alert.Delivered, alert.Failed}
 		if got := w.told.attempts; !slices.Equal(got, want) {

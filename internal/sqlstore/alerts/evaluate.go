@@ -102,6 +102,9 @@ func write(t *engine.Tx, s *alert.Subject, list []alert.Transition, next *int64)
 				CreatedAt: t.Now})
 		}
 		name := []byte(state.Threshold)
+		if state.Firing() {
+			state.ToldBy = top
+		}
 		if !state.Firing() {
 			err := t.Hit(1, resolveState, engine.ToMS(state.ResolvedAt), string(state.Reason),
 				s.Budget, name, state.Period, state.Episode)
@@ -110,7 +113,7 @@ func write(t *engine.Tx, s *alert.Subject, list []alert.Transition, next *int64)
 			}
 			continue
 		}
-		values = append(values, s.Budget, name, state.Period, state.Episode, state.ID, top,
+		values = append(values, s.Budget, name, state.Period, state.Episode, state.ID, state.ToldBy,
 			state.Units.Total, state.Units.Spent, state.Units.Left, engine.ToMS(state.FiredAt), 0, "")
 	}
 	return messages, t.Insert(insertStates, stateWidth, values)

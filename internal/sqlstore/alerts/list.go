@@ -49,8 +49,7 @@ func (p *Part) Alerts(ctx context.Context, q alert.Query) (out []alert.View, err
 	})
 	for i := range found {
 		row := &found[i]
-		out = append(out, alert.View{Tenant: row.Tenant, Name: row.Name, State: row.state(),
-			ToldBy: row.ToldBy})
+		out = append(out, alert.View{Tenant: row.Tenant, Name: row.Name, State: row.state()})
 	}
 	return out, err
 }

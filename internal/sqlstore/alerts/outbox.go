@@ -16,10 +16,14 @@ const (
 		d.attempts, m.tenant, m.type, m.body, m.created_ms`
 	fromDeliveries = ` FROM webhook_delivery d /*by PRIMARY*/
 		/*in order*/ JOIN webhook_message m /*by PRIMARY*/ ON m.id = d.message_id`
-	selectDue = `SELECT d.endpoint_id, d.message_id, d.due_ms
-		FROM webhook_delivery d /*by webhook_delivery_due*/ WHERE d.due_ms <= ?
-		ORDER BY d.due_ms LIMIT ?`
-	claim = `UPDATE webhook_delivery SET due_ms = ?
+	firstDue = `SELECT x.message_id FROM webhook_delivery x /*by webhook_delivery_due*/
+		WHERE x.endpoint_id = e.id AND x.due_ms <= ? ORDER BY x.due_ms LIMIT 1`
+	selectDue = `SELECT d.endpoint_id, d.message_id, d.due_ms FROM webhook_endpoint e
+		/*in order*/ JOIN webhook_delivery d /*by PRIMARY*/
+		ON d.endpoint_id = e.id AND d.message_id = (` + firstDue + `)`
+	pageDue = selectDue + ` ORDER BY d.due_ms LIMIT ?`
+	nextDue = selectDue + ` WHERE e.id = ?`
+	claim   = `UPDATE webhook_delivery SET due_ms = ?
 		WHERE endpoint_id = ? AND message_id = ? AND due_ms = ?`
 	oneDelivery = `SELECT ` + deliveryColumns + fromDeliveries +
 		` WHERE d.endpoint_id = ? AND d.message_id = ?`
@@ -27,8 +31,9 @@ const (
 	pageDeliveries = `SELECT ` + deliveryColumns + fromDeliveries +
 		` WHERE d.endpoint_id = ? AND d.message_id < ? ORDER BY d.message_id DESC LIMIT ?`
 	selectWaiting = `SELECT COUNT(*) AS waiting, COALESCE(MIN(w.message_id), '') AS oldest
-		FROM (SELECT d.message_id FROM webhook_delivery d /*by webhook_delivery_due*/
-		WHERE d.due_ms >= 0 LIMIT ?) w`
+		FROM (SELECT d.message_id FROM webhook_endpoint e
+		/*in order*/ JOIN webhook_delivery d /*by webhook_delivery_due*/
+		ON d.endpoint_id = e.id AND d.due_ms >= 0 LIMIT ?) w`
 	selectWritten  = `SELECT created_ms FROM webhook_message WHERE id = ?`
 	updateDelivery = `UPDATE webhook_delivery SET state = ?, tries = ?, due_ms = ?, attempts = ?
 		WHERE endpoint_id = ? AND message_id = ?`
@@ -57,13 +62,28 @@ func (r *deliveryRow) delivery() (alert.Delivery, error) {
 	return d, nil
 }
 
-// Due lists at most `most` deliveries whose attempt is due, the longest overdue first. Error:
+// Due lists, of at most `most` endpoints, the delivery that is longest overdue, the longest overdue
+// first. It takes one look into the index for each endpoint, however many deliveries wait. Error:
 // Unavailable.
-func (p *Part) Due(ctx context.Context, most int) (out []alert.Due, err error) {
+func (p *Part) Due(ctx context.Context, most int) ([]alert.Due, error) {
+	return p.due(ctx, pageDue, most)
+}
+
+// Next returns the delivery of an endpoint that is longest overdue. ok is false if none is due.
+// Error: Unavailable.
+func (p *Part) Next(ctx context.Context, endpoint string) (due alert.Due, ok bool, err error) {
+	found, err := p.due(ctx, nextDue, []byte(endpoint))
+	if err != nil || len(found) == 0 {
+		return due, false, err
+	}
+	return found[0], true, nil
+}
+
+func (p *Part) due(ctx context.Context, query string, arg any) (out []alert.Due, err error) {
 	var found []deliveryRow
 	err = p.db.Read(ctx, "webhooks due", func(r *engine.Reader) error {
 		found = nil
-		return r.List(&found, selectDue, engine.ToMS(p.db.Now()), most)
+		return r.List(&found, query, engine.ToMS(p.db.Now()), arg)
 	})
 	for _, row := range found {
 		out = append(out, alert.Due{Endpoint: row.Endpoint, Message: row.Message,

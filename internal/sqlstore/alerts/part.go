@@ -68,7 +68,8 @@ type stateRow struct {
 }
 
 func (r *stateRow) state() alert.State {
-	return alert.State{ID: r.ID, Threshold: r.Threshold, Period: r.Period, Episode: r.Episode,
+	return alert.State{ID: r.ID, ToldBy: r.ToldBy, Threshold: r.Threshold, Period: r.Period,
+		Episode: r.Episode,
 		FiredAt: engine.FromMS(r.FiredMS), ResolvedAt: engine.FromMS(r.ResolvedMS),
 		Reason: alert.Reason(r.Reason),
 		Units:  alert.Units{Total: r.Total, Spent: r.Spent, Left: r.Left}}

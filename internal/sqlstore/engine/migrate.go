@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/database"
 
 	"github.com/budgetd/budgetd"
 	"github.com/budgetd/budgetd/internal/sqlstore/auditlog"
@@ -28,8 +29,15 @@ func (db *DB) migrate(ctx context.Context, raw *sql.DB) error {
 }
 
 func (db *DB) migrateBy(ctx context.Context, raw *sql.DB, steps ...*goose.Migration) error {
-	if err := db.refuseStrangers(ctx, raw); err != nil {
+	names, err := db.tableNames(ctx, raw)
+	if err != nil {
+		return fmt.Errorf("list the tables of the database: %w", err)
+	}
+	if err := refuseStrangers(names); err != nil {
 		return err
+	}
+	if err := db.beginVersions(ctx, raw, names[versionTable]); err != nil {
+		return fmt.Errorf("make the table of versions: %w", err)
 	}
 	provider, err := goose.NewProvider(db.dialect.goose(), raw, nil,
 		goose.WithTableName(versionTable), goose.WithDisableGlobalRegistry(true),
@@ -49,6 +57,24 @@ func (db *DB) migrateBy(ctx context.Context, raw *sql.DB, steps ...*goose.Migrat
 		return fmt.Errorf("make the tables: %w", err)
 	}
 	return db.install(ctx, raw)
+}
+
+// beginVersions makes goose's table with its first row. goose would leave the table empty where the
+// row cannot be written, hide the server's error, and refuse every later start.
+func (db *DB) beginVersions(ctx context.Context, raw *sql.DB, there bool) error {
+	store, err := database.NewStore(db.dialect.goose(), versionTable)
+	if err == nil && !there {
+		err = store.CreateVersionTable(ctx, raw)
+	}
+	if err != nil {
+		return err
+	}
+	var rows int
+	err = raw.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+versionTable).Scan(&rows)
+	if err != nil || rows > 0 {
+		return err
+	}
+	return store.Insert(ctx, raw, database.InsertRequest{Version: 0})
 }
 
 // migrations returns the steps from an empty database to this binary's schema.
@@ -123,11 +149,7 @@ func made(ctx context.Context, raw *sql.DB, text string) (bool, error) {
 
 // refuseStrangers refuses a database that budgetd has never used and that has a table with one of
 // its names. It ignores other programs' tables.
-func (db *DB) refuseStrangers(ctx context.Context, raw *sql.DB) error {
-	names, err := db.tableNames(ctx, raw)
-	if err != nil {
-		return fmt.Errorf("list the tables of the database: %w", err)
-	}
+func refuseStrangers(names map[string]bool) error {
 	if names[versionTable] {
 		return nil
 	}

@@ -177,10 +177,13 @@ func (db *DB) prepareServer(ctx context.Context, parsed *mysql.Config) error {
 		return err
 	}
 	defer unlock()
-	if err := db.migrate(ctx, raw); err != nil {
+	if err := checkBinlog(ctx, raw); err != nil {
 		return err
 	}
-	return checkRights(ctx, raw, parsed)
+	if err := checkRights(ctx, raw, parsed); err != nil {
+		return err
+	}
+	return db.migrate(ctx, raw)
 }
 
 // lockMigration excludes other nodes from creating the tables of the same database. GET_LOCK

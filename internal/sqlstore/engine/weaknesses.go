@@ -13,9 +13,10 @@ import (
 	"github.com/budgetd/budgetd"
 )
 
-// rights are the verbs that budgetd needs on each of its tables besides SELECT, each as a statement
-// that changes nothing: %[1]s is a table, %[2]s one of its columns.
+// rights are the verbs that budgetd needs on each of its tables, each as a statement that changes
+// nothing: %[1]s is a table, %[2]s one of its columns.
 var rights = []struct{ verb, try string }{
+	{"SELECT", "SELECT 1 FROM %[1]s WHERE 1 = 0"},
 	{"INSERT", "INSERT INTO %[1]s SELECT * FROM %[1]s WHERE 1 = 0"},
 	{"UPDATE", "UPDATE %[1]s SET %[2]s = %[2]s WHERE 1 = 0"},
 	{"DELETE", "DELETE FROM %[1]s WHERE 1 = 0"},
@@ -24,18 +25,35 @@ var rights = []struct{ verb, try string }{
 const selectFirstColumn = `SELECT column_name FROM information_schema.columns
 	WHERE table_schema = DATABASE() AND table_name = ? AND ordinal_position = 1`
 
+// checkBinlog refuses a server whose binary log takes no transaction of budgetd.
+func checkBinlog(ctx context.Context, raw *sql.DB) error {
+	const question = `SELECT @@global.log_bin = 1 AND @@global.binlog_format = 'STATEMENT'`
+	var refuses bool
+	if err := raw.QueryRowContext(ctx, question).Scan(&refuses); err != nil {
+		return fmt.Errorf("read binlog_format of the database server: %w", err)
+	}
+	if refuses {
+		return errors.New("binlog_format of the database server is STATEMENT, which refuses what " +
+			"budgetd writes: set it to ROW")
+	}
+	return nil
+}
+
 // checkRights tries what budgetd does with its tables. It returns an error with all rights that the
-// user lacks, and how to grant them. It changes nothing.
+// user lacks, and how to grant them. It changes nothing. A table may be missing: a server denies a
+// right before it looks for the table.
 func checkRights(ctx context.Context, raw *sql.DB, parsed *mysql.Config) error {
 	const denied, columnDenied = 1142, 1143 // ER_TABLEACCESS_DENIED_ERROR, ER_COLUMNACCESS_…
+	const noTable = 1146
 	var verbs, tables []string
 	for _, text := range statements(budgetd.Schema) {
 		m := createTable.FindStringSubmatch(text)
 		if m == nil {
 			continue
 		}
-		var column string
-		if err := raw.QueryRowContext(ctx, selectFirstColumn, m[1]).Scan(&column); err != nil {
+		column := "missing"
+		err := raw.QueryRowContext(ctx, selectFirstColumn, m[1]).Scan(&column)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return fmt.Errorf("the table %s cannot be read: %w", m[1], err)
 		}
 		for _, right := range rights {
@@ -44,6 +62,7 @@ func checkRights(ctx context.Context, raw *sql.DB, parsed *mysql.Config) error {
 			switch {
 			case errors.As(err, &answer) && (answer.Number == denied || answer.Number == columnDenied):
 				verbs, tables = append(verbs, right.verb), append(tables, m[1])
+			case errors.As(err, &answer) && answer.Number == noTable:
 			case err != nil:
 				return fmt.Errorf("the right to %s %s cannot be checked: %w", right.verb, m[1], err)
 			}

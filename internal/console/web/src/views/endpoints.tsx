@@ -194,7 +194,7 @@ function fields(w?: Endpoint): Field[] {
   return [
     { name: 'url', label: 'URL', initial: w?.url, hint: 'https://…; an address that is not public must be in ' +
       'webhooks.allow' },
-    { name: 'secret', label: 'Secret', initial: w?.secret, hint: 'the name of a file in webhooks.secrets_dir' },
+    { name: 'secret', label: 'Secret', initial: w?.secret, hint: 'the name of a secret of the tenant' },
     ...(w ? [] : [{ name: 'tenant', label: 'Tenant', initial: me.value?.tenant,
       hint: 'empty: all tenants that you may see' }]),
     { name: 'description', label: 'Description', initial: w?.description },
