@@ -29,7 +29,7 @@ CREATE TABLE installation (
   only_row BIGINT NOT NULL,                 -- always 1
   installation_id VARBINARY(32) NOT NULL,   -- created with the database; part of every key in a store
   ring_version BIGINT NOT NULL,             -- format of the ring's hash and labels
-  format BIGINT NOT NULL,                   -- 4; budgetd refuses any other
+  format BIGINT NOT NULL,                   -- 5; budgetd refuses any other
   created_ms BIGINT NOT NULL,               -- when the database was created
   PRIMARY KEY (only_row),
   CHECK (only_row = 1)
@@ -518,7 +518,7 @@ CREATE TABLE audit_log (
   after_json MEDIUMBLOB,                    -- definition after; NULL: it no longer exists
   outcome VARBINARY(64) NOT NULL,           -- done, or the code of the error
   times BIGINT NOT NULL,                    -- number of equal refusals, from 1
-  hash VARBINARY(32) NOT NULL,              -- SHA-256 of the previous hash and the columns above
+  hash VARBINARY(32) NOT NULL,              -- links the columns above to the row before: package trail
   PRIMARY KEY (seq)
 );
 
