@@ -48,6 +48,12 @@ const (
 func (p *Part) Change(ctx context.Context, id int64, change bucket.Change) (
 	out manage.Changed, err error) {
 	tried := budget.Definition{} // what an earlier attempt wrote, committed or not
+	first := int64(0)            // the id of the first of the buckets that a resize may add
+	if n := change.BucketQuantity; n != nil && *n > 0 && *n <= budget.MaxBuckets {
+		if first, err = p.db.TakeIDs(ctx, engine.SequenceBucket, *n); err != nil {
+			return out, err
+		}
+	}
 	err = p.db.Write(ctx, "change", func(t *engine.Tx) error {
 		out = manage.Changed{}
 		row, err := rows.LockBudget(t, "change", id)
@@ -73,7 +79,7 @@ func (p *Part) Change(ctx context.Context, id int64, change bucket.Change) (
 		if err := attest(ctx, before, after); err != nil {
 			return err
 		}
-		c, undistributed := &changing{t: t, row: row, before: before, after: after}, row.Undistributed
+		c, undistributed := &changing{t: t, row: row, before: before, after: after, first: first}, row.Undistributed
 		if err := c.write(change.Limits != nil); err != nil {
 			return err
 		}
@@ -194,6 +200,7 @@ type changing struct {
 	t             *engine.Tx
 	row           *rows.Budget
 	before, after budget.Definition
+	first         int64 // the id of the first of new buckets
 }
 
 // write writes the new definition: the budget's row, its limits if they change, the open period,

@@ -83,7 +83,14 @@ func (p *Part) Create(ctx context.Context, d budget.Definition, homes []bucket.P
 		return out, budget.Refuse(budget.Internal, "create", "%d homes for %d buckets", len(homes),
 			d.BucketQuantity)
 	}
-	made := int64(0) // the id that an earlier attempt used
+	own, err := p.db.TakeIDs(ctx, engine.SequenceBudget, 1)
+	if err != nil {
+		return out, err
+	}
+	first, err := p.db.TakeIDs(ctx, engine.SequenceBucket, len(homes))
+	if err != nil {
+		return out, err
+	}
 	err = p.db.Write(ctx, "create", func(t *engine.Tx) error {
 		out = manage.Created{}
 		old, err := find(&t.Reader, bucket.BudgetRef{Tenant: d.Tenant, Name: d.Name})
@@ -95,16 +102,15 @@ func (p *Part) Create(ctx context.Context, d budget.Definition, homes []bucket.P
 			return budget.Refuse(budget.NameTaken, "create",
 				"budget %q exists with another definition", d.Name)
 		case old != nil:
-			out.New = t.Unsure && old.ID == made
-			made = old.ID
+			out.New = old.ID == own // an earlier attempt was committed
 		default:
 			out.New = true
-			if made, err = create(t, d, as, homes); err != nil {
+			if err := create(t, d, as, homes, own, first); err != nil {
 				return err
 			}
 			trail.FromContext(ctx).Change(d.Tenant, d.Name, nil, []byte(as))
 		}
-		out.Budget, err = view(&t.Reader, bucket.BudgetRef{ID: made})
+		out.Budget, err = view(&t.Reader, bucket.BudgetRef{Tenant: d.Tenant, Name: d.Name})
 		return err
 	})
 	if err != nil {
@@ -113,13 +119,7 @@ func (p *Part) Create(ctx context.Context, d budget.Definition, homes []bucket.P
 	return out, nil
 }
 
-// The names of rows in sequence.
-const sequenceBudget, sequenceBucket = "budget", "bucket"
-
 const (
-	takeNumbers = `UPDATE sequence SET next_id = next_id + ? WHERE name = ?`
-	nextNumber  = `SELECT next_id FROM sequence WHERE name = ?`
-
 	insertBudget = `INSERT INTO budget_management_bucket (id, tenant, name, gl_code, unit, durability,
 		on_loss, unlimited, total_quantity, unfunded_quantity, undistributed_quantity, out_quantity,
 		sharding_quantity, bucket_quantity, adjust_cnt, type, type_rule, status, status_due_ms,
@@ -140,60 +140,46 @@ const (
 // firstVersion is the version of a new definition and of a new bucket list.
 const firstVersion = 1
 
-// numbers reserves n ids of a kind and returns the first. The row stays locked, so creations in one
-// database run one after the other.
-func numbers(t *engine.Tx, kind string, n int) (int64, error) {
-	if err := t.Hit(1, takeNumbers, n, []byte(kind)); err != nil {
-		return 0, err
-	}
-	var next int64
-	_, err := t.Get(&next, nextNumber, []byte(kind))
-	return next - int64(n), err
-}
-
-// create inserts the rows of a new budget and returns its id.
-func create(t *engine.Tx, d budget.Definition, as string, homes []bucket.Partition) (int64, error) {
+// create inserts the rows of a new budget. first is the id of its first bucket.
+func create(t *engine.Tx, d budget.Definition, as string, homes []bucket.Partition,
+	id, first int64) error {
 	if faults := budget.CheckEnd(d.EndAt, t.Now); len(faults) > 0 && !d.AllowPast {
-		return 0, &budget.Error{Code: budget.Invalid, Op: "create", Fields: faults,
+		return &budget.Error{Code: budget.Invalid, Op: "create", Fields: faults,
 			Message: "the definition has faults"}
 	}
 	incarnations, err := moves.Incarnations(t, "create", d.Durability, homes)
 	if err != nil {
-		return 0, err
-	}
-	id, err := numbers(t, sequenceBudget, 1)
-	if err != nil {
-		return 0, err
+		return err
 	}
 	if d.Limits != nil {
 		d.Limits = limit.Begin(d.Limits.List, t.Now)
 	}
 	if err := insertLimits(t, id, d.Limits); err != nil {
-		return 0, err
+		return err
 	}
 	unfunded, period := allocation.Begin(d, t.Now)
 	err = insertRow(t, id, d, as, unfunded, period)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	if err := moves.InsertPeriod(t, id, period); err != nil {
-		return 0, err
+		return err
 	}
 	now := engine.ToMS(t.Now)
 	err = t.Insert(insertAdjustment, adjustmentWidth, []any{id, []byte{}, d.TotalQuantity, []byte{},
 		[]byte{}, string(bucket.AdjustmentDone), 0, now, now})
 	if err != nil {
-		return 0, err
+		return err
 	}
 	b, err := rows.LockBudget(t, "create", id)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	list, err := addBuckets(t, b, 0, homes, incarnations)
+	list, err := addBuckets(t, b, 0, first, homes, incarnations)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	return id, giveFirst(t, b, list)
+	return giveFirst(t, b, list)
 }
 
 // giveFirst hands out U of a new budget, also to epochs that are still opening.
@@ -244,16 +230,12 @@ func orNull(text string) any {
 	return []byte(text)
 }
 
-// addBuckets creates one bucket of a locked budget per home, with ordinals from `from` on. They are
-// online and have first epochs without units.
-func addBuckets(t *engine.Tx, b *rows.Budget, from int, homes []bucket.Partition,
+// addBuckets creates one bucket of a locked budget per home, with ordinals from `from` and ids from
+// first on. They are online and have first epochs without units.
+func addBuckets(t *engine.Tx, b *rows.Budget, from int, first int64, homes []bucket.Partition,
 	incarnations map[bucket.Partition]int64) ([]*rows.Bucket, error) {
 	if len(homes) == 0 {
 		return nil, nil
-	}
-	first, err := numbers(t, sequenceBucket, len(homes))
-	if err != nil {
-		return nil, err
 	}
 	now := engine.ToMS(t.Now)
 	list, epochs, values := []*rows.Bucket(nil), []*rows.Epoch(nil), []any(nil)

@@ -65,6 +65,8 @@ type DB struct {
 
 	installation string
 
+	budgetIDs, bucketIDs ids
+
 	closing  sync.Once
 	closeErr error
 }
