@@ -12,9 +12,9 @@
 // commits. The first row follows a hash of zeros. The head, a row of its own, has the last number
 // and hash. A Verifier recomputes the hashes: an edited, removed, added or exchanged row breaks the
 // chain at that row. Someone who can write to the database can recompute the whole chain after an
-// edit; only an Anchor, a number and a hash that were recorded elsewhere, reveals that. Old rows are
-// removed only from the beginning. The head keeps the number and hash of the last removed row, and a
-// later row records the removal: without that row the beginning counts as erased.
+// edit; only an Anchor, a number and a hash that were recorded elsewhere, reveals that. Old rows
+// are removed only from the beginning. The head keeps the number and hash of the last removed row,
+// and a later row records the removal: without that row the beginning counts as erased.
 //
 // # Who appends
 //

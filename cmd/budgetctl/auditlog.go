@@ -199,8 +199,8 @@ func (a *app) verifyCommand() *cobra.Command {
 		Long: `Recomputes the hashes of all entries and shows an anchor. A database administrator could
 change an entry and recompute all later hashes; the anchor of an earlier check reveals that. Keep it
 where database administrators cannot write, and pass it to the next check. An anchor whose entry
-audit_log.keep has removed cannot be checked: it is listed as unchecked. Exit status 4 means that the
-chain is broken.`,
+audit_log.keep has removed cannot be checked: it is listed as unchecked. Exit status 4 means that
+the chain is broken.`,
 		Example: `  budgetctl audit-log verify
   budgetctl audit-log verify \
       --anchor 1204:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08`,

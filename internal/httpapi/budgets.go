@@ -192,7 +192,8 @@ func parseBudgetToken(token string) (after bucket.BudgetRef, ok bool) {
 		return after, false
 	}
 	d := budget.Definition{Tenant: tenant, Name: name}
-	return bucket.BudgetRef{Tenant: tenant, Name: name}, budgetToken(&d) == token // base64 skips line breaks
+	// base64 skips line breaks.
+	return bucket.BudgetRef{Tenant: tenant, Name: name}, budgetToken(&d) == token
 }
 
 // pageToken encodes the last number of a page. It is opaque to callers.

@@ -79,7 +79,8 @@ func (p *Part) Change(ctx context.Context, id int64, change bucket.Change) (
 		if err := attest(ctx, before, after); err != nil {
 			return err
 		}
-		c, undistributed := &changing{t: t, row: row, before: before, after: after, first: first}, row.Undistributed
+		undistributed := row.Undistributed
+		c := &changing{t: t, row: row, before: before, after: after, first: first}
 		if err := c.write(change.Limits != nil); err != nil {
 			return err
 		}

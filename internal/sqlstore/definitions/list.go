@@ -65,8 +65,8 @@ func (q *pageQuery) status(status budget.Status, now int64) error {
 	return nil
 }
 
-// Budgets reads a page of budgets with their figures, sorted by tenant and name. The status is that at SQL's
-// time. Errors: Invalid for an unknown status, Unavailable.
+// Budgets reads a page of budgets with their figures, sorted by tenant and name. The status is that
+// at SQL's time. Errors: Invalid for an unknown status, Unavailable.
 func (p *Part) Budgets(ctx context.Context, page bucket.Page) (out []bucket.View, err error) {
 	q, now := &pageQuery{}, p.db.Now()
 	after := []byte(page.After.Tenant)

@@ -155,3 +155,16 @@ func (d *dialect) tables() string {
 	}
 	return `SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()`
 }
+
+// differ reports whether the keys of all rows begin with distinct numbers.
+func differ(rows []RowChange) bool {
+	seen := make(map[int64]bool, len(rows))
+	for _, row := range rows {
+		n, is := row.Key[0].(int64)
+		if !is || seen[n] {
+			return false
+		}
+		seen[n] = true
+	}
+	return true
+}

@@ -231,19 +231,6 @@ func (d *dialect) joined(update, where string, rows []RowChange) *Statement {
 	return s
 }
 
-// differ reports whether the keys of all rows begin with distinct numbers.
-func differ(rows []RowChange) bool {
-	seen := make(map[int64]bool, len(rows))
-	for _, row := range rows {
-		n, is := row.Key[0].(int64)
-		if !is || seen[n] {
-			return false
-		}
-		seen[n] = true
-	}
-	return true
-}
-
 // Insert adds rows to a table: into names the table and its columns, args are their values row by
 // row. It runs as many statements as the dialect wants.
 func (t *Tx) Insert(into string, columns int, args []any) error {
