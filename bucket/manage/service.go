@@ -95,8 +95,11 @@ func (s *Service) Create(ctx context.Context, d budget.Definition) (
 		s.Log.Info("budget created", "budget", id, "name", d.Name, "units", d.TotalQuantity,
 			"buckets", len(made.Budget.Buckets))
 	}
-	s.deliver(step, &made.Budget)
-	v, err = s.Ledger.View(step, bucket.BudgetRef{ID: id})
+	v = made.View
+	if !made.New || d.Durability == budget.Store {
+		s.deliver(step, &made.Budget)
+		v, err = s.Ledger.View(step, bucket.BudgetRef{ID: id})
+	}
 	v.Replayed = !made.New
 	if made.New && err == nil && s.Moved != nil {
 		s.Moved("handout", v.Figures.OutQuantity())

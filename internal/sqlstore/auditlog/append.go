@@ -53,17 +53,11 @@ const (
 // Append adds a row at the end of the chain, if the transaction commits. It must take the last lock
 // of its transaction. A server links the row itself; SQLite, which has one writer and no SHA-256,
 // leaves that to this process.
-func Append(ctx context.Context, tx Tx, server bool, row trail.Row) error {
-	row = fitted(row)
-	row.Times = max(row.Times, 1)
-	values := []any{row.AtMS, []byte(row.Principal), []byte(row.KeyID), []byte(row.Source),
-		[]byte(row.Op), []byte(row.Tenant), []byte(row.Target), []byte(row.RequestID),
-		[]byte(row.CorrelationID), row.Before, row.After, []byte(row.Outcome), row.Times}
-	var err error
+func Append(ctx context.Context, tx Tx, server bool, row trail.Row) (err error) {
 	if server {
-		err = linkThere(ctx, tx, row.Digest(), values)
+		err = linkThere(ctx, tx, row)
 	} else {
-		err = linkHere(ctx, tx, row, values)
+		err = linkHere(ctx, tx, fitted(row))
 	}
 	if err != nil {
 		return fmt.Errorf("audit log: %w", err)
@@ -81,14 +75,36 @@ func AppendOf(ctx context.Context, tx Tx, server bool) error {
 	return Append(ctx, tx, server, entry.Succeed())
 }
 
-func linkThere(ctx context.Context, tx Tx, digest trail.Hash, values []any) error {
-	if err := hit(tx.ExecContext(ctx, link, []byte(trail.LinkFormat), digest[:])); err != nil {
-		return err
+func linkThere(ctx context.Context, tx Tx, row trail.Row) error {
+	for _, s := range Linking(row) {
+		if err := hit(tx.ExecContext(ctx, s.Text, s.Values...)); err != nil {
+			return err
+		}
 	}
-	return hit(tx.ExecContext(ctx, linked, values...))
+	return nil
 }
 
-func linkHere(ctx context.Context, tx Tx, row trail.Row, values []any) error {
+// Statement is a text with a value for each question mark.
+type Statement struct {
+	Text   string
+	Values []any
+}
+
+// Linking returns the statements by which a server appends a row, the last of a transaction.
+func Linking(row trail.Row) []Statement {
+	row = fitted(row)
+	row.Times = max(row.Times, 1)
+	digest := row.Digest()
+	return []Statement{{link, []any{[]byte(trail.LinkFormat), digest[:]}}, {linked, valuesOf(row)}}
+}
+
+func valuesOf(row trail.Row) []any {
+	return []any{row.AtMS, []byte(row.Principal), []byte(row.KeyID), []byte(row.Source),
+		[]byte(row.Op), []byte(row.Tenant), []byte(row.Target), []byte(row.RequestID),
+		[]byte(row.CorrelationID), row.Before, row.After, []byte(row.Outcome), row.Times}
+}
+
+func linkHere(ctx context.Context, tx Tx, row trail.Row) error {
 	const move = `UPDATE audit_log_head SET last_seq = ?, last_hash = ? WHERE only_row = 1`
 	head, _, err := Ends(ctx, tx)
 	if err != nil {
@@ -98,7 +114,7 @@ func linkHere(ctx context.Context, tx Tx, row trail.Row, values []any) error {
 	if err := hit(tx.ExecContext(ctx, move, row.Seq, row.Hash[:])); err != nil {
 		return err
 	}
-	return hit(tx.ExecContext(ctx, chained, append(values, row.Seq, row.Hash[:])...))
+	return hit(tx.ExecContext(ctx, chained, append(valuesOf(row), row.Seq, row.Hash[:])...))
 }
 
 // hit returns the error of a statement that must change one row.

@@ -17,6 +17,12 @@ import (
 )
 
 const (
+	insertAdjustment = `INSERT INTO adjustment (budget_id, request_id, quantity, fingerprint, nonce,
+		status, deadline_ms, created_at, updated_at)`
+	adjustmentWidth = 9 // the number of columns
+)
+
+const (
 	selectAdjustment = `SELECT quantity, nonce, status, deadline_ms FROM adjustment
 		WHERE budget_id = ? AND request_id = ? /*locked*/`
 	updateAdjustment = `UPDATE adjustment SET quantity = ?, fingerprint = ?, nonce = ?, status = ?,
