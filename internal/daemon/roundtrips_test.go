@@ -16,7 +16,7 @@ import (
 // the node does in the background. The budget has 64 buckets and is known to the node. today is what
 // was measured, and goal what is left once every movement loads, decides and saves.
 var conversations = []conversation{
-	{verb: "create", today: 19, goal: 2, own: true, call: func(c *talk) reply {
+	{verb: "create", today: 2, goal: 2, own: true, call: func(c *talk) reply {
 		return c.create(64, 64_000, "")
 	}},
 	{verb: "get", today: 2, goal: 1, call: func(c *talk) reply { return c.ask("GET", "", "") }},
