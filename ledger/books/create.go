@@ -1,6 +1,7 @@
 package books
 
 import (
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -73,7 +74,8 @@ func budgetOf(d budget.Definition, now time.Time) Budget {
 		u.Routing = &d.RoutingDimension
 	}
 	if d.Rule != nil {
-		rule := allocation.Canonical(*d.Rule)
+		text, _ := json.Marshal(d.Rule) // strings and numbers only
+		rule := string(text)
 		u.TypeRule = &rule
 	}
 	return u

@@ -1,6 +1,8 @@
 package books
 
 import (
+	"encoding/json"
+
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
 )
@@ -13,6 +15,29 @@ func (e *Epoch) Ledger() ledger.Epoch {
 		NextGrant: e.NextGrant, NextEntry: e.NextEntry, DefinitionVersion: e.Version,
 		Period: e.Period, EndAt: at(e.PeriodEndMS), Halted: e.Halted, Incarnation: e.Incarnation,
 		Taken: e.Taken, GivenBack: e.GivenBack, LateSum: e.LateSum}
+}
+
+// Definition returns the budget's definition, without its limits. A rule that cannot be read is of no
+// known kind, and releases nothing.
+func (u *Budget) Definition() budget.Definition {
+	d := budget.Definition{ID: u.ID, Tenant: u.Tenant, Name: u.Name, GLCode: u.GLCode,
+		Unit: budget.Unit(u.Unit), Durability: budget.Durability(u.Durability),
+		OnLoss: budget.OnLoss(u.OnLoss), Unlimited: u.Unlimited == 1, Type: budget.Type(u.Type),
+		TotalQuantity: u.Total, BucketQuantity: int(u.Buckets), ShardingQuantity: u.Sharding,
+		AdjustCnt: int(u.AdjustCnt), StartAt: at(u.StartMS), EndAt: at(u.EndMS),
+		Paused: u.IsPaused == 1, Archived: u.IsArchived == 1, Timezone: u.Timezone,
+		LateRefund: budget.Where(u.LateRefund), Version: u.Version, CreatedAt: at(u.CreatedAt),
+		UpdatedAt: at(u.UpdatedAt)}
+	if u.Routing != nil {
+		d.RoutingDimension = *u.Routing
+	}
+	if u.TypeRule != nil {
+		d.Rule = &budget.Rule{}
+		if json.Unmarshal([]byte(*u.TypeRule), d.Rule) != nil {
+			d.Rule = &budget.Rule{}
+		}
+	}
+	return d
 }
 
 // PeriodOf returns the open or last period of a budget, with its units if its row was loaded.

@@ -11,41 +11,100 @@ import (
 // adds them to the Books.
 type Query func(s *engine.Statement, b *books.Books) (into any, load func())
 
-// Locks of a query.
-type lock string
+// lock says how the rows of a query stand still until the commit.
+type lock struct {
+	text string
+	// mayChange means that a lock covers the rows, their own or that of another row which is loaded
+	// before: periods and buckets change only under their budget's lock.
+	mayChange bool
+}
 
-const (
-	// locked rows may change.
-	locked lock = " /*locked*/"
-	// shared rows do not change until the commit.
-	shared lock = " /*shared*/"
-	// bare rows are read without a lock, and must not change.
-	bare lock = ""
+var (
+	locked = lock{" /*locked*/", true}
+	under  = lock{"", true}
+	shared = lock{" /*shared*/", false}
+	bare   = lock{"", false}
 )
 
-// rowsOf returns a query of whole rows of a table. where writes what follows FROM and the table.
+// rowsOf returns a query of whole rows of a table, whose alias is r. from writes what follows FROM.
 func rowsOf[R any, K comparable](set func(*books.Books) *books.Set[R, K], l lock,
-	where func(s *engine.Statement)) Query {
+	from func(s *engine.Statement)) Query {
 	return func(s *engine.Statement, b *books.Books) (any, func()) {
 		var rows []R
-		table := set(b).Table()
-		s.SQL("SELECT " + strings.Join(table.Columns, ", ") + " FROM " + table.Name)
-		where(s)
-		s.SQL(string(l))
-		return &rows, func() { set(b).Load(rows, l != locked) }
+		s.SQL("SELECT r." + strings.Join(set(b).Table().Columns, ", r.") + " FROM ")
+		from(s)
+		s.SQL(l.text)
+		return &rows, func() { set(b).Load(rows, !l.mayChange) }
 	}
+}
+
+// The tables of a query.
+func budgets(b *books.Books) *books.Set[books.Budget, int64]            { return &b.Budgets }
+func periods(b *books.Books) *books.Set[books.Period, [2]int64]         { return &b.Periods }
+func buckets(b *books.Books) *books.Set[books.Bucket, int64]            { return &b.Buckets }
+func epochs(b *books.Books) *books.Set[books.Epoch, books.Position]     { return &b.Epochs }
+func adjustments(b *books.Books) *books.Set[books.Adjustment, books.ID] { return &b.Adjustments }
+func partitions(b *books.Books) *books.Set[books.Partition, [2]any]     { return &b.Partitions }
+
+// numbered writes constant text with a number for each question mark.
+func numbered(text string, numbers ...int64) func(s *engine.Statement) {
+	return func(s *engine.Statement) {
+		s.Fill(text, func(place int) { s.Number(numbers[place]) })
+	}
+}
+
+// WholeBudget locks a budget, the newest epoch of each of its buckets, and every epoch with units,
+// and loads its buckets, its open period, the periods of these epochs, and the partitions of the
+// buckets. The list of the epochs is read under the budget's lock, and only its epochs are locked:
+// by their primary keys, in the lock order.
+func WholeBudget(id int64) []Query {
+	return []Query{
+		rowsOf(budgets, locked, numbered(`budget_management_bucket r /*by PRIMARY*/ WHERE r.id = ?`, id)),
+		rowsOf(partitions, shared, numbered(`store_partition r /*by PRIMARY*/ WHERE EXISTS (SELECT 1
+			FROM sharding_budget_management_bucket b WHERE b.budget_id = ?
+			AND b.instance = r.instance AND b.partition_number = r.partition_number)
+			ORDER BY r.instance, r.partition_number`, id)),
+		rowsOf(buckets, under, numbered(`sharding_budget_management_bucket r WHERE r.budget_id = ?
+			ORDER BY r.ordinal`, id)),
+		EpochsOf(id),
+		rowsOf(periods, under, numbered(`budget_period r WHERE r.budget_id = ?
+			AND (r.number = (SELECT u.period FROM budget_management_bucket u WHERE u.id = ?)
+				OR r.number IN (SELECT e.period FROM bucket_epoch e /*by bucket_epoch_units*/
+					WHERE e.budget_id = ? AND e.has_units = 1))`, id, id, id)),
+	}
+}
+
+// EpochsOf locks the epochs of WholeBudget. A second look finds those that got units since the
+// first: rollbacks bring them into epochs that had none.
+func EpochsOf(id int64) Query {
+	return rowsOf(epochs, locked, numbered(`(SELECT b.id AS id, b.epoch AS epoch
+			FROM sharding_budget_management_bucket b WHERE b.budget_id = ?
+			UNION SELECT x.bucket_id, x.epoch FROM bucket_epoch x /*by bucket_epoch_units*/
+			WHERE x.budget_id = ? AND x.has_units = 1
+			ORDER BY 1, 2 LIMIT 9223372036854775807) l
+		/*in order*/ JOIN bucket_epoch r /*by PRIMARY*/
+			ON r.bucket_id = l.id AND r.epoch = l.epoch`, id, id))
+}
+
+// Adjustment locks the adjustment of a budget with a request id, if there is one.
+func Adjustment(budgetID int64, requestID string) Query {
+	return rowsOf(adjustments, locked, func(s *engine.Statement) {
+		s.SQL("adjustment r /*by PRIMARY*/ WHERE r.budget_id = ")
+		s.Number(budgetID)
+		s.SQL(" AND r.request_id = ")
+		s.Bytes(requestID)
+	})
 }
 
 // BudgetByName reads the budget of a tenant with a name, if there is one. It locks nothing: the
 // unique key decides between two creates of one name.
 func BudgetByName(tenant, name string) Query {
-	return rowsOf(func(b *books.Books) *books.Set[books.Budget, int64] { return &b.Budgets }, bare,
-		func(s *engine.Statement) {
-			s.SQL(" WHERE tenant = ")
-			s.Value([]byte(tenant))
-			s.SQL(" AND name = ")
-			s.Value([]byte(name))
-		})
+	return rowsOf(budgets, bare, func(s *engine.Statement) {
+		s.SQL("budget_management_bucket r WHERE r.tenant = ")
+		s.Bytes(tenant)
+		s.SQL(" AND r.name = ")
+		s.Bytes(name)
+	})
 }
 
 // Partition identifies a partition of a store.
@@ -56,14 +115,13 @@ type Partition struct {
 
 // Partitions keeps partitions, sorted and without duplicates, as they are until the commit.
 func Partitions(list []Partition) Query {
-	return rowsOf(func(b *books.Books) *books.Set[books.Partition, [2]any] { return &b.Partitions },
-		shared, func(s *engine.Statement) {
-			keys := make([][]any, len(list))
-			for i, p := range list {
-				keys[i] = []any{[]byte(p.Instance), p.Number}
-			}
-			s.SQL(" /*by PRIMARY*/ WHERE ")
-			s.Tuples([]string{"instance", "partition_number"}, keys)
-			s.SQL(" ORDER BY instance, partition_number")
-		})
+	return rowsOf(partitions, shared, func(s *engine.Statement) {
+		keys := make([][]any, len(list))
+		for i, p := range list {
+			keys[i] = []any{[]byte(p.Instance), p.Number}
+		}
+		s.SQL("store_partition r /*by PRIMARY*/ WHERE ")
+		s.Tuples([]string{"r.instance", "r.partition_number"}, keys)
+		s.SQL(" ORDER BY r.instance, r.partition_number")
+	})
 }
