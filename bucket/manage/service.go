@@ -190,7 +190,7 @@ func (s *Service) Change(ctx context.Context, ref bucket.BudgetRef, change bucke
 	}
 	step, cancel := s.bounded(ctx)
 	defer cancel()
-	s.rollOver(step, b.ID)
+	s.rollOver(step, b)
 	changed, err := s.Ledger.Change(step, b.ID, change)
 	if err != nil {
 		return bucket.View{}, err
@@ -198,7 +198,7 @@ func (s *Service) Change(ctx context.Context, ref bucket.BudgetRef, change bucke
 	s.reload(step, b.ID)
 	s.deliver(step, b)
 	if changed.IsDue {
-		s.rollOver(step, b.ID)
+		s.turn(step, b.ID)
 	}
 	v, err := s.Ledger.View(step, bucket.BudgetRef{ID: b.ID})
 	return v, afterWrite("change", err)
@@ -218,7 +218,7 @@ func (s *Service) Adjust(ctx context.Context, r bucket.AdjustRequest) (bucket.Vi
 	}
 	step, cancel := s.bounded(ctx)
 	defer cancel()
-	s.rollOver(step, b.ID)
+	s.rollOver(step, b)
 	order := Adjustment{Budget: b.ID, RequestID: r.RequestID, Nonce: s.Nonce(), Quantity: r.Quantity,
 		Deadline: s.Clock.Now().Add(s.Timeout)}
 	done, err := s.Ledger.Adjust(step, order)
@@ -282,8 +282,14 @@ func (s *Service) reload(ctx context.Context, budgetID int64) {
 	}
 }
 
-// rollOver rolls a budget over if that is due, so that a call decides about the open period.
-func (s *Service) rollOver(ctx context.Context, budgetID int64) {
+// rollOver rolls a budget over if its period has ended, so that a call decides about the open one.
+func (s *Service) rollOver(ctx context.Context, b *bucket.Budget) {
+	if b.Period.OverAt(s.Clock.Now()) && !b.Period.Over {
+		s.turn(ctx, b.ID)
+	}
+}
+
+func (s *Service) turn(ctx context.Context, budgetID int64) {
 	if err := s.Periods.RollOver(ctx, budgetID); err != nil {
 		s.Log.Warn("budget not rolled over yet", "budget", budgetID, "error", err)
 	}

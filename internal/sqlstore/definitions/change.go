@@ -34,7 +34,8 @@ const (
 	selectLate = `SELECT e.bucket_id, e.epoch FROM bucket_epoch e /*by bucket_epoch_units*/
 		WHERE e.budget_id = ? AND e.has_units = 1 AND e.late_quantity > 0 AND e.period = ?
 		ORDER BY e.bucket_id, e.epoch`
-	setInTime = `UPDATE bucket_epoch /*by PRIMARY*/ SET late_quantity = 0 WHERE `
+	countNamed = `SELECT COUNT(*) FROM budget_management_bucket WHERE tenant = ? AND name = ?`
+	setInTime  = `UPDATE bucket_epoch /*by PRIMARY*/ SET late_quantity = 0 WHERE `
 )
 
 // Change changes a definition and raises its version. Under the locks of all live epochs it also
@@ -107,11 +108,12 @@ func (p *Part) Change(ctx context.Context, id int64, change bucket.Change) (
 // free refuses a new name that another budget has, and an archival while units are held.
 func free(t *engine.Tx, before, after budget.Definition) error {
 	if after.Name != before.Name {
-		other, err := find(&t.Reader, bucket.BudgetRef{Tenant: after.Tenant, Name: after.Name})
+		var other int
+		_, err := t.Get(&other, countNamed, []byte(after.Tenant), []byte(after.Name))
 		switch {
 		case err != nil:
 			return err
-		case other != nil:
+		case other > 0:
 			return budget.Refuse(budget.NameTaken, "change", "the tenant has another budget %q", after.Name)
 		}
 	}

@@ -105,6 +105,61 @@ func (l *Line) load(ctx context.Context, packet *Statement, into []any) error {
 	return rows.Close()
 }
 
+// Look runs SELECTs on one connection, each with a snapshot of its own, and repeats all of them if the
+// connection is lost. queries returns them, and the slices for their rows. On a server they are one
+// round trip. Errors: Unavailable, Internal.
+func (db *DB) Look(ctx context.Context, op string,
+	queries func(begin func() *Statement) (texts []*Statement, into []any)) error {
+	begin := func() *Statement { return &Statement{dialect: db.dialect} }
+	if db.committers == nil {
+		return db.Read(ctx, op, func(r *Reader) error {
+			texts, into := queries(begin)
+			for i, s := range texts {
+				if err := r.RowsOf(into[i], s); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	ctx, end := span.Begin(ctx, "sql", op)
+	pause := firstPause
+	for attempt := 1; ; attempt++ {
+		texts, into := queries(begin)
+		err := db.lookOnce(ctx, texts, into)
+		if err == nil || !fateOf(err).retried() || attempt == readAttempts ||
+			db.sleep(ctx, db.jitter(pause)) != nil {
+			if err != nil {
+				err = notDone(op, err)
+			}
+			end(err)
+			return err
+		}
+		pause = min(2*pause, longestPause)
+	}
+}
+
+func (db *DB) lookOnce(ctx context.Context, texts []*Statement, into []any) error {
+	select {
+	case db.lookers <- struct{}{}:
+		defer func() { <-db.lookers }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	line, err := db.Line(ctx)
+	if err != nil {
+		return err
+	}
+	defer line.Close()
+	packet := line.Statement()
+	packet.SQL("ROLLBACK;")
+	for _, s := range texts {
+		packet.append(s)
+	}
+	packet.SQL("COMMIT") // ends the snapshot of a connection without autocommit
+	return line.load(ctx, packet, into)
+}
+
 // Move runs a movement: fn loads, decides and saves. If fn returns nil and has saved something, that
 // is committed, with the row of the audit log that the context carries (package trail); otherwise
 // nothing is. The whole movement is repeated after errors that allow it, so fn must set all its

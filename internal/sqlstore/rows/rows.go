@@ -328,9 +328,12 @@ func readEpochs(r *engine.Reader, positions []Position, suffix string) (
 const (
 	selectBudget = `SELECT ` + BudgetColumns + `
 		FROM budget_management_bucket /*by PRIMARY*/ WHERE id = ?`
-	selectBuckets = `SELECT ` + BucketColumns + ` FROM sharding_budget_management_bucket b
-		JOIN bucket_epoch e ON e.bucket_id = b.id AND e.epoch = b.epoch
-		WHERE b.budget_id = ? ORDER BY b.ordinal`
+	// SelectBuckets reads buckets with their newest epochs: a condition on b and InOrdinalOrder
+	// follow.
+	SelectBuckets = `SELECT ` + BucketColumns + ` FROM sharding_budget_management_bucket b
+		JOIN bucket_epoch e ON e.bucket_id = b.id AND e.epoch = b.epoch WHERE `
+	InOrdinalOrder = ` ORDER BY b.ordinal`
+	selectBuckets  = SelectBuckets + `b.budget_id = ?` + InOrdinalOrder
 )
 
 // LockBudget locks and returns a budget's row, or BudgetNotFound.
