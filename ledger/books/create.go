@@ -35,8 +35,9 @@ type Creation struct {
 // pending. Keeps I1.
 func (b *Books) Create(c Creation) *Budget {
 	d, now := c.Definition, at(b.NowMS)
-	u := b.Budgets.Add(budgetOf(d, now))
-	u.ID, u.CreatedAs = c.ID, c.As
+	row := budgetOf(d, now)
+	row.ID, row.CreatedAs = c.ID, c.As
+	u := b.Budgets.Add(row)
 	unfunded, period := allocation.Begin(d, now)
 	u.Unfunded, u.Undistributed = unfunded, period.Funded
 	b.open(u, period)
