@@ -40,8 +40,8 @@ type Adjusted struct {
 // An append raises T and F, tops up the open period, and hands out what the period got. A shrink
 // takes units from F first, then from U, then from R and the O of as few buckets as needed, the
 // fullest first. In store mode a shrink that U and F do not cover is pending, and buckets may no
-// longer apply for its units; a later one with Continue completes it when closed epochs have brought
-// enough units, or refuses it at its deadline.
+// longer apply for its units; a later one with Continue completes it when closed epochs have
+// brought enough units, or refuses it at its deadline.
 //
 // Errors: RequestConflict if the id has another quantity; Invalid if the total would leave 1 …
 // budget.MaxAmount, or the budget is unlimited; AmountExceedsRemaining, with the units that can be
@@ -80,7 +80,8 @@ func checkOrder(u *Budget, q int64) error {
 		if q != 0 && q <= budget.MaxAmount-u.Total && u.Total-u.PendingShrink+q >= 1 {
 			return nil
 		}
-		message = fmt.Sprintf("must leave a total of 1 to %d; it is %d now", budget.MaxAmount, u.Total)
+		message = fmt.Sprintf("must leave a total of 1 to %d; it is %d now", budget.MaxAmount,
+			u.Total)
 		if u.PendingShrink > 0 {
 			message += fmt.Sprintf(", and shrinks by %d in all are pending", u.PendingShrink)
 		}
@@ -174,7 +175,8 @@ func (b *Books) takeTotal(u *Budget, units int64) {
 func (b *Books) note(u *Budget, o Order, state Word) {
 	row := b.Adjustments.Get(ID{u.ID, o.RequestID})
 	if row == nil {
-		row = b.Adjustments.Add(Adjustment{Budget: u.ID, RequestID: o.RequestID, CreatedAt: b.NowMS})
+		row = b.Adjustments.Add(Adjustment{Budget: u.ID, RequestID: o.RequestID,
+			CreatedAt: b.NowMS})
 	}
 	row.Quantity = o.Quantity
 	row.Fingerprint = ledger.Fingerprint(o.Quantity, "", "", "")

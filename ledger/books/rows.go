@@ -1,7 +1,7 @@
 package books
 
-// Word is a status, kind or reason of budgetd itself, which is stored as text. A string is a text of
-// a caller, which is stored as bytes.
+// Word is a status, kind or reason of budgetd itself, which is stored as text. A string is a text
+// of a caller, which is stored as bytes.
 type Word string
 
 // Budget is a row of budget_management_bucket.

@@ -19,8 +19,8 @@ type Table struct {
 
 var tables sync.Map // by the type of the rows
 
-// tableOf returns the table of a type of rows, from the tags of its fields: db names the column, key
-// marks those of the primary key, which come first.
+// tableOf returns the table of a type of rows, from the tags of its fields: db names the column,
+// key marks those of the primary key, which come first.
 func tableOf[R any](name string) *Table {
 	rowType := reflect.TypeFor[R]()
 	if known, is := tables.Load(rowType); is {

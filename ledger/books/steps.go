@@ -22,9 +22,9 @@ const (
 // The steps move units between rows in memory. None can fail: Books.Check compares their sum with
 // the accounting before anything is written.
 
-// give moves units into the newest epoch of a bucket, with a numbered grant, which is pending if the
-// bucket is in a store. The caller takes the units from their source. The totals of an unlimited
-// budget's buckets stay 0: nothing is handed out of a total.
+// give moves units into the newest epoch of a bucket, with a numbered grant, which is pending if
+// the bucket is in a store. The caller takes the units from their source. The totals of an
+// unlimited budget's buckets stay 0: nothing is handed out of a total.
 func (b *Books) give(u *Budget, row *Bucket, kind Word, units int64) {
 	if units <= 0 {
 		return
@@ -34,8 +34,8 @@ func (b *Books) give(u *Budget, row *Bucket, kind Word, units int64) {
 		status = Pending
 	}
 	e := b.newest(row)
-	b.Grants.Add(Grant{Bucket: row.ID, Epoch: e.Number, Number: e.NextGrant, Budget: u.ID, Kind: kind,
-		Amount: units, Status: status, CreatedAt: b.NowMS})
+	b.Grants.Add(Grant{Bucket: row.ID, Epoch: e.Number, Number: e.NextGrant, Budget: u.ID,
+		Kind: kind, Amount: units, Status: status, CreatedAt: b.NowMS})
 	e.Outstanding += units
 	e.NextGrant++
 	row.LastGrant = units
@@ -56,8 +56,8 @@ func (b *Books) begin(u *Budget, row *Bucket, incarnation int64) *Epoch {
 		status = Opening
 	}
 	return b.Epochs.Add(Epoch{Bucket: row.ID, Number: row.Epoch, Budget: u.ID, Status: status,
-		Period: u.Period, PeriodEndMS: u.PeriodEndMS, Version: u.Version, NextGrant: firstGrantNumber,
-		NextEntry: 1, Incarnation: incarnation, CreatedAt: b.NowMS})
+		Period: u.Period, PeriodEndMS: u.PeriodEndMS, Version: u.Version,
+		NextGrant: firstGrantNumber, NextEntry: 1, Incarnation: incarnation, CreatedAt: b.NowMS})
 }
 
 // beginNext gives a bucket whose epoch has ended the next one, and brings it online.
@@ -200,8 +200,8 @@ func ms(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// endMS is ms for an exclusive end. The first instant of 1970 becomes one millisecond later, because
-// 0 means no end.
+// endMS is ms for an exclusive end. The first instant of 1970 becomes one millisecond later,
+// because 0 means no end.
 func endMS(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

@@ -17,8 +17,8 @@ func (e *Epoch) Ledger() ledger.Epoch {
 		Taken: e.Taken, GivenBack: e.GivenBack, LateSum: e.LateSum}
 }
 
-// Definition returns the budget's definition, without its limits. A rule that cannot be read is of no
-// known kind, and releases nothing.
+// Definition returns the budget's definition, without its limits. A rule that cannot be read is of
+// no known kind, and releases nothing.
 func (u *Budget) Definition() budget.Definition {
 	d := budget.Definition{ID: u.ID, Tenant: u.Tenant, Name: u.Name, GLCode: u.GLCode,
 		Unit: budget.Unit(u.Unit), Durability: budget.Durability(u.Durability),

@@ -134,8 +134,8 @@ func rowsIn(b *books.Books) (out []any) {
 	return out
 }
 
-// TestNothingIsSaved checks that a movement that is refused, breaks the accounting, or changes a row
-// that no lock covers, saves nothing.
+// TestNothingIsSaved checks that a movement that is refused, breaks the accounting, or changes a
+// row that no lock covers, saves nothing.
 func TestNothingIsSaved(t *testing.T) {
 	refused := errors.New("refused")
 	everywhere(t, func(t *testing.T, db *engine.DB) {
@@ -314,8 +314,8 @@ func conserved(t *testing.T, db *engine.DB) {
 	}
 }
 
-// TestTables checks that the rows have exactly the columns of their tables, in which a SELECT and an
-// INSERT would otherwise fail or leave out what the table has.
+// TestTables checks that the rows have exactly the columns of their tables, in which a SELECT and
+// an INSERT would otherwise fail or leave out what the table has.
 func TestTables(t *testing.T) {
 	everywhere(t, func(t *testing.T, db *engine.DB) {
 		for _, set := range books.New(0).Sets() {

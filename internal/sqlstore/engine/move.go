@@ -12,8 +12,9 @@ import (
 	"github.com/budgetd/budgetd/trail"
 )
 
-// Move is one attempt of a movement: a transaction that loads rows under their locks, and saves what
-// was decided together with its COMMIT. On a server each is one round trip. One goroutine uses it.
+// Move is one attempt of a movement: a transaction that loads rows under their locks, and saves
+// what was decided together with its COMMIT. On a server each is one round trip. One goroutine uses
+// it.
 type Move struct {
 	// Now is SQL's clock, read once.
 	Now time.Time
@@ -105,9 +106,9 @@ func (l *Line) load(ctx context.Context, packet *Statement, into []any) error {
 	return rows.Close()
 }
 
-// Look runs SELECTs on one connection, each with a snapshot of its own, and repeats all of them if the
-// connection is lost. queries returns them, and the slices for their rows. On a server they are one
-// round trip. Errors: Unavailable, Internal.
+// Look runs SELECTs on one connection, each with a snapshot of its own, and repeats all of them if
+// the connection is lost. queries returns them, and the slices for their rows. On a server they are
+// one round trip. Errors: Unavailable, Internal.
 func (db *DB) Look(ctx context.Context, op string,
 	queries func(begin func() *Statement) (texts []*Statement, into []any)) error {
 	begin := func() *Statement { return &Statement{dialect: db.dialect} }
@@ -160,12 +161,12 @@ func (db *DB) lookOnce(ctx context.Context, texts []*Statement, into []any) erro
 	return line.load(ctx, packet, into)
 }
 
-// Move runs a movement: fn loads, decides and saves. If fn returns nil and has saved something, that
-// is committed, with the row of the audit log that the context carries (package trail); otherwise
-// nothing is. The whole movement is repeated after errors that allow it, so fn must set all its
-// results each time. After a lost COMMIT the next attempt begins once the server no longer knows the
-// connection of the earlier one. Errors: that of fn; Unavailable if certainly nothing was committed;
-// OutcomeUnknown if it may have been; Internal.
+// Move runs a movement: fn loads, decides and saves. If fn returns nil and has saved something,
+// that is committed, with the row of the audit log that the context carries (package trail);
+// otherwise nothing is. The whole movement is repeated after errors that allow it, so fn must set
+// all its results each time. After a lost COMMIT the next attempt begins once the server no longer
+// knows the connection of the earlier one. Errors: that of fn; Unavailable if certainly nothing was
+// committed; OutcomeUnknown if it may have been; Internal.
 func (db *DB) Move(ctx context.Context, op string, fn func(*Move) error) (err error) {
 	if db.committers == nil {
 		return db.Write(ctx, op, func(t *Tx) error { return db.moveInFile(t, fn) })
