@@ -6,6 +6,9 @@ import "fmt"
 type Books struct {
 	// NowMS is the database's clock, in ms since 1970.
 	NowMS int64
+	// Applied is what buckets applied for in the open period of a budget whose adjust_cnt is bounded;
+	// 0 for others.
+	Applied int64
 	// Unsure means that an earlier attempt of the same movement may have been committed.
 	Unsure bool
 

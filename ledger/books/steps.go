@@ -11,10 +11,12 @@ import (
 // The words of rows.
 const (
 	Opening, Open    = Word("opening"), Word("open")
-	Online           = Word("online")
-	Apply            = Word("apply")
+	Closed           = Word("closed")
+	Online, offline  = Word("online"), Word("offline")
+	Apply, Again     = Word("apply"), Word("again")
 	Done, Pending    = Word("done"), Word("pending")
 	inStore          = Word(budget.Store)
+	byOperator       = Word("operator")
 	byService        = Word("service")
 	firstGrantNumber = 1
 )

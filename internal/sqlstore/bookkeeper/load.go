@@ -86,6 +86,40 @@ func EpochsOf(id int64) Query {
 			ON r.bucket_id = l.id AND r.epoch = l.epoch`, id, id))
 }
 
+// Applied sums what buckets applied for in the open period of a budget whose adjust_cnt is bounded,
+// as the sum of I3 does.
+func Applied(id int64) Query {
+	return func(s *engine.Statement, b *books.Books) (any, func()) {
+		var sums []struct {
+			Units int64 `db:"units"`
+		}
+		numbered(`SELECT COALESCE(SUM(g.amount), 0) AS units FROM budget_management_bucket u
+			JOIN sharding_budget_management_bucket b ON b.budget_id = u.id
+			JOIN bucket_epoch e ON e.bucket_id = b.id AND e.period = u.period
+			JOIN grant_log g ON g.bucket_id = e.bucket_id AND g.epoch = e.epoch
+			WHERE u.id = ? AND u.adjust_cnt > 0 AND g.kind = 'apply'`, id)(s)
+		return &sums, func() { b.Applied = sums[0].Units }
+	}
+}
+
+// OneBucket locks a budget and the newest epoch of one of its buckets, and loads all of its buckets,
+// its open period, and the period of that epoch.
+func OneBucket(id, bucketID int64) []Query {
+	return []Query{
+		rowsOf(budgets, locked, numbered(`budget_management_bucket r /*by PRIMARY*/ WHERE r.id = ?`, id)),
+		rowsOf(buckets, under, numbered(`sharding_budget_management_bucket r WHERE r.budget_id = ?
+			ORDER BY r.ordinal`, id)),
+		rowsOf(epochs, locked, numbered(`(SELECT b.id AS id, b.epoch AS epoch
+				FROM sharding_budget_management_bucket b WHERE b.id = ? AND b.budget_id = ? LIMIT 1) l
+			/*in order*/ JOIN bucket_epoch r /*by PRIMARY*/
+				ON r.bucket_id = l.id AND r.epoch = l.epoch`, bucketID, id)),
+		rowsOf(periods, under, numbered(`budget_period r WHERE r.budget_id = ?
+			AND (r.number = (SELECT u.period FROM budget_management_bucket u WHERE u.id = ?)
+				OR r.number = (SELECT e.period FROM sharding_budget_management_bucket b JOIN bucket_epoch e
+					ON e.bucket_id = b.id AND e.epoch = b.epoch WHERE b.id = ?))`, id, id, bucketID)),
+	}
+}
+
 // Adjustment locks the adjustment of a budget with a request id, if there is one.
 func Adjustment(budgetID int64, requestID string) Query {
 	return rowsOf(adjustments, locked, func(s *engine.Statement) {
