@@ -37,7 +37,7 @@ var (
 	edge   = []string{"internal/edge", "internal/guard", "internal/contract"}
 	// ground is what the parts of the database stand on. They do not know each other.
 	ground = []string{"internal/sqlstore/engine", "internal/sqlstore/rows", "internal/sqlstore/moves",
-		"internal/sqlstore/counters"}
+		"internal/sqlstore/counters", "internal/sqlstore/bookkeeper", "ledger/books"}
 	below = []string{"internal/sqlstore/auditlog", "internal/sqlstore/keys"}
 )
 
@@ -54,11 +54,13 @@ var house = map[string]place{
 	"allocation": {may: words, stdOnly: true},
 	"limit":      {may: words, stdOnly: true},
 	"ledger":     {may: words, stdOnly: true},
-	"fragment":   {may: words, stdOnly: true},
-	"series":     {may: words, stdOnly: true},
-	"access":     {may: words, stdOnly: true},
-	"trail":      {may: words, stdOnly: true},
-	"alert":      {may: words, stdOnly: true},
+	// the rows of the accounting, and the movements between them
+	"ledger/books": {may: slices.Concat(words, []string{"allocation", "limit", "ledger"}), stdOnly: true},
+	"fragment":     {may: words, stdOnly: true},
+	"series":       {may: words, stdOnly: true},
+	"access":       {may: words, stdOnly: true},
+	"trail":        {may: words, stdOnly: true},
+	"alert":        {may: words, stdOnly: true},
 	// the contract, and the verbs, which know each other through interfaces in bucket
 	"bucket":        {may: slices.Concat(rules, []string{"bucket/batch", "bucket/place"})},
 	"bucket/batch":  {stdOnly: true},

@@ -519,7 +519,7 @@ CREATE TABLE audit_log (
   after_json MEDIUMBLOB,                    -- definition after; NULL: it no longer exists
   outcome VARBINARY(64) NOT NULL,           -- done, or the code of the error
   times BIGINT NOT NULL,                    -- number of equal refusals, from 1
-  hash VARBINARY(32) NOT NULL,              -- SHA-256 of the previous hash and the columns above
+  hash VARBINARY(32) NOT NULL,              -- links the columns above to the row before: package trail
   PRIMARY KEY (seq)
 );
 

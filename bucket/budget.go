@@ -257,7 +257,7 @@ func set[T any](into, value *T) {
 	}
 }
 
-// Page selects a part of the list of budgets, in the order of their ids.
+// Page selects a part of the list of budgets, in the order of tenants and names.
 type Page struct {
 	// Tenant restricts the list to one tenant, unless it is empty.
 	Tenant string
@@ -265,9 +265,9 @@ type Page struct {
 	Status budget.Status
 	// IDs restricts the list to these ids, unless it is empty.
 	IDs []int64
-	// AfterID is the last id of the previous page. Size is 1 … 1,000.
-	AfterID int64
-	Size    int
+	// After has the tenant and name of the last budget of the previous page. Size is 1 … 1,000.
+	After BudgetRef
+	Size  int
 	// Archived includes archived budgets.
 	Archived bool
 }

@@ -280,7 +280,7 @@ type Filter struct {
 	// Search is a part of the name.
 	Search string
 	// Sort is name, remaining, used_share, end, refusals or exhausted_at; a minus in front reverses
-	// the order. "" orders by id, or by name with a Search or Skip.
+	// the order. "" orders by tenant and name.
 	Sort string
 	// Skip is how many budgets to leave out. With a Search, Sort or Skip the pages have no tokens.
 	Skip int

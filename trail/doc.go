@@ -3,16 +3,18 @@
 //
 // # The chain
 //
-// Each row has a number, without gaps, and the SHA-256 of the previous hash and its own columns:
+// Each row has a number, without gaps, and a hash that links it to the row before:
 //
-//	hash(n) = SHA-256("budgetd audit log 1" | hash(n−1) | columns of row n)
+//	digest(n) = SHA-256("budgetd audit row 1" | columns of row n)
+//	hash(n)   = SHA-256("budgetd audit link 1" | hash(n−1) | n | digest(n))
 //
-// The first row follows a hash of zeros. The head, a row of its own, has the last number and hash.
-// A Verifier recomputes the hashes: an edited, removed, added or exchanged row breaks the chain at
-// that row. Someone who can write to the database can recompute the whole chain after an edit; only
-// an Anchor, a number and a hash that were recorded elsewhere, reveals that. Old rows are removed
-// only from the beginning. The head keeps the number and hash of the last removed row, and a later
-// row records the removal.
+// The digest is known before the row has a number, so a server can compute the link while it
+// commits. The first row follows a hash of zeros. The head, a row of its own, has the last number
+// and hash. A Verifier recomputes the hashes: an edited, removed, added or exchanged row breaks the
+// chain at that row. Someone who can write to the database can recompute the whole chain after an
+// edit; only an Anchor, a number and a hash that were recorded elsewhere, reveals that. Old rows
+// are removed only from the beginning. The head keeps the number and hash of the last removed row,
+// and a later row records the removal: without that row the beginning counts as erased.
 //
 // # Who appends
 //

@@ -57,14 +57,19 @@ type Row struct {
 	Hash Hash
 }
 
-// format begins the hashed text. It distinguishes this encoding from later ones.
-const format = "budgetd audit log 1"
+// The texts that begin what is hashed. They distinguish rows, links and later encodings.
+const (
+	rowFormat = "budgetd audit row 1"
+	// LinkFormat begins a link: see Link.
+	LinkFormat = "budgetd audit link 1"
+)
 
-// hashAfter returns the hash of r after a row with hash previous. The columns are prefixed by their
-// lengths, so that no two rows have the same bytes; nil and empty definitions differ.
-func (r *Row) hashAfter(previous Hash) (out Hash) {
+// Digest returns the SHA-256 of the columns that are known before the row is linked: all but Seq
+// and Hash. The columns are prefixed by their lengths, so that no two rows have the same bytes; nil
+// and empty definitions differ.
+func (r *Row) Digest() Hash {
 	text := make([]byte, 0, 512+len(r.Before)+len(r.After))
-	text = append(append(text, format...), previous[:]...)
+	text = append(text, rowFormat...)
 	number := func(n int64) {
 		text = binary.BigEndian.AppendUint64(text, uint64(n)) //nolint:gosec // negative ones too
 	}
@@ -79,7 +84,6 @@ func (r *Row) hashAfter(previous Hash) (out Hash) {
 		}
 		column(string(value))
 	}
-	number(r.Seq)
 	number(r.AtMS)
 	for _, value := range []string{r.Principal, r.KeyID, r.Source, r.Op, r.Tenant, r.Target,
 		r.RequestID, r.CorrelationID} {
@@ -90,6 +94,14 @@ func (r *Row) hashAfter(previous Hash) (out Hash) {
 	column(r.Outcome)
 	number(r.Times)
 	return sha256.Sum256(text)
+}
+
+// hashAfter returns the hash of r after a row with hash previous.
+func (r *Row) hashAfter(previous Hash) Hash {
+	digest := r.Digest()
+	text := append([]byte(LinkFormat), previous[:]...)
+	text = binary.BigEndian.AppendUint64(text, uint64(r.Seq)) //nolint:gosec // negative ones too
+	return sha256.Sum256(append(text, digest[:]...))
 }
 
 // Anchor is a place in the chain: the number of a row and its hash. It is written `seq:hash`.
@@ -114,7 +126,8 @@ func ParseAnchor(text string) (a Anchor, err error) {
 }
 
 // Link returns r as the row that follows an anchor: with its number and its hash, and Times at
-// least 1.
+// least 1. The hash is the SHA-256 of LinkFormat, the previous hash, the number in eight bytes, the
+// highest first, and Digest.
 func Link(head Anchor, r Row) Row {
 	r.Seq = head.Seq + 1
 	r.Times = max(r.Times, 1)

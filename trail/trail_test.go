@@ -40,12 +40,44 @@ func TestWholeChain(t *testing.T) {
 	if err := verify(rows, Anchor{}, head, rows[3].Anchor(), rows[19].Anchor()); err != nil {
 		t.Error(err)
 	}
-	// A trail whose old rows were removed begins at an anchor.
-	if err := verify(rows[7:], rows[6].Anchor(), head); err != nil {
-		t.Error(err)
+	// A trail whose old rows were removed begins at an anchor, and has a row that says so.
+	removed := rows[6].Anchor()
+	if err := verify(rows[7:], removed, head); err == nil {
+		t.Error("a beginning without a row that records its removal is accepted")
+	}
+	for _, target := range []Anchor{rows[5].Anchor(), {removed.Seq, Hash{1}}, removed} {
+		record := Link(head, Row{Op: OpPrune, Target: target.String(), Outcome: Done})
+		err := verify(append(slices.Clone(rows[7:]), record), removed, record.Anchor())
+		if (err == nil) != (target == removed) {
+			t.Errorf("a row that records the removal of %v, where %v is the last removed one: %v", target, removed, err)
+		}
 	}
 	if err := verify(nil, Anchor{}, Anchor{}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestAnchorsOfRemovedRows checks that an anchor before the first row is reported as one that cannot
+// be checked, and that one at the end of what was removed is checked.
+func TestAnchorsOfRemovedRows(t *testing.T) {
+	rows, head := chain(5)
+	removed := rows[2].Anchor()
+	record := Link(head, Row{Op: OpPrune, Target: removed.String(), Outcome: Done})
+	left := append(slices.Clone(rows[3:]), record)
+	for _, test := range []struct {
+		anchor Anchor
+		gone   int
+		broken bool
+	}{{rows[1].Anchor(), 1, false}, {Anchor{2, Hash{7}}, 1, false}, {removed, 0, false}, {Anchor{3, Hash{7}}, 0, true},
+		{rows[3].Anchor(), 0, false}} {
+		v := NewVerifier(removed, test.anchor)
+		var err error
+		for _, row := range left {
+			err = errors.Join(err, v.Add(row))
+		}
+		if err = errors.Join(err, v.End(record.Anchor())); (err != nil) != test.broken || len(v.Gone()) != test.gone {
+			t.Errorf("%v: %v, %v", test.anchor, v.Gone(), err)
+		}
 	}
 }
 

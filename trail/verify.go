@@ -13,22 +13,37 @@ type Break struct {
 // Error returns the row and the reason.
 func (b *Break) Error() string { return fmt.Sprintf("audit log: row %d: %s", b.Seq, b.Reason) }
 
+// OpPrune is the operation of the row that records a removal of the oldest rows. Its target is the
+// last row that was removed.
+const OpPrune = "prune audit log"
+
 // Verifier recomputes a chain, row by row.
 type Verifier struct {
-	last    Anchor
-	anchors map[int64]Hash
+	last, removed Anchor
+	// recorded means that a row records the removal of the rows before the first.
+	recorded bool
+	anchors  map[int64]Hash
+	gone     []Anchor
 }
 
 // NewVerifier returns a Verifier of the rows that follow an anchor. The zero Anchor begins a whole
-// log; for a log whose old rows were removed, from is the head's First. The rows must also include
-// those of the anchors in through.
-func NewVerifier(from Anchor, through ...Anchor) *Verifier {
-	v := &Verifier{last: from, anchors: map[int64]Hash{}}
+// log; for a log whose old rows were removed, removed is the last of them, and one of the rows must
+// record that. The rows must also include those of the anchors in through: see Gone.
+func NewVerifier(removed Anchor, through ...Anchor) *Verifier {
+	v := &Verifier{last: removed, removed: removed, recorded: removed == Anchor{},
+		anchors: map[int64]Hash{}}
 	for _, a := range through {
-		v.anchors[a.Seq] = a.Hash
+		if a.Seq < removed.Seq {
+			v.gone = append(v.gone, a)
+		} else {
+			v.anchors[a.Seq] = a.Hash
+		}
 	}
 	return v
 }
+
+// Gone returns the anchors that cannot be checked, because their rows were removed.
+func (v *Verifier) Gone() []Anchor { return v.gone }
 
 // Add takes the next row, in numerical order. It returns a *Break if the row is wrong.
 func (v *Verifier) Add(r Row) error {
@@ -44,12 +59,15 @@ func (v *Verifier) Add(r Row) error {
 	if hash, known := v.anchors[r.Seq]; known && hash != r.Hash {
 		return &Break{r.Seq, "it differs from the row of the anchor: rows were rewritten"}
 	}
+	if r.Op == OpPrune && r.Target == v.removed.String() {
+		v.recorded = true
+	}
 	v.last = r.Anchor()
 	return nil
 }
 
-// End checks that the rows end where the head says, and that every anchor was reached. It returns a
-// *Break if not.
+// End checks that the rows end where the head says, that a row records the removal of those before
+// the first, and that every anchor was reached. It returns a *Break if not.
 func (v *Verifier) End(head Anchor) error {
 	switch {
 	case v.last.Seq < head.Seq:
@@ -58,6 +76,11 @@ func (v *Verifier) End(head Anchor) error {
 		return &Break{head.Seq + 1, "it was added past the head"}
 	case v.last.Hash != head.Hash:
 		return &Break{head.Seq, "its hash differs from that of the head"}
+	case !v.recorded:
+		return &Break{v.removed.Seq, "it and all before it are missing, and no row records their removal"}
+	}
+	if hash, known := v.anchors[v.removed.Seq]; known && hash != v.removed.Hash {
+		return &Break{v.removed.Seq, "it differs from the row of the anchor: rows were rewritten"}
 	}
 	for seq := range v.anchors {
 		if seq > v.last.Seq {

@@ -41,6 +41,8 @@ type Created struct {
 	Budget bucket.Budget
 	// New is false if the same definition was created before.
 	New bool
+	// View is a new budget with its figures.
+	View bucket.View
 }
 
 // Changed is the result of Change.

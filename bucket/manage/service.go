@@ -95,8 +95,11 @@ func (s *Service) Create(ctx context.Context, d budget.Definition) (
 		s.Log.Info("budget created", "budget", id, "name", d.Name, "units", d.TotalQuantity,
 			"buckets", len(made.Budget.Buckets))
 	}
-	s.deliver(step, &made.Budget)
-	v, err = s.Ledger.View(step, bucket.BudgetRef{ID: id})
+	v = made.View
+	if !made.New || d.Durability == budget.Store {
+		s.deliver(step, &made.Budget)
+		v, err = s.Ledger.View(step, bucket.BudgetRef{ID: id})
+	}
 	v.Replayed = !made.New
 	if made.New && err == nil && s.Moved != nil {
 		s.Moved("handout", v.Figures.OutQuantity())
@@ -187,7 +190,7 @@ func (s *Service) Change(ctx context.Context, ref bucket.BudgetRef, change bucke
 	}
 	step, cancel := s.bounded(ctx)
 	defer cancel()
-	s.rollOver(step, b.ID)
+	s.rollOver(step, b)
 	changed, err := s.Ledger.Change(step, b.ID, change)
 	if err != nil {
 		return bucket.View{}, err
@@ -195,7 +198,7 @@ func (s *Service) Change(ctx context.Context, ref bucket.BudgetRef, change bucke
 	s.reload(step, b.ID)
 	s.deliver(step, b)
 	if changed.IsDue {
-		s.rollOver(step, b.ID)
+		s.turn(step, b.ID)
 	}
 	v, err := s.Ledger.View(step, bucket.BudgetRef{ID: b.ID})
 	return v, afterWrite("change", err)
@@ -240,7 +243,7 @@ func (s *Service) Adjust(ctx context.Context, r bucket.AdjustRequest) (bucket.Vi
 	}
 	step, cancel := s.bounded(ctx)
 	defer cancel()
-	s.rollOver(step, b.ID)
+	s.rollOver(step, b)
 	order := Adjustment{Budget: b.ID, RequestID: r.RequestID, Nonce: s.Nonce(), Quantity: r.Quantity,
 		Deadline: s.Clock.Now().Add(s.Timeout)}
 	done, err := s.Ledger.Adjust(step, order)
@@ -304,8 +307,14 @@ func (s *Service) reload(ctx context.Context, budgetID int64) {
 	}
 }
 
-// rollOver rolls a budget over if that is due, so that a call decides about the open period.
-func (s *Service) rollOver(ctx context.Context, budgetID int64) {
+// rollOver rolls a budget over if its period has ended, so that a call decides about the open one.
+func (s *Service) rollOver(ctx context.Context, b *bucket.Budget) {
+	if b.Period.OverAt(s.Clock.Now()) && !b.Period.Over {
+		s.turn(ctx, b.ID)
+	}
+}
+
+func (s *Service) turn(ctx context.Context, budgetID int64) {
 	if err := s.Periods.RollOver(ctx, budgetID); err != nil {
 		s.Log.Warn("budget not rolled over yet", "budget", budgetID, "error", err)
 	}

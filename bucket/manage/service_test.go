@@ -253,15 +253,47 @@ func TestChangeOfTheNumberOfBuckets(t *testing.T) {
 	}
 	after := w.read(b.ID)
 	equal(t, "buckets", len(after.Ring()), 6)
-	if w.rolls < 2 {
-		t.Error("a budget whose period may be over was not rolled over first")
-	}
+	equal(t, "rollovers while the period is open", w.rolls, 0)
 	equal(t, "reloads", w.reloads, 2)
 	n = 5000
 	_, err = w.Change(t.Context(), bucket.BudgetRef{ID: b.ID}, bucket.Change{BucketQuantity: &n})
 	w.refused(err, budget.Invalid)
 	_, err = w.Change(t.Context(), bucket.BudgetRef{ID: 99}, bucket.Change{BucketQuantity: &n})
 	w.refused(err, budget.BudgetNotFound)
+}
+
+// later is a clock that is some time ahead.
+type later struct {
+	bucket.SystemClock
+	by time.Duration
+}
+
+func (l later) Now() time.Time { return time.Now().Add(l.by) }
+
+// TestPeriodOverFirst checks that a budget whose period has ended is rolled over before it changes.
+func TestPeriodOverFirst(t *testing.T) {
+	w := newWorld(t)
+	d := promo("days", 100, 1)
+	d.Type, d.Timezone, d.EndAt = budget.Daily, "UTC", time.Now().AddDate(0, 0, 30)
+	d.Rule = &budget.Rule{Kind: budget.Calendar, Every: budget.Day}
+	b := w.create(d)
+	append := func(id string) {
+		t.Helper()
+		r := bucket.AdjustRequest{Budget: bucket.BudgetRef{ID: b.ID}, RequestID: id, Quantity: 1}
+		if _, err := w.Adjust(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	append("today")
+	equal(t, "rollovers today", w.rolls, 0)
+	w.Clock = later{by: 24 * time.Hour}
+	append("tomorrow")
+	equal(t, "rollovers tomorrow", w.rolls, 1)
+	gl := "1"
+	if _, err := w.Change(t.Context(), bucket.BudgetRef{ID: b.ID}, bucket.Change{GLCode: &gl}); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "rollovers before a change", w.rolls, 2)
 }
 
 func TestAdjust(t *testing.T) {

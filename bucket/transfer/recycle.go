@@ -176,15 +176,16 @@ func (l *RecycleLoop) scheduled(ctx context.Context) error {
 	if l.due.IsZero() || now.Before(l.due) {
 		return nil
 	}
-	for after := int64(0); ; {
-		list, err := l.s.Pages.Budgets(ctx, bucket.Page{Status: budget.Effective, AfterID: after,
+	for after := (bucket.BudgetRef{}); ; {
+		list, err := l.s.Pages.Budgets(ctx, bucket.Page{Status: budget.Effective, After: after,
 			Size: schedulePage})
 		if err != nil {
 			return err // the next pass tries again
 		}
 		for i := range list {
 			d := &list[i].Definition
-			if after = d.ID; d.Durability != budget.Ledger {
+			after = bucket.BudgetRef{Tenant: d.Tenant, Name: d.Name}
+			if d.Durability != budget.Ledger {
 				continue
 			}
 			if err := l.recycle(ctx, d.ID, bucket.OnSchedule, l.due); err != nil {

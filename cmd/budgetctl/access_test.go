@@ -23,11 +23,11 @@ import (
 // guarded is a server that accepts one key, and has a list of keys and an audit log.
 type guarded struct {
 	*httptest.Server
-	key     string
-	seen    []string // method, path and Authorization of every request
-	entries []client.AuditLogEntry
-	head    trail.Anchor
-	asked   []string // the queries about the audit log
+	key           string
+	seen          []string // method, path and Authorization of every request
+	entries       []client.AuditLogEntry
+	head, removed trail.Anchor
+	asked         []string // the queries about the audit log
 }
 
 func newGuarded(t *testing.T, key string) *guarded {
@@ -77,7 +77,7 @@ func newGuarded(t *testing.T, key string) *guarded {
 			slices.Reverse(newest)
 			return client.AuditLogPage{Entries: newest, Head: g.head.String()}
 		}
-		page := client.AuditLogPage{Entries: []client.AuditLogEntry{}, Head: g.head.String(), Removed: trail.Anchor{}.String()}
+		page := client.AuditLogPage{Entries: []client.AuditLogEntry{}, Head: g.head.String(), Removed: g.removed.String()}
 		for _, e := range g.entries {
 			if e.Seq > int64(after) && len(page.Entries) < 2 {
 				page.Entries = append(page.Entries, e)
@@ -94,14 +94,24 @@ func newGuarded(t *testing.T, key string) *guarded {
 func (g *guarded) log(n int) {
 	g.entries, g.head = nil, trail.Anchor{}
 	for i := range n {
-		after := fmt.Sprintf(`{"total": %d}`, i)
-		row := trail.Link(g.head, trail.Row{AtMS: 1_700_000_000_000 + int64(i), Principal: "jane", KeyID: "k", Source: "10.0.0.1",
-			Op: "append", Tenant: "default", Target: "sale", CorrelationID: "c", After: []byte(after), Outcome: trail.Done})
-		g.head = row.Anchor()
-		g.entries = append(g.entries, client.AuditLogEntry{Seq: row.Seq, At: time.UnixMilli(row.AtMS).UTC(), Principal: row.Principal,
-			KeyID: row.KeyID, Source: row.Source, Op: row.Op, Tenant: row.Tenant, Target: row.Target,
-			CorrelationID: row.CorrelationID, After: &after, Outcome: row.Outcome, Times: row.Times, Hash: row.Hash.String()})
+		g.entry(trail.Row{AtMS: 1_700_000_000_000 + int64(i), Op: "append", Target: "sale",
+			After: fmt.Appendf(nil, `{"total": %d}`, i)})
 	}
+}
+
+// entry gives the server one more entry.
+func (g *guarded) entry(row trail.Row) {
+	row.Principal, row.KeyID, row.Source, row.Tenant = "jane", "k", "10.0.0.1", "default"
+	row.CorrelationID, row.Outcome = "c", trail.Done
+	row = trail.Link(g.head, row)
+	g.head = row.Anchor()
+	entry := client.AuditLogEntry{Seq: row.Seq, At: time.UnixMilli(row.AtMS).UTC(), Principal: row.Principal,
+		KeyID: row.KeyID, Source: row.Source, Op: row.Op, Tenant: row.Tenant, Target: row.Target,
+		CorrelationID: row.CorrelationID, Outcome: row.Outcome, Times: row.Times, Hash: row.Hash.String()}
+	if after := string(row.After); row.After != nil {
+		entry.After = &after
+	}
+	g.entries = append(g.entries, entry)
 }
 
 func (g *guarded) env(home string, more ...string) map[string]string {
@@ -349,6 +359,16 @@ func TestAuditLog(t *testing.T) {
 	if r.status != exitDone || !strings.Contains(r.stdout, g.head.String()) || !strings.Contains(r.stdout, `"entries": 5`) {
 		t.Errorf("%+v", r)
 	}
+	second := "2:" + g.entries[1].Hash
+	g.removed = trail.Anchor{Seq: 3}
+	_ = g.removed.Hash.UnmarshalText([]byte(g.entries[2].Hash))
+	g.entries = g.entries[3:]
+	g.entry(trail.Row{Op: trail.OpPrune, Target: g.removed.String()})
+	r = withEnv(t, env, "audit-log", "verify", "--anchor", second, "--anchor", g.removed.String())
+	if r.status != exitDone || !strings.Contains(r.stdout, "unchecked") || strings.Count(r.stdout, second) != 1 ||
+		strings.Count(r.stdout, g.removed.String()) != 1 {
+		t.Errorf("after a removal: %+v", r)
+	}
 }
 
 // TestAuditLogVerifyFindsChanges checks that audit-log verify exits with status 4 after any change
@@ -368,7 +388,18 @@ func TestAuditLogVerifyFindsChanges(t *testing.T) {
 		"a hash of none":  func() { g.entries[2].Hash = "x" },
 		"another head":    func() { g.head.Hash[0] ^= 1 },
 		"a shorter chain": func() { g.head = trail.Anchor{}; g.log(3) },
+		"a row behind the head": func() {
+			g.log(6)
+			g.head = trail.Anchor{Seq: 5}
+			_ = g.head.Hash.UnmarshalText([]byte(g.entries[4].Hash))
+		},
+		"an erased beginning": func() {
+			g.removed = trail.Anchor{Seq: 2}
+			_ = g.removed.Hash.UnmarshalText([]byte(g.entries[1].Hash))
+			g.entries = g.entries[2:]
+		},
 	} {
+		g.removed = trail.Anchor{}
 		g.log(5)
 		anchor := g.head.String()
 		do()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -132,8 +133,12 @@ func (a *app) entries(
 			}
 			bar = a.newProgress(int(head.Seq - begin))
 		}
+		now, err := trail.ParseAnchor(page.Head)
+		if err != nil {
+			return nil, head, err
+		}
 		for _, entry := range page.Entries {
-			if entry.Seq > head.Seq { // appended since the first page
+			if entry.Seq > head.Seq && entry.Seq <= now.Seq { // appended since the first page
 				return first, head, nil
 			}
 			if err := take(entry); err != nil {
@@ -181,7 +186,9 @@ type verified struct {
 	Entries int64  `json:"entries"`
 	Removed string `json:"removed"`
 	Anchor  string `json:"anchor"`
-	Problem string `json:"problem,omitzero"`
+	// Unchecked are anchors whose entries were removed.
+	Unchecked []string `json:"unchecked,omitzero"`
+	Problem   string   `json:"problem,omitzero"`
 }
 
 func (a *app) verifyCommand() *cobra.Command {
@@ -191,7 +198,8 @@ func (a *app) verifyCommand() *cobra.Command {
 		Short: "Check that no entry was changed, removed or added",
 		Long: `Recomputes the hashes of all entries and shows an anchor. A database administrator could
 change an entry and recompute all later hashes; the anchor of an earlier check reveals that. Keep it
-where database administrators cannot write, and pass it to the next check. Exit status 4 means that
+where database administrators cannot write, and pass it to the next check. An anchor whose entry
+audit_log.keep has removed cannot be checked: it is listed as unchecked. Exit status 4 means that
 the chain is broken.`,
 		Example: `  budgetctl audit-log verify
   budgetctl audit-log verify \
@@ -221,46 +229,65 @@ func (a *app) verify(cmd *cobra.Command, texts []string) error {
 	if err != nil {
 		return err
 	}
-	removed, err := trail.ParseAnchor(begin.Removed)
-	if err != nil {
-		return err
+	var out verified
+	for {
+		if out, err = a.verifyFrom(cmd.Context(), begin.Removed, anchors); err != nil {
+			return err
+		}
+		began := begin.Removed
+		if begin, err = a.auditLogPage(cmd.Context(), c, 0); err != nil {
+			return err
+		}
+		if out.OK || begin.Removed == began {
+			break
+		} // budgetd has removed entries meanwhile
 	}
-	v := trail.NewVerifier(removed, anchors...)
-	out := verified{OK: true, Removed: begin.Removed}
-	var broken *trail.Break
-	_, head, err := a.entries(cmd.Context(), func(entry client.AuditLogEntry) error {
+	err = a.show(out, func() string {
+		list := []field{{"ok", out.OK}, {"entries", out.Entries}, {"removed", out.Removed},
+			{"anchor", out.Anchor}}
+		for _, anchor := range out.Unchecked {
+			list = append(list, field{"unchecked", anchor})
+		}
+		return details(append(list, field{"problem", out.Problem})...)
+	})
+	if err == nil && !out.OK {
+		err = statusError{fmt.Errorf("the chain is broken: %s", out.Problem), exitDiscrepancy}
+	}
+	return err
+}
+
+// verifyFrom verifies the entries after those that were removed.
+func (a *app) verifyFrom(ctx context.Context, removed string,
+	anchors []trail.Anchor) (out verified, err error) {
+	begin, err := trail.ParseAnchor(removed)
+	if err != nil {
+		return out, err
+	}
+	v := trail.NewVerifier(begin, anchors...)
+	out = verified{OK: true, Removed: removed}
+	for _, anchor := range v.Gone() {
+		out.Unchecked = append(out.Unchecked, anchor.String())
+	}
+	_, head, err := a.entries(ctx, func(entry client.AuditLogEntry) error {
 		row, err := rowOf(entry)
 		if err != nil {
-			broken = &trail.Break{Seq: entry.Seq, Reason: err.Error()}
-			return broken
+			return &trail.Break{Seq: entry.Seq, Reason: err.Error()}
 		}
 		if err := v.Add(row); err != nil {
-			broken = err.(*trail.Break) //nolint:errorlint // Add returns nothing else
-			return broken
+			return err
 		}
 		out.Entries++
 		return nil
 	})
-	if err != nil && broken == nil {
-		return err
-	}
-	if broken == nil {
-		if err := v.End(head); err != nil {
-			broken = err.(*trail.Break) //nolint:errorlint // End returns nothing else
-		}
+	if err == nil {
+		err = v.End(head)
 	}
 	out.Anchor = v.Last().String()
-	if broken != nil {
-		out.OK, out.Problem = false, broken.Error()
+	var broken *trail.Break
+	if errors.As(err, &broken) {
+		out.OK, out.Problem, err = false, broken.Error(), nil
 	}
-	err = a.show(out, func() string {
-		return details(field{"ok", out.OK}, field{"entries", out.Entries}, field{"removed", out.Removed},
-			field{"anchor", out.Anchor}, field{"problem", out.Problem})
-	})
-	if err == nil && broken != nil {
-		err = statusError{fmt.Errorf("the chain is broken: %w", broken), exitDiscrepancy}
-	}
-	return err
+	return out, err
 }
 
 // rowOf returns an entry in the form that was hashed.

@@ -151,9 +151,8 @@ func (k *apiKeys) prune(ctx context.Context, keep time.Duration) error {
 		if n == 0 {
 			return none // leaves no row in the audit log
 		}
-		_, err = auditlog.Append(ctx, t.Plain(), trail.Row{AtMS: now, Principal: "budgetd",
-			Op: "remove keys", Target: strconv.Itoa(n), Outcome: trail.Done})
-		return err
+		return t.Attest(trail.Row{AtMS: now, Principal: "budgetd", Op: "remove keys",
+			Target: strconv.Itoa(n), Outcome: trail.Done})
 	})
 	if errors.Is(err, none) {
 		return nil
@@ -233,10 +232,7 @@ type auditLog struct {
 
 // Append adds a row in a transaction of its own.
 func (l *auditLog) Append(ctx context.Context, row trail.Row) error {
-	return l.db.Write(ctx, "audit log", func(t *engine.Tx) error {
-		_, err := auditlog.Append(ctx, t.Plain(), row)
-		return err
-	})
+	return l.db.Write(ctx, "audit log", func(t *engine.Tx) error { return t.Attest(row) })
 }
 
 // Read reads a page.
@@ -268,7 +264,7 @@ func (l *auditLog) noteRefusals(ctx context.Context) error {
 	}
 	err := l.db.Write(ctx, "audit log", func(t *engine.Tx) error {
 		for _, row := range rows {
-			if _, err := auditlog.Append(ctx, t.Plain(), row); err != nil {
+			if err := t.Attest(row); err != nil {
 				return err
 			}
 		}
@@ -287,9 +283,7 @@ func (l *auditLog) prune(ctx context.Context) error {
 	}
 	return l.db.Write(ctx, "prune the audit log", func(t *engine.Tx) error {
 		now := t.Now.UnixMilli()
-		_, err := auditlog.Prune(ctx, t.Plain(), now-l.keep.Milliseconds(),
-			trail.Row{AtMS: now, Principal: "budgetd", Op: "prune audit log", Outcome: trail.Done})
-		return err
+		return t.PruneAuditLog(now-l.keep.Milliseconds(), trail.Row{AtMS: now, Principal: "budgetd"})
 	})
 }
 

@@ -16,23 +16,23 @@ import (
 // the node does in the background. The budget has 64 buckets and is known to the node. today is what
 // was measured, and goal what is left once every movement loads, decides and saves.
 var conversations = []conversation{
-	{verb: "create", today: 25, goal: 2, own: true, call: func(c *talk) reply {
+	{verb: "create", today: 2, goal: 2, own: true, call: func(c *talk) reply {
 		return c.create(64, 64_000, "")
 	}},
-	{verb: "get", today: 2, goal: 1, call: func(c *talk) reply { return c.ask("GET", "", "") }},
-	{verb: "pause", today: 21, goal: 2, call: func(c *talk) reply {
+	{verb: "get", today: 1, goal: 1, call: func(c *talk) reply { return c.ask("GET", "", "") }},
+	{verb: "pause", today: 14, goal: 2, call: func(c *talk) reply {
 		return c.ask("PATCH", "", `{"status":"paused"}`)
 	}},
-	{verb: "append", today: 24, goal: 2, call: func(c *talk) reply { return c.adjust(6400) }},
-	{verb: "shrink", today: 23, goal: 2, call: func(c *talk) reply { return c.adjust(-6400) }},
-	{verb: "offline", today: 20, goal: 2, call: func(c *talk) reply { return c.onBucket("offline") }},
-	{verb: "online", today: 31, goal: 2, before: func(c *talk) { c.onBucket("offline") },
+	{verb: "append", today: 3, goal: 2, call: func(c *talk) reply { return c.adjust(6400) }},
+	{verb: "shrink", today: 3, goal: 2, call: func(c *talk) reply { return c.adjust(-6400) }},
+	{verb: "offline", today: 5, goal: 2, call: func(c *talk) reply { return c.onBucket("offline") }},
+	{verb: "online", today: 5, goal: 2, before: func(c *talk) { c.onBucket("offline") },
 		call: func(c *talk) reply { return c.onBucket("online") }},
-	{verb: "apply", today: 20, goal: 2, before: func(c *talk) { c.onBucket("offline") },
+	{verb: "apply", today: 6, goal: 2, before: func(c *talk) { c.onBucket("offline") },
 		call: func(c *talk) reply { return c.on(c.buckets()[1].Key, "apply") }},
-	{verb: "recycle", today: 40, goal: 2, before: func(c *talk) { c.deduct("a", 10, "") },
+	{verb: "recycle", today: 35, goal: 2, before: func(c *talk) { c.deduct("a", 10, "") },
 		call: func(c *talk) reply { return c.ask("POST", "/recycle", "") }},
-	{verb: "rollover", today: 25, goal: 2, define: daily, before: func(c *talk) { c.aDayLater() },
+	{verb: "rollover", today: 24, goal: 2, define: daily, before: func(c *talk) { c.aDayLater() },
 		call: func(c *talk) reply { return c.rollOver() }},
 	{verb: "deduct", today: 1, goal: 1, call: func(c *talk) reply { return c.deduct("a", 10, "") }},
 	{verb: "deduct with two limits", today: 2, goal: 2, define: twoLimits,

@@ -147,12 +147,18 @@ func TestAuthorizationHeaders(t *testing.T) {
 func TestRefusalsAreCounted(t *testing.T) {
 	g := newGate(t)
 	call, _ := access.CallOf("POST /v1/budgets")
-	for _, header := range []string{"Bearer " + g.tokens["revoked"], "Bearer " + g.tokens["revoked"], "x"} {
+	unknown, err := access.NewToken(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, header := range []string{"Bearer " + g.tokens["revoked"], "Bearer " + g.tokens["revoked"], "x", "Bearer " + unknown.Reveal()} {
 		g.admit(httptest.NewRecorder(), request(header), call)
 	}
 	g.admit(httptest.NewRecorder(), request("Bearer "+g.tokens["read"]), call) // authenticated, so not counted
 	want := []trail.Row{
 		{AtMS: at.UnixMilli(), Source: "10.0.0.7", Op: "create", Outcome: "malformed", Times: 1},
+		// Its id is an invention of the caller's, of which there are any number.
+		{AtMS: at.UnixMilli(), Source: "10.0.0.7", Op: "create", Outcome: "unknown", Times: 1},
 		{AtMS: at.UnixMilli(), KeyID: g.ids["revoked"], Source: "10.0.0.7", Op: "create", Outcome: "revoked", Times: 2},
 	}
 	if diff := cmp.Diff(want, g.Refusals.Take()); diff != "" {

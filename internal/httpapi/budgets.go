@@ -168,11 +168,11 @@ func (a *API) list(c *call) (answer, error) {
 		return a.rank(c, page)
 	}
 	if query.Has("page_token") {
-		after, ok := parsePageToken(query.Get("page_token"))
+		after, ok := parseBudgetToken(query.Get("page_token"))
 		if !ok {
 			c.faults.Invalid("page_token", "is not a next_page_token of an earlier page")
 		}
-		page.AfterID = after
+		page.After = after
 	}
 	if err := c.nothing(); err != nil {
 		return answer{}, err
@@ -186,7 +186,7 @@ func (a *API) list(c *call) (answer, error) {
 		}
 	}
 	if len(views) == page.Size {
-		out.NextPageToken = pageToken(views[len(views)-1].Definition.ID)
+		out.NextPageToken = budgetToken(&views[len(views)-1].Definition)
 	}
 	return answer{body: out}, err
 }
@@ -194,7 +194,24 @@ func (a *API) list(c *call) (answer, error) {
 // pageTokenFormat begins every token, so that a later form can be recognised.
 const pageTokenFormat = "1:"
 
-// pageToken encodes the last budget of a page. It is opaque to callers.
+// budgetToken encodes the last budget of a page. It is opaque to callers.
+func budgetToken(d *budget.Definition) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(pageTokenFormat + d.Tenant + "/" + d.Name))
+}
+
+func parseBudgetToken(token string) (after bucket.BudgetRef, ok bool) {
+	text, err := base64.RawURLEncoding.Strict().DecodeString(token)
+	place, found := strings.CutPrefix(string(text), pageTokenFormat)
+	tenant, name, cut := strings.Cut(place, "/")
+	if err != nil || !found || !cut || budget.CheckName(tenant) != "" || budget.CheckName(name) != "" {
+		return after, false
+	}
+	d := budget.Definition{Tenant: tenant, Name: name}
+	// base64 skips line breaks.
+	return bucket.BudgetRef{Tenant: tenant, Name: name}, budgetToken(&d) == token
+}
+
+// pageToken encodes the last number of a page. It is opaque to callers.
 func pageToken(id int64) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(pageTokenFormat + strconv.FormatInt(id, 10)))
 }

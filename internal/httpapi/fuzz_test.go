@@ -9,12 +9,19 @@ import (
 
 // FuzzPageToken checks that only a text that pageToken wrote is accepted as a token.
 func FuzzPageToken(f *testing.F) {
-	for _, text := range []string{pageToken(1), pageToken(budget.MaxAmount), "", "MTow", "MTo\n3", "MjoxMA", "MTorMQ"} {
+	for _, text := range []string{pageToken(1), pageToken(budget.MaxAmount), "", "MTow", "MTo\n3", "MjoxMA", "MTorMQ",
+		budgetToken(&budget.Definition{Tenant: "default", Name: "sale"}), "MTphL2IvYw", "MTphL0I"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		if id, ok := parsePageToken(text); ok && (id < 1 || pageToken(id) != text) {
 			t.Errorf("%q: %d, which is %q", text, id, pageToken(id))
+		}
+		if after, ok := parseBudgetToken(text); ok {
+			d := budget.Definition{Tenant: after.Tenant, Name: after.Name}
+			if budgetToken(&d) != text || budget.CheckName(d.Tenant) != "" || budget.CheckName(d.Name) != "" {
+				t.Errorf("%q: %+v, which is %q", text, after, budgetToken(&d))
+			}
 		}
 	})
 }

@@ -68,7 +68,7 @@ func TestGoldenAnswers(t *testing.T) {
 		{"nearest", "GET", ours + "/limits/per-user/nearest?limit=5&tenant=acme", "", ""},
 		{"nearest-usual", "GET", ours + "/limits/per-user/nearest", "", ""},
 		{"list", "GET", "/v1/budgets", "", ""},
-		{"list-page", "GET", "/v1/budgets?status=paused&type=promo&page_size=1&page_token=MTo3&tenant=acme", "", ""},
+		{"list-page", "GET", "/v1/budgets?status=paused&type=promo&page_size=1&page_token=MTphY21lL3NhbGU&tenant=acme", "", ""},
 		{"list-all-tenants", "GET", "/v1/budgets?tenant=*", "", ""},
 		{"view", "GET", ours + "?tenant=acme", "", ""},
 		{"view-by-id", "GET", "/v1/budgets/7", "", ""},

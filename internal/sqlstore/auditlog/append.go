@@ -36,71 +36,96 @@ func Install(ctx context.Context, tx Tx) error {
 	return err
 }
 
-// lock locks the head until the transaction ends and returns it. The update comes first: in every
-// engine it takes the lock before the row is read, whatever the isolation level.
-func lock(ctx context.Context, tx Tx) (trail.Anchor, error) {
-	const take = `UPDATE audit_log_head SET last_seq = last_seq + 1 WHERE only_row = 1`
-	done, err := tx.ExecContext(ctx, take)
-	if err != nil {
-		return trail.Anchor{}, err
-	}
-	if n, err := done.RowsAffected(); err != nil || n != 1 {
-		return trail.Anchor{}, errors.Join(err, errNoHead)
-	}
-	head, _, err := Ends(ctx, tx)
-	head.Seq--
-	return head, err
-}
+const (
+	// link moves the head to the next row, as trail.Link does. The server computes the hash, so the
+	// head is not locked while a node waits for an answer. The hash is assigned first: it is that of
+	// the number before.
+	link = `UPDATE audit_log_head SET last_hash = UNHEX(SHA2(CONCAT(?, last_hash,
+		UNHEX(LPAD(HEX(last_seq + 1), 16, '0')), ?), 256)), last_seq = last_seq + 1
+		WHERE only_row = 1`
+	columns = `INSERT INTO audit_log (at_ms, principal, key_id, source, op, tenant, target,
+		request_id, correlation_id, before_json, after_json, outcome, times, seq, hash) `
+	linked = columns + `SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, last_seq, last_hash
+		FROM audit_log_head WHERE only_row = 1`
+	chained = columns + `VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+)
 
-// Append adds a row at the end of the chain and returns it with its number and hash. It must take
-// the last lock of its transaction. The row is appended only if the transaction commits.
-func Append(ctx context.Context, tx Tx, row trail.Row) (trail.Row, error) {
-	head, err := lock(ctx, tx)
+// Append adds a row at the end of the chain, if the transaction commits. It must take the last lock
+// of its transaction. A server links the row itself; SQLite, which has one writer and no SHA-256,
+// leaves that to this process.
+func Append(ctx context.Context, tx Tx, server bool, row trail.Row) (err error) {
+	if server {
+		err = linkThere(ctx, tx, row)
+	} else {
+		err = linkHere(ctx, tx, fitted(row))
+	}
 	if err != nil {
-		return trail.Row{}, fmt.Errorf("audit log: %w", err)
+		return fmt.Errorf("audit log: %w", err)
 	}
-	row = trail.Link(head, fitted(row))
-	const insert = `INSERT INTO audit_log (seq, at_ms, principal, key_id, source, op, tenant, target,
-		request_id, correlation_id, before_json, after_json, outcome, times, hash)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
-	_, err = tx.ExecContext(
-		ctx,
-		insert,
-		row.Seq,
-		row.AtMS,
-		[]byte(row.Principal),
-		[]byte(row.KeyID),
-		[]byte(row.Source),
-		[]byte(row.Op),
-		[]byte(row.Tenant),
-		[]byte(row.Target),
-		[]byte(row.RequestID),
-		[]byte(row.CorrelationID),
-		row.Before,
-		row.After,
-		[]byte(row.Outcome),
-		row.Times,
-		row.Hash[:],
-	)
-	if err != nil {
-		return trail.Row{}, fmt.Errorf("audit log: %w", err)
-	}
-	const update = `UPDATE audit_log_head SET last_hash = ? WHERE only_row = 1`
-	if _, err := tx.ExecContext(ctx, update, row.Hash[:]); err != nil {
-		return trail.Row{}, fmt.Errorf("audit log: %w", err)
-	}
-	return row, nil
+	return nil
 }
 
 // AppendOf appends the row of the context's entry, if there is one. Every writing transaction calls
 // it before it commits; background work has no entry and appends nothing.
-func AppendOf(ctx context.Context, tx Tx) error {
+func AppendOf(ctx context.Context, tx Tx, server bool) error {
 	entry := trail.FromContext(ctx)
 	if entry == nil {
 		return nil
 	}
-	_, err := Append(ctx, tx, entry.Succeed())
-	return err
+	return Append(ctx, tx, server, entry.Succeed())
+}
+
+func linkThere(ctx context.Context, tx Tx, row trail.Row) error {
+	for _, s := range Linking(row) {
+		if err := hit(tx.ExecContext(ctx, s.Text, s.Values...)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Statement is a text with a value for each question mark.
+type Statement struct {
+	Text   string
+	Values []any
+}
+
+// Linking returns the statements by which a server appends a row, the last of a transaction.
+func Linking(row trail.Row) []Statement {
+	row = fitted(row)
+	row.Times = max(row.Times, 1)
+	digest := row.Digest()
+	return []Statement{{link, []any{[]byte(trail.LinkFormat), digest[:]}}, {linked, valuesOf(row)}}
+}
+
+func valuesOf(row trail.Row) []any {
+	return []any{row.AtMS, []byte(row.Principal), []byte(row.KeyID), []byte(row.Source),
+		[]byte(row.Op), []byte(row.Tenant), []byte(row.Target), []byte(row.RequestID),
+		[]byte(row.CorrelationID), row.Before, row.After, []byte(row.Outcome), row.Times}
+}
+
+func linkHere(ctx context.Context, tx Tx, row trail.Row) error {
+	const move = `UPDATE audit_log_head SET last_seq = ?, last_hash = ? WHERE only_row = 1`
+	head, _, err := Ends(ctx, tx)
+	if err != nil {
+		return err
+	}
+	row = trail.Link(head, row)
+	if err := hit(tx.ExecContext(ctx, move, row.Seq, row.Hash[:])); err != nil {
+		return err
+	}
+	return hit(tx.ExecContext(ctx, chained, append(valuesOf(row), row.Seq, row.Hash[:])...))
+}
+
+// hit returns the error of a statement that must change one row.
+func hit(done sql.Result, err error) error {
+	if err != nil {
+		return err
+	}
+	if n, err := done.RowsAffected(); err != nil || n != 1 {
+		return errors.Join(err, errNoHead)
+	}
+	return nil
 }
 
 // fitted cuts callers' texts to the width of their columns, because a row that the database refuses

@@ -21,7 +21,7 @@ import (
 )
 
 // everywhere runs a test on each engine, on an empty log.
-func everywhere(t *testing.T, test func(t *testing.T, db *sql.DB)) {
+func everywhere(t *testing.T, test func(t *testing.T, db *logDB)) {
 	t.Helper()
 	t.Run("sqlite", func(t *testing.T) {
 		test(t, open(t, "sqlite", "file:"+filepath.Join(t.TempDir(), "db")+
@@ -32,7 +32,13 @@ func everywhere(t *testing.T, test func(t *testing.T, db *sql.DB)) {
 	})
 }
 
-func open(t *testing.T, driver, dsn string) *sql.DB {
+// logDB is a database with an audit log.
+type logDB struct {
+	*sql.DB
+	server bool
+}
+
+func open(t *testing.T, driver, dsn string) *logDB {
 	t.Helper()
 	db, err := sql.Open(driver, dsn)
 	if err != nil {
@@ -49,7 +55,7 @@ func open(t *testing.T, driver, dsn string) *sql.DB {
 			t.Fatal(err)
 		}
 	}
-	return db
+	return &logDB{db, driver == "mysql"}
 }
 
 func exec(t *testing.T, db Tx, query string, args ...any) {
@@ -60,7 +66,7 @@ func exec(t *testing.T, db Tx, query string, args ...any) {
 }
 
 // within runs a transaction.
-func within(t *testing.T, db *sql.DB, do func(tx *sql.Tx) error) error {
+func within(t *testing.T, db *logDB, do func(tx *sql.Tx) error) error {
 	t.Helper()
 	tx, err := db.BeginTx(t.Context(), nil)
 	if err != nil {
@@ -72,16 +78,18 @@ func within(t *testing.T, db *sql.DB, do func(tx *sql.Tx) error) error {
 	return tx.Commit()
 }
 
-func appendRow(t *testing.T, db *sql.DB, row trail.Row) (appended trail.Row) {
+// appendRow appends a row and returns it with its number and hash.
+func appendRow(t *testing.T, db *logDB, row trail.Row) trail.Row {
 	t.Helper()
-	err := within(t, db, func(tx *sql.Tx) (err error) {
-		appended, err = Append(t.Context(), tx, row)
-		return err
-	})
+	err := within(t, db, func(tx *sql.Tx) error { return Append(t.Context(), tx, db.server, row) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	return appended
+	rows, err := Read(t.Context(), db, Query{NewestFirst: true, Limit: 1})
+	if err != nil || len(rows) != 1 {
+		t.Fatalf("%v, %v", rows, err)
+	}
+	return rows[0]
 }
 
 func rowOf(n int) trail.Row {
@@ -90,7 +98,7 @@ func rowOf(n int) trail.Row {
 }
 
 func TestWhatIsAppendedIsRead(t *testing.T) {
-	everywhere(t, func(t *testing.T, db *sql.DB) {
+	everywhere(t, func(t *testing.T, db *logDB) {
 		if head, err := Verify(t.Context(), db); err != nil || head != (trail.Anchor{}) {
 			t.Fatalf("empty: %v, %v", head, err)
 		}
@@ -132,10 +140,10 @@ func TestWhatIsAppendedIsRead(t *testing.T) {
 // TestPagesWalkAnIndex checks that a page at either end of a long log reads no more rows than it
 // answers. Both engines walk the primary key, or the index of a filter.
 func TestPagesWalkAnIndex(t *testing.T) {
-	everywhere(t, func(t *testing.T, db *sql.DB) {
+	everywhere(t, func(t *testing.T, db *logDB) {
 		err := within(t, db, func(tx *sql.Tx) error {
 			for n := range 2000 {
-				if _, err := Append(t.Context(), tx, rowOf(n)); err != nil {
+				if err := Append(t.Context(), tx, db.server, rowOf(n)); err != nil {
 					return err
 				}
 			}
@@ -172,7 +180,7 @@ func TestPagesWalkAnIndex(t *testing.T) {
 var sorts = regexp.MustCompile(`TEMP B-TREE|filesort`)
 
 // planOf returns how an engine answers a query.
-func planOf(t *testing.T, db *sql.DB, q Query) (plan string) {
+func planOf(t *testing.T, db *logDB, q Query) (plan string) {
 	t.Helper()
 	query, args := statement(q)
 	explain := "EXPLAIN "
@@ -206,11 +214,11 @@ func planOf(t *testing.T, db *sql.DB, q Query) (plan string) {
 
 // A transaction that is rolled back leaves neither a row nor a gap.
 func TestRolledBack(t *testing.T) {
-	everywhere(t, func(t *testing.T, db *sql.DB) {
+	everywhere(t, func(t *testing.T, db *logDB) {
 		appendRow(t, db, rowOf(1))
 		broken := errors.New("broken")
 		err := within(t, db, func(tx *sql.Tx) error {
-			if _, err := Append(t.Context(), tx, rowOf(2)); err != nil {
+			if err := Append(t.Context(), tx, db.server, rowOf(2)); err != nil {
 				t.Error(err)
 			}
 			return broken
@@ -229,7 +237,7 @@ func TestRolledBack(t *testing.T) {
 
 // Nodes that append concurrently form one chain.
 func TestConcurrentAppends(t *testing.T) {
-	everywhere(t, func(t *testing.T, db *sql.DB) {
+	everywhere(t, func(t *testing.T, db *logDB) {
 		const nodes, each = 4, 25
 		var group sync.WaitGroup
 		for node := range nodes {
@@ -238,8 +246,7 @@ func TestConcurrentAppends(t *testing.T) {
 					row := rowOf(n)
 					row.Principal = fmt.Sprint(node)
 					err := within(t, db, func(tx *sql.Tx) error {
-						_, err := Append(t.Context(), tx, row)
-						return err
+						return Append(t.Context(), tx, db.server, row)
 					})
 					if err != nil {
 						t.Error(err)
@@ -258,7 +265,7 @@ func TestConcurrentAppends(t *testing.T) {
 
 // Changes made directly in the tables are detected.
 func TestTampering(t *testing.T) {
-	everywhere(t, func(t *testing.T, db *sql.DB) {
+	everywhere(t, func(t *testing.T, db *logDB) {
 		for n := range 5 {
 			appendRow(t, db, rowOf(n))
 		}
@@ -272,13 +279,19 @@ func TestTampering(t *testing.T) {
 			{"UPDATE audit_log SET seq = 9 WHERE seq = 5", "UPDATE audit_log SET seq = 5 WHERE seq = 9", 5},
 			{"UPDATE audit_log_head SET last_seq = 4", "UPDATE audit_log_head SET last_seq = 5", 5},
 			{"UPDATE audit_log_head SET removed_seq = 1", "UPDATE audit_log_head SET removed_seq = 0", 1},
+			{copyOf("5", "6"), "DELETE FROM audit_log WHERE seq = 6", 6},
+			{exchange, exchange, 2},
 		} {
-			exec(t, db, test.do)
+			for statement := range strings.SplitSeq(test.do, ";") {
+				exec(t, db, statement)
+			}
 			var broken *trail.Break
 			if _, err := Verify(t.Context(), db); !errors.As(err, &broken) || broken.Seq != test.at {
 				t.Errorf("%s: %v", test.do, err)
 			}
-			exec(t, db, test.undo)
+			for statement := range strings.SplitSeq(test.undo, ";") {
+				exec(t, db, statement)
+			}
 			if _, err := Verify(t.Context(), db); err != nil {
 				t.Fatalf("%s: %v", test.undo, err)
 			}
@@ -290,13 +303,41 @@ func TestTampering(t *testing.T) {
 	})
 }
 
+// copyOf is a statement that adds a copy of a row, with another number and all else.
+func copyOf(seq, as string) string {
+	return "INSERT INTO audit_log (seq, at_ms, principal, key_id, source, op, tenant, target, request_id, " +
+		"correlation_id, before_json, after_json, outcome, times, hash) SELECT " + as + ", at_ms, principal, " +
+		"key_id, source, op, tenant, target, request_id, correlation_id, before_json, after_json, outcome, " +
+		"times, hash FROM audit_log WHERE seq = " + seq
+}
+
+// exchange exchanges two rows.
+const exchange = "UPDATE audit_log SET seq = -2 WHERE seq = 2;UPDATE audit_log SET seq = 2 WHERE seq = 3;" +
+	"UPDATE audit_log SET seq = 3 WHERE seq = -2"
+
+// TestErasedBeginning checks that rows that are removed from the beginning are missed, although the
+// head says so, unless a row records their removal.
+func TestErasedBeginning(t *testing.T) {
+	everywhere(t, func(t *testing.T, db *logDB) {
+		for n := range 5 {
+			appendRow(t, db, rowOf(n))
+		}
+		exec(t, db, "UPDATE audit_log_head SET removed_seq = 2, removed_hash = (SELECT hash FROM audit_log WHERE seq = 2)")
+		exec(t, db, "DELETE FROM audit_log WHERE seq <= 2")
+		var broken *trail.Break
+		if _, err := Verify(t.Context(), db); !errors.As(err, &broken) || broken.Seq != 2 {
+			t.Errorf("%v; want a break at row 2", err)
+		}
+	})
+}
+
 // Old rows are removed from the beginning, the chain continues, and the removal is a row of it.
 func TestPrune(t *testing.T) {
-	everywhere(t, func(t *testing.T, db *sql.DB) {
+	everywhere(t, func(t *testing.T, db *logDB) {
 		prune := func(before int64) (n int64) {
 			t.Helper()
 			err := within(t, db, func(tx *sql.Tx) (err error) {
-				n, err = Prune(t.Context(), tx, before, trail.Row{AtMS: 100, Principal: "budgetd", Op: "keep", Outcome: trail.Done})
+				n, err = Prune(t.Context(), tx, db.server, before, trail.Row{AtMS: 100, Principal: "budgetd"})
 				return err
 			})
 			if err != nil {
@@ -320,7 +361,7 @@ func TestPrune(t *testing.T) {
 			t.Errorf("%d removed, want those before the young one", n)
 		}
 		rows, err := Read(t.Context(), db, Query{Limit: 100})
-		if err != nil || len(rows) != 4 || rows[0].Seq != 3 || rows[3].Op != "keep" || !strings.HasPrefix(rows[3].Target, "2:") {
+		if err != nil || len(rows) != 4 || rows[0].Seq != 3 || rows[3].Op != trail.OpPrune || !strings.HasPrefix(rows[3].Target, "2:") {
 			t.Errorf("%+v, %v", rows, err)
 		}
 		if n := prune(1000); n != 3 {
@@ -335,10 +376,10 @@ func TestPrune(t *testing.T) {
 }
 
 func TestPruneInParts(t *testing.T) {
-	everywhere(t, func(t *testing.T, db *sql.DB) {
+	everywhere(t, func(t *testing.T, db *logDB) {
 		err := within(t, db, func(tx *sql.Tx) error {
 			for n := range pruneRows + 10 {
-				if _, err := Append(t.Context(), tx, rowOf(n)); err != nil {
+				if err := Append(t.Context(), tx, db.server, rowOf(n)); err != nil {
 					return err
 				}
 			}
@@ -350,7 +391,7 @@ func TestPruneInParts(t *testing.T) {
 		var counts []int64
 		for range 3 {
 			err := within(t, db, func(tx *sql.Tx) error {
-				n, err := Prune(t.Context(), tx, pruneRows*10, trail.Row{AtMS: pruneRows * 10, Outcome: trail.Done})
+				n, err := Prune(t.Context(), tx, db.server, pruneRows*10, trail.Row{AtMS: pruneRows * 10})
 				counts = append(counts, n)
 				return err
 			})
@@ -370,10 +411,10 @@ func TestPruneInParts(t *testing.T) {
 
 // The row of an administrative call exists if and only if its effect does.
 func TestAppendOf(t *testing.T) {
-	everywhere(t, func(t *testing.T, db *sql.DB) {
+	everywhere(t, func(t *testing.T, db *logDB) {
 		run := func(ctx context.Context) {
 			t.Helper()
-			if err := within(t, db, func(tx *sql.Tx) error { return AppendOf(ctx, tx) }); err != nil {
+			if err := within(t, db, func(tx *sql.Tx) error { return AppendOf(ctx, tx, db.server) }); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -393,7 +434,7 @@ func TestAppendOf(t *testing.T) {
 
 // Texts longer than their columns are cut alike in every engine.
 func TestLongTexts(t *testing.T) {
-	everywhere(t, func(t *testing.T, db *sql.DB) {
+	everywhere(t, func(t *testing.T, db *logDB) {
 		long := strings.Repeat("x", 1000)
 		appendRow(t, db, trail.Row{Principal: long, KeyID: long, Source: long, Op: long, Tenant: long, Target: long,
 			RequestID: long, CorrelationID: long, Outcome: long})
@@ -404,9 +445,9 @@ func TestLongTexts(t *testing.T) {
 }
 
 func TestNotInstalled(t *testing.T) {
-	everywhere(t, func(t *testing.T, db *sql.DB) {
+	everywhere(t, func(t *testing.T, db *logDB) {
 		exec(t, db, "DELETE FROM audit_log_head")
-		if _, err := Append(t.Context(), db, rowOf(1)); !errors.Is(err, errNoHead) {
+		if err := Append(t.Context(), db, db.server, rowOf(1)); !errors.Is(err, errNoHead) {
 			t.Error(err)
 		}
 		if _, err := Verify(t.Context(), db); !errors.Is(err, errNoHead) {

@@ -13,32 +13,37 @@ import (
 const pruneRows = 1000
 
 // Prune removes rows from the beginning of the chain whose calls were made before an instant, at
-// most 1,000, and returns their number. The last row always stays. The removal itself is a row: by
-// is its principal, and its target the last removed position of the chain.
-func Prune(ctx context.Context, tx Tx, beforeMS int64, by trail.Row) (int64, error) {
-	head, err := lock(ctx, tx)
-	if err != nil {
-		return 0, fmt.Errorf("audit log: %w", err)
-	}
-	_, removed, err := Ends(ctx, tx)
+// most 1,000, and returns their number. The last row always stays. The removal itself is a row, by
+// which a verifier knows it from one by hand: by is its principal, its target the last removed
+// position of the chain. It does nothing if another node is removing the same rows.
+func Prune(ctx context.Context, tx Tx, server bool, beforeMS int64, by trail.Row) (int64, error) {
+	head, removed, err := Ends(ctx, tx)
 	if err != nil {
 		return 0, fmt.Errorf("audit log: %w", err)
 	}
 	last, err := lastBefore(ctx, tx, beforeMS, removed, head)
-	if err == nil && last.Seq > removed.Seq {
-		err = remove(ctx, tx, last)
-	}
-	// Append increments the head itself.
-	const restore = `UPDATE audit_log_head SET last_seq = ? WHERE only_row = 1`
-	if err == nil {
-		_, err = tx.ExecContext(ctx, restore, head.Seq)
-	}
-	if err == nil && last.Seq > removed.Seq {
-		by.Target = last.String()
-		_, err = Append(ctx, tx, by)
-	}
 	if err != nil {
 		return 0, fmt.Errorf("audit log: %w", err)
+	}
+	if last.Seq == removed.Seq {
+		return 0, nil
+	}
+	const move = `UPDATE audit_log_head SET removed_seq = ?, removed_hash = ?
+		WHERE only_row = 1 AND removed_seq = ?`
+	const rows = `DELETE FROM audit_log WHERE seq <= ?`
+	done, err := tx.ExecContext(ctx, move, last.Seq, last.Hash[:], removed.Seq)
+	if err != nil {
+		return 0, fmt.Errorf("audit log: %w", err)
+	}
+	if n, err := done.RowsAffected(); err != nil || n == 0 {
+		return 0, err
+	}
+	if _, err := tx.ExecContext(ctx, rows, last.Seq); err != nil {
+		return 0, fmt.Errorf("audit log: %w", err)
+	}
+	by.Op, by.Target, by.Outcome = trail.OpPrune, last.String(), trail.Done
+	if err := Append(ctx, tx, server, by); err != nil {
+		return 0, err
 	}
 	return last.Seq - removed.Seq, nil
 }
@@ -69,14 +74,4 @@ func lastBefore(ctx context.Context, tx Tx, beforeMS int64,
 		return removed, errors.New("a hash is cut off")
 	}
 	return last, nil
-}
-
-func remove(ctx context.Context, tx Tx, last trail.Anchor) error {
-	const rows = `DELETE FROM audit_log WHERE seq <= ?`
-	const head = `UPDATE audit_log_head SET removed_seq = ?, removed_hash = ? WHERE only_row = 1`
-	if _, err := tx.ExecContext(ctx, rows, last.Seq); err != nil {
-		return err
-	}
-	_, err := tx.ExecContext(ctx, head, last.Seq, last.Hash[:])
-	return err
 }

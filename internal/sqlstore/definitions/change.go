@@ -35,7 +35,8 @@ const (
 	selectLate = `SELECT e.bucket_id, e.epoch FROM bucket_epoch e /*by bucket_epoch_units*/
 		WHERE e.budget_id = ? AND e.has_units = 1 AND e.late_quantity > 0 AND e.period = ?
 		ORDER BY e.bucket_id, e.epoch`
-	setInTime = `UPDATE bucket_epoch /*by PRIMARY*/ SET late_quantity = 0 WHERE `
+	countNamed = `SELECT COUNT(*) FROM budget_management_bucket WHERE tenant = ? AND name = ?`
+	setInTime  = `UPDATE bucket_epoch /*by PRIMARY*/ SET late_quantity = 0 WHERE `
 )
 
 // Change changes a definition and raises its version. Under the locks of all live epochs it also
@@ -49,6 +50,12 @@ const (
 func (p *Part) Change(ctx context.Context, id int64, change bucket.Change) (
 	out manage.Changed, err error) {
 	tried := budget.Definition{} // what an earlier attempt wrote, committed or not
+	first := int64(0)            // the id of the first of the buckets that a resize may add
+	if n := change.BucketQuantity; n != nil && *n > 0 && *n <= budget.MaxBuckets {
+		if first, err = p.db.TakeIDs(ctx, engine.SequenceBucket, *n); err != nil {
+			return out, err
+		}
+	}
 	err = p.db.Write(ctx, "change", func(t *engine.Tx) error {
 		out = manage.Changed{}
 		row, err := rows.LockBudget(t, "change", id)
@@ -74,7 +81,8 @@ func (p *Part) Change(ctx context.Context, id int64, change bucket.Change) (
 		if err := attest(ctx, before, after); err != nil {
 			return err
 		}
-		c, undistributed := &changing{t: t, row: row, before: before, after: after}, row.Undistributed
+		undistributed := row.Undistributed
+		c := &changing{t: t, row: row, before: before, after: after, first: first}
 		if err := c.write(change.Limits != nil); err != nil {
 			return err
 		}
@@ -101,11 +109,12 @@ func (p *Part) Change(ctx context.Context, id int64, change bucket.Change) (
 // free refuses a new name that another budget has, and an archival while units are held.
 func free(t *engine.Tx, before, after budget.Definition) error {
 	if after.Name != before.Name {
-		other, err := find(&t.Reader, bucket.BudgetRef{Tenant: after.Tenant, Name: after.Name})
+		var other int
+		_, err := t.Get(&other, countNamed, []byte(after.Tenant), []byte(after.Name))
 		switch {
 		case err != nil:
 			return err
-		case other != nil:
+		case other > 0:
 			return budget.Refuse(budget.NameTaken, "change", "the tenant has another budget %q", after.Name)
 		}
 	}
@@ -201,6 +210,7 @@ type changing struct {
 	t             *engine.Tx
 	row           *rows.Budget
 	before, after budget.Definition
+	first         int64 // the id of the first of new buckets
 }
 
 // write writes the new definition: the budget's row, its limits if they change, the open period,

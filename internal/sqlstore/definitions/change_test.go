@@ -297,14 +297,15 @@ func TestBudgetsByPage(t *testing.T) {
 			}
 			return out
 		}
-		equal(w, "first page", names(bucket.Page{}), []string{"limited", "ended"})
-		equal(w, "next page", names(bucket.Page{AfterID: 2, Size: 9}),
-			[]string{"pending", "paused", "theirs"})
+		equal(w, "first page", names(bucket.Page{}), []string{"theirs", "ended"})
+		equal(w, "next page", names(bucket.Page{Size: 9,
+			After: bucket.BudgetRef{Tenant: "shop", Name: "ended"}}),
+			[]string{"limited", "paused", "pending"})
 		equal(w, "tenant", names(bucket.Page{Tenant: "games"}), []string{"theirs"})
 		equal(w, "type", names(bucket.Page{Type: budget.Daily}), []string{"paused"})
 		for status, want := range map[budget.Status][]string{
 			budget.Expired: {"ended"}, budget.Pending: {"pending"}, budget.Paused: {"paused"},
-			budget.Effective: {"limited", "theirs"},
+			budget.Effective: {"theirs", "limited"},
 		} {
 			equal(w, string(status), names(bucket.Page{Status: status}), want)
 		}

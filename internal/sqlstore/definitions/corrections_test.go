@@ -97,12 +97,12 @@ func TestArchive(t *testing.T) {
 			return names
 		}
 		equal(w, "list", listed(bucket.Page{}), []string{"other"})
-		equal(w, "with archived ones", listed(bucket.Page{Archived: true}), []string{"sale", "other"})
+		equal(w, "with archived ones", listed(bucket.Page{Archived: true}), []string{"other", "sale"})
 		equal(w, "it is read", w.read(b.ID).Archived, true)
 		later := w.db.Now().Add(time.Hour)
 		_, err := w.part.Change(w.ctx, b.ID, bucket.Change{EndAt: &later})
 		w.refused(err, budget.BudgetNotOver)
 		w.change(b.ID, bucket.Change{Archived: &no})
-		equal(w, "list again", listed(bucket.Page{}), []string{"sale", "other"})
+		equal(w, "list again", listed(bucket.Page{}), []string{"other", "sale"})
 	})
 }

@@ -1,16 +1,19 @@
 package definitions
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"slices"
 
-	"github.com/budgetd/budgetd/allocation"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/moves"
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
+	"github.com/budgetd/budgetd/ledger/books"
 	"github.com/budgetd/budgetd/limit"
 	"github.com/budgetd/budgetd/trail"
 )
@@ -90,8 +93,8 @@ func (c creation) repeats(was string) bool {
 // period. A promo budget gets all of its total, divided evenly, with the remainder in the first
 // buckets. homes are the partitions of the buckets; in ledger mode they are zero. BucketQuantity 0
 // means one bucket per home; other homes do not make it another budget. All of this is one
-// transaction. A repeated call with the same definition returns the existing budget in its present
-// state.
+// transaction of two round trips. A repeated call with the same definition returns the existing
+// budget in its present state.
 //
 // Errors: Invalid if the end has passed and AllowPast is not set; NameTaken if the name has another
 // definition; Unavailable, in store mode also if a partition is drained or was never reached;
@@ -113,177 +116,115 @@ func (p *Part) Create(ctx context.Context, d budget.Definition, homes []bucket.P
 		return out, budget.Refuse(budget.Internal, "create", "%d homes for %d buckets", len(homes),
 			d.BucketQuantity)
 	}
-	made := int64(0) // the id that an earlier attempt used
-	err = p.db.Write(ctx, "create", func(t *engine.Tx) error {
-		out = manage.Created{}
-		old, err := find(&t.Reader, bucket.BudgetRef{Tenant: d.Tenant, Name: d.Name})
-		if err != nil {
-			return err
-		}
-		switch {
-		case old != nil && !definition.repeats(old.CreatedAs):
-			return budget.Refuse(budget.NameTaken, "create",
-				"budget %q exists with another definition", d.Name)
-		case old != nil:
-			out.New = t.Unsure && old.ID == made
-			made = old.ID
-		default:
-			out.New = true
-			if made, err = create(t, d, as, homes); err != nil {
-				return err
+	c := books.Creation{Definition: d, As: as,
+		KeyOf: func(ordinal int) string { return bucket.KeyOf(d.Name, ordinal) }}
+	if c.ID, err = p.db.TakeIDs(ctx, engine.SequenceBudget, 1); err != nil {
+		return out, err
+	}
+	if c.FirstBucket, err = p.db.TakeIDs(ctx, engine.SequenceBucket, len(homes)); err != nil {
+		return out, err
+	}
+	there := false
+	err = bookkeeper.Do(ctx, p.db, "create", scopeOf(d, homes),
+		func(b *books.Books) ([]bookkeeper.Query, error) {
+			there = false
+			if old := b.Budgets.All(); len(old) > 0 {
+				there, out.New = true, old[0].ID == c.ID // an earlier attempt may have been committed
+				if !definition.repeats(old[0].CreatedAs) {
+					return nil, budget.Refuse(budget.NameTaken, "create",
+						"budget %q exists with another definition", d.Name)
+				}
+				return nil, nil
 			}
+			out, err = p.create(b, c, homes)
 			trail.FromContext(ctx).Change(d.Tenant, d.Name, nil, []byte(as))
-		}
-		out.Budget, err = view(&t.Reader, bucket.BudgetRef{ID: made})
-		return err
-	})
+			return nil, err
+		})
+	if err == nil && there {
+		out.Budget, err = p.Budget(ctx, bucket.BudgetRef{Tenant: d.Tenant, Name: d.Name})
+	}
 	if err != nil {
 		return manage.Created{}, err
 	}
 	return out, nil
 }
 
-// The names of rows in sequence.
-const sequenceBudget, sequenceBucket = "budget", "bucket"
+// scopeOf is what a create loads: the budget with the name, and the partitions of its buckets.
+func scopeOf(d budget.Definition, homes []bucket.Partition) []bookkeeper.Query {
+	load := []bookkeeper.Query{bookkeeper.BudgetByName(d.Tenant, d.Name)}
+	if d.Durability != budget.Store {
+		return load
+	}
+	partitions := slices.Clone(homes)
+	slices.SortFunc(partitions, func(a, b bucket.Partition) int {
+		return cmp.Or(cmp.Compare(a.Instance, b.Instance), cmp.Compare(a.Index, b.Index))
+	})
+	var list []bookkeeper.Partition
+	for _, one := range slices.Compact(partitions) {
+		list = append(list, bookkeeper.Partition{Instance: one.Instance, Number: int64(one.Index)})
+	}
+	return append(load, bookkeeper.Partitions(list))
+}
+
+// create adds a new budget to the books.
+func (p *Part) create(b *books.Books, c books.Creation, homes []bucket.Partition) (
+	out manage.Created, err error) {
+	d, now := &c.Definition, engine.FromMS(b.NowMS)
+	if faults := budget.CheckEnd(d.EndAt, now); len(faults) > 0 && !d.AllowPast {
+		return out, &budget.Error{Code: budget.Invalid, Op: "create", Fields: faults,
+			Message: "the definition has faults"}
+	}
+	if d.Limits != nil {
+		d.Limits = limit.Begin(d.Limits.List, now)
+	}
+	c.Homes = make([]books.Home, len(homes))
+	for i, home := range homes {
+		if d.Durability == budget.Store {
+			c.Homes[i] = books.Home{Instance: home.Instance, Partition: int64(home.Index)}
+			c.Homes[i].Incarnation, err = b.Incarnation(home.Instance, int64(home.Index))
+			if err != nil {
+				return out, budget.Refuse(budget.Unavailable, "create", "%v", err)
+			}
+		}
+	}
+	u := b.Create(c)
+	d.ID, d.Version, d.OnLoss = u.ID, u.Version, budget.OnLoss(u.OnLoss)
+	d.CreatedAt, d.UpdatedAt = now, now
+	d.AllowPast, d.DryRun = false, false
+	out = manage.Created{New: true, View: viewOf(*d, b.FirstFigures(u))}
+	out.View.At(now)
+	out.Budget = bucket.Budget{Definition: *d, ListVersion: u.ListVersion,
+		Period: out.View.Period}
+	for _, row := range b.Buckets.All() {
+		out.Budget.Buckets = append(out.Budget.Buckets, bucketOf(b, row))
+	}
+	return out, nil
+}
+
+// bucketOf returns a bucket with its newest epoch.
+func bucketOf(b *books.Books, row *books.Bucket) bucket.Bucket {
+	return bucket.Bucket{ID: row.ID, Ordinal: int(row.Ordinal), Key: row.Key,
+		Partition: bucket.Partition{Instance: row.Instance, Index: int(row.Partition)},
+		Online:    row.Status == books.Online, OfflineBy: bucket.OfflineBy(row.OfflineBy),
+		OutQuantity: min(row.Out, budget.MaxAmount), OutCnt: int(row.OutCnt),
+		CollectCnt: int(row.CollectCnt),
+		Epoch:      b.Epochs.Get(books.Position{Bucket: row.ID, Epoch: row.Epoch}).Ledger(),
+		UpdatedAt:  engine.FromMS(row.UpdatedAt)}
+}
 
 const (
-	takeNumbers = `UPDATE sequence SET next_id = next_id + ? WHERE name = ?`
-	nextNumber  = `SELECT next_id FROM sequence WHERE name = ?`
-
-	insertBudget = `INSERT INTO budget_management_bucket (id, tenant, name, gl_code, unit, durability,
-		on_loss, unlimited, total_quantity, unfunded_quantity, undistributed_quantity, out_quantity,
-		sharding_quantity, bucket_quantity, adjust_cnt, type, type_rule, status, status_due_ms,
-		is_paused, start_ms, end_ms, timezone, routing_dimension, unused, late_refund, period,
-			period_start_ms, period_end_ms,
-		is_over, roll_over_ms, created_as, version, list_version, limits_version, created_at,
-		updated_at)`
-	insertAdjustment = `INSERT INTO adjustment (budget_id, request_id, quantity, fingerprint, nonce,
-		status, deadline_ms, created_at, updated_at)`
 	insertBucket = `INSERT INTO sharding_budget_management_bucket (id, budget_id, ordinal,
 		sharding_bucket_key, instance, partition_number, out_quantity, sharding_quantity, out_cnt, status,
 		offline_by, epoch, created_at, updated_at)`
-
-	// The numbers of columns in these lists.
-	budgetWidth, adjustmentWidth, bucketWidth = 37, 9, 14
+	bucketWidth = 14 // the number of columns
 )
 
-// firstVersion is the version of a new definition and of a new bucket list.
-const firstVersion = 1
-
-// numbers reserves n ids of a kind and returns the first. The row stays locked, so creations in one
-// database run one after the other.
-func numbers(t *engine.Tx, kind string, n int) (int64, error) {
-	if err := t.Hit(1, takeNumbers, n, []byte(kind)); err != nil {
-		return 0, err
-	}
-	var next int64
-	_, err := t.Get(&next, nextNumber, []byte(kind))
-	return next - int64(n), err
-}
-
-// create inserts the rows of a new budget and returns its id.
-func create(t *engine.Tx, d budget.Definition, as string, homes []bucket.Partition) (int64, error) {
-	if faults := budget.CheckEnd(d.EndAt, t.Now); len(faults) > 0 && !d.AllowPast {
-		return 0, &budget.Error{Code: budget.Invalid, Op: "create", Fields: faults,
-			Message: "the definition has faults"}
-	}
-	incarnations, err := moves.Incarnations(t, "create", d.Durability, homes)
-	if err != nil {
-		return 0, err
-	}
-	id, err := numbers(t, sequenceBudget, 1)
-	if err != nil {
-		return 0, err
-	}
-	if d.Limits != nil {
-		d.Limits = limit.Begin(d.Limits.List, t.Now)
-	}
-	if err := insertLimits(t, id, d.Limits); err != nil {
-		return 0, err
-	}
-	unfunded, period := allocation.Begin(d, t.Now)
-	err = insertRow(t, id, d, as, unfunded, period)
-	if err != nil {
-		return 0, err
-	}
-	if err := moves.InsertPeriod(t, id, period); err != nil {
-		return 0, err
-	}
-	now := engine.ToMS(t.Now)
-	err = t.Insert(insertAdjustment, adjustmentWidth, []any{id, []byte{}, d.TotalQuantity, []byte{},
-		[]byte{}, string(bucket.AdjustmentDone), 0, now, now})
-	if err != nil {
-		return 0, err
-	}
-	b, err := rows.LockBudget(t, "create", id)
-	if err != nil {
-		return 0, err
-	}
-	list, err := addBuckets(t, b, 0, homes, incarnations)
-	if err != nil {
-		return 0, err
-	}
-	return id, giveFirst(t, b, list)
-}
-
-// giveFirst hands out U of a new budget, also to epochs that are still opening.
-func giveFirst(t *engine.Tx, b *rows.Budget, list []*rows.Bucket) error {
-	var portions []moves.Portion
-	handedOut := int64(0)
-	for i, units := range allocation.Shares(b.Definition(), b.Undistributed, len(list)) {
-		if units > 0 {
-			portions = append(portions, moves.Portion{Row: list[i], Units: units})
-			handedOut += units
-		}
-	}
-	if err := moves.Give(t, b, moves.Apply, portions...); err != nil {
-		return err
-	}
-	return moves.Units(t, b, allocation.Movement{Undistributed: -handedOut})
-}
-
-// insertRow writes the row of a new budget: its first period is funded, and its buckets hold
-// nothing.
-func insertRow(t *engine.Tx, id int64, d budget.Definition, as string, unfunded int64,
-	p budget.Period) error {
-	now, lost := engine.ToMS(t.Now), d.OnLoss
-	status, due := rows.StatusOf(d, t.Now)
-	if lost == "" {
-		lost = budget.Quarantine
-	}
-	limits := int64(0)
-	if d.Limits != nil {
-		limits = d.Limits.Version
-	}
-	return t.Insert(insertBudget, budgetWidth, []any{id, []byte(d.Tenant), []byte(d.Name),
-		[]byte(d.GLCode), string(d.Unit), string(d.Durability), string(lost),
-		moves.OneIf(d.Unlimited), d.TotalQuantity, unfunded, p.Funded, 0, d.ShardingQuantity,
-		d.BucketQuantity, d.AdjustCnt, string(d.Type), rows.WriteRule(d.Rule), status, due,
-		moves.OneIf(d.Paused),
-		engine.ToMS(d.StartAt), engine.EndMS(d.EndAt), []byte(d.Timezone), orNull(d.RoutingDimension),
-		rows.UnusedColumn(d), string(d.LateRefund), p.Number, engine.ToMS(p.Start),
-		engine.EndMS(p.End), moves.OneIf(p.Over), moves.RollOverMS(p), []byte(as), firstVersion,
-		firstVersion, limits, now, now})
-}
-
-// orNull returns the column value of an optional text.
-func orNull(text string) any {
-	if text == "" {
-		return nil
-	}
-	return []byte(text)
-}
-
-// addBuckets creates one bucket of a locked budget per home, with ordinals from `from` on. They are
-// online and have first epochs without units.
-func addBuckets(t *engine.Tx, b *rows.Budget, from int, homes []bucket.Partition,
+// addBuckets creates one bucket of a locked budget per home, with ordinals from `from` and ids from
+// first on. They are online and have first epochs without units.
+func addBuckets(t *engine.Tx, b *rows.Budget, from int, first int64, homes []bucket.Partition,
 	incarnations map[bucket.Partition]int64) ([]*rows.Bucket, error) {
 	if len(homes) == 0 {
 		return nil, nil
-	}
-	first, err := numbers(t, sequenceBucket, len(homes))
-	if err != nil {
-		return nil, err
 	}
 	now := engine.ToMS(t.Now)
 	list, epochs, values := []*rows.Bucket(nil), []*rows.Epoch(nil), []any(nil)

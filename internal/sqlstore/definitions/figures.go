@@ -85,17 +85,23 @@ func (r *figuresRow) figures() ledger.Figures {
 	}
 }
 
+// writeFigures writes the query for the figures of budgets. of writes the condition that a column
+// holds the number of one of them.
+func writeFigures(s *engine.Statement, of func(column string)) {
+	s.SQL(selectFigures)
+	of("e.budget_id")
+	s.SQL(figuresOf)
+	of("u.id")
+	s.SQL(figuresOrder)
+}
+
 // figuresByID reads figures of budgets. The result has no element for a budget that does not exist.
 func figuresByID(r *engine.Reader, ids []int64) (map[int64]ledger.Figures, error) {
 	out := make(map[int64]ledger.Figures, len(ids))
 	err := inChunks(ids, func(keys [][]any) error {
 		var read []figuresRow
 		s := r.Statement()
-		s.SQL(selectFigures)
-		s.Tuples([]string{"e.budget_id"}, keys)
-		s.SQL(figuresOf)
-		s.Tuples([]string{"u.id"}, keys)
-		s.SQL(figuresOrder)
+		writeFigures(s, func(column string) { s.Tuples([]string{column}, keys) })
 		if err := r.RowsOf(&read, s); err != nil {
 			return err
 		}
@@ -124,26 +130,31 @@ func (p *Part) Figures(ctx context.Context, budgetID int64) (f ledger.Figures, e
 	return f, err
 }
 
-// View reads a budget with its figures. The figures are not older than the definition. Errors:
-// BudgetNotFound, Unavailable.
+// View reads a budget with its figures, in one round trip. The figures are not older than the
+// definition. Errors: BudgetNotFound, Unavailable.
 func (p *Part) View(ctx context.Context, ref bucket.BudgetRef) (v bucket.View, err error) {
-	err = p.db.Read(ctx, "view", func(r *engine.Reader) error {
-		row, err := find(r, ref)
-		if err != nil {
-			return err
-		}
-		if row == nil {
-			return budget.Refuse(budget.BudgetNotFound, "view", "tenant %q has no budget %q",
-				ref.Tenant, ref.Name)
-		}
-		d, err := withLimits(r, row)
-		if err != nil {
-			return err
-		}
-		all, err := figuresByID(r, []int64{row.ID})
-		v = viewOf(d, all[row.ID])
-		return err
+	var found []rows.Budget
+	var limits []limitRow
+	var figures []figuresRow
+	err = p.db.Look(ctx, "view", func(begin func() *engine.Statement) ([]*engine.Statement, []any) {
+		found, limits, figures = nil, nil, nil
+		texts := []*engine.Statement{begin(), begin(), begin()}
+		texts[0].SQL(selectBudgets)
+		named(texts[0], "id", ref)
+		texts[1].SQL(selectLimits)
+		named(texts[1], "b.id", ref)
+		texts[1].SQL(inLimitOrder)
+		writeFigures(texts[2], func(column string) { named(texts[2], column, ref) })
+		return texts, []any{&found, &limits, &figures}
 	})
+	if err == nil && (len(found) == 0 || len(figures) == 0) {
+		err = notFound("view", ref)
+	}
+	if err != nil {
+		return v, err
+	}
+	d, err := limited(found[0].Definition(), limits)
+	v = viewOf(d, figures[0].figures())
 	v.At(p.db.Now())
 	return v, err
 }

@@ -13,12 +13,12 @@ import (
 // The conditions of a page of budgets. Those of a status are budget.Definition.StatusAt in SQL.
 const (
 	selectPage = `SELECT ` + rows.BudgetColumns + ` FROM budget_management_bucket
-		WHERE id > ?`
+		WHERE tenant >= ? AND (tenant > ? OR name > ?)`
 	whereIDs    = ` AND id IN (?`
 	whereTenant = ` AND tenant = ?`
 	whereType   = ` AND type = ?`
 	notArchived = ` AND is_archived = 0`
-	pageOrder   = ` ORDER BY id LIMIT ?`
+	pageOrder   = ` ORDER BY tenant, name LIMIT ?`
 
 	whereExpired   = ` AND end_ms <> 0 AND end_ms <= ?`
 	whereRunning   = ` AND (end_ms = 0 OR end_ms > ?)`
@@ -65,11 +65,12 @@ func (q *pageQuery) status(status budget.Status, now int64) error {
 	return nil
 }
 
-// Budgets reads a page of budgets with their figures, sorted by id. The status is that at SQL's
-// time. Errors: Invalid for an unknown status, Unavailable.
+// Budgets reads a page of budgets with their figures, sorted by tenant and name. The status is that
+// at SQL's time. Errors: Invalid for an unknown status, Unavailable.
 func (p *Part) Budgets(ctx context.Context, page bucket.Page) (out []bucket.View, err error) {
 	q, now := &pageQuery{}, p.db.Now()
-	q.add(selectPage, page.AfterID)
+	after := []byte(page.After.Tenant)
+	q.add(selectPage, after, after, []byte(page.After.Name))
 	if len(page.IDs) > 0 {
 		q.ids(page.IDs)
 	}

@@ -37,16 +37,71 @@ type Part struct{ db *engine.DB }
 // New returns the part of a database.
 func New(db *engine.DB) *Part { return &Part{db: db} }
 
-// Budget reads a budget with its bucket list. It reads the row with the versions first, so a list
-// or limits that change meanwhile are newer than their version, never older. Errors:
-// BudgetNotFound, also if the budget with that id belongs to a tenant other than the reference's;
-// Unavailable.
+// Budget reads a budget with its bucket list, in one round trip. It reads the row with the versions
+// first, so a list or limits that change meanwhile are newer than their version, never older.
+// Errors: BudgetNotFound, also if the budget with that id belongs to a tenant other than the
+// reference's; Unavailable.
 func (p *Part) Budget(ctx context.Context, ref bucket.BudgetRef) (out bucket.Budget, err error) {
-	err = p.db.Read(ctx, "read", func(r *engine.Reader) error {
-		out, err = view(r, ref)
-		return err
+	var found []rows.Budget
+	var limits []limitRow
+	var list []rows.Bucket
+	err = p.db.Look(ctx, "read", func(begin func() *engine.Statement) ([]*engine.Statement, []any) {
+		found, limits, list = nil, nil, nil
+		texts := []*engine.Statement{begin(), begin(), begin()}
+		texts[0].SQL(selectBudgets)
+		named(texts[0], "id", ref)
+		texts[1].SQL(rows.SelectBuckets)
+		named(texts[1], "b.budget_id", ref)
+		texts[1].SQL(rows.InOrdinalOrder)
+		texts[2].SQL(selectLimits)
+		named(texts[2], "b.id", ref)
+		texts[2].SQL(inLimitOrder)
+		return texts, []any{&found, &list, &limits}
 	})
+	if err == nil && len(found) == 0 {
+		err = notFound("read", ref)
+	}
+	if err != nil {
+		return out, err
+	}
+	out.Definition, err = limited(found[0].Definition(), limits)
+	out.ListVersion, out.Period = found[0].ListVersion, found[0].PeriodNow()
+	out.Buckets = make([]bucket.Bucket, len(list))
+	for i := range list {
+		out.Buckets[i] = list[i].View()
+	}
 	return out, err
+}
+
+// named writes the condition that a column has the number of a budget, which is named by its id or
+// by tenant and name. One that is named by its id must belong to the tenant, if there is one.
+func named(s *engine.Statement, column string, ref bucket.BudgetRef) {
+	s.SQL(column + " = ")
+	if ref.ID != 0 && ref.Tenant == "" {
+		s.Number(ref.ID)
+		return
+	}
+	s.SQL("(SELECT n.id FROM budget_management_bucket n WHERE n.tenant = ")
+	s.Bytes(ref.Tenant)
+	if ref.ID != 0 {
+		s.SQL(" AND n.id = ")
+		s.Number(ref.ID)
+	} else {
+		s.SQL(" AND n.name = ")
+		s.Bytes(ref.Name)
+	}
+	s.SQL(")")
+}
+
+func notFound(op string, ref bucket.BudgetRef) error {
+	switch {
+	case ref.ID == 0:
+		return budget.Refuse(budget.BudgetNotFound, op, "tenant %q has no budget %q", ref.Tenant,
+			ref.Name)
+	case ref.Tenant == "":
+		return budget.Refuse(budget.BudgetNotFound, op, "there is no budget %d", ref.ID)
+	}
+	return budget.Refuse(budget.BudgetNotFound, op, "tenant %q has no budget %d", ref.Tenant, ref.ID)
 }
 
 const selectOwned = `SELECT COUNT(*) FROM budget_management_bucket WHERE id = ? AND tenant = ?`
@@ -62,51 +117,7 @@ func (p *Part) Belongs(ctx context.Context, tenant string, id int64) (bool, erro
 	return n > 0, err
 }
 
-const selectByName = `SELECT ` + rows.BudgetColumns + ` FROM budget_management_bucket
-	WHERE tenant = ? AND name = ?`
-
-// find reads a budget's row by its id, or by tenant and name. It returns nil if no budget has the
-// name, and BudgetNotFound if no budget has the id.
-func find(r *engine.Reader, ref bucket.BudgetRef) (*rows.Budget, error) {
-	if ref.ID != 0 {
-		row, err := rows.ReadBudget(r, "read", ref.ID)
-		if err == nil && ref.Tenant != "" && ref.Tenant != row.Tenant {
-			return nil, budget.Refuse(budget.BudgetNotFound, "read", "tenant %q has no budget %d",
-				ref.Tenant, ref.ID)
-		}
-		return row, err
-	}
-	var row rows.Budget
-	found, err := r.Get(&row, selectByName, []byte(ref.Tenant), []byte(ref.Name))
-	if err != nil || !found {
-		return nil, err
-	}
-	return &row, nil
-}
-
-func view(r *engine.Reader, ref bucket.BudgetRef) (out bucket.Budget, err error) {
-	row, err := find(r, ref)
-	if err != nil {
-		return out, err
-	}
-	if row == nil {
-		return out, budget.Refuse(budget.BudgetNotFound, "read", "tenant %q has no budget %q",
-			ref.Tenant, ref.Name)
-	}
-	list, err := rows.Buckets(r, row.ID)
-	if err != nil {
-		return out, err
-	}
-	if out.Definition, err = withLimits(r, row); err != nil {
-		return out, err
-	}
-	out.ListVersion, out.Period = row.ListVersion, row.PeriodNow()
-	out.Buckets = make([]bucket.Bucket, len(list))
-	for i := range list {
-		out.Buckets[i] = list[i].View()
-	}
-	return out, nil
-}
+const selectBudgets = `SELECT ` + rows.BudgetColumns + ` FROM budget_management_bucket WHERE `
 
 const (
 	selectVersions = `SELECT id, version, list_version
@@ -198,13 +209,7 @@ func withLimits(r *engine.Reader, row *rows.Budget) (budget.Definition, error) {
 func limitsOf(r *engine.Reader, ids []int64) (map[int64]*budget.Limits, error) {
 	out := make(map[int64]*budget.Limits, len(ids))
 	err := inChunks(ids, func(keys [][]any) error {
-		var read []struct {
-			Budget         int64  `db:"id"`
-			Version        int64  `db:"limits_version"`
-			Definition     []byte `db:"definition"`
-			ChangedVersion *int64 `db:"changed_version"`
-			ChangedMS      *int64 `db:"changed_ms"`
-		}
+		var read []limitRow
 		s := r.Statement()
 		s.SQL(selectLimits)
 		s.Tuples([]string{"b.id"}, keys)
@@ -212,25 +217,50 @@ func limitsOf(r *engine.Reader, ids []int64) (map[int64]*budget.Limits, error) {
 		if err := r.RowsOf(&read, s); err != nil {
 			return err
 		}
-		for _, row := range read {
-			limits := out[row.Budget]
-			if limits == nil {
-				limits = &budget.Limits{Version: row.Version}
-				out[row.Budget] = limits
-			}
-			if row.Definition == nil || row.ChangedVersion == nil || row.ChangedMS == nil {
-				continue // the budget has no limits any more
-			}
-			l, err := limit.Decode(row.Definition)
-			if err != nil {
-				return engine.Defect("a limit of budget %d cannot be read: %v", row.Budget, err)
-			}
-			l.ChangedVersion, l.ChangedAt = *row.ChangedVersion, engine.FromMS(*row.ChangedMS)
-			limits.List = append(limits.List, l)
-		}
-		return nil
+		return addLimits(out, read)
 	})
 	return out, err
+}
+
+// limitRow is a row of selectLimits.
+type limitRow struct {
+	Budget         int64  `db:"id"`
+	Version        int64  `db:"limits_version"`
+	Definition     []byte `db:"definition"`
+	ChangedVersion *int64 `db:"changed_version"`
+	ChangedMS      *int64 `db:"changed_ms"`
+}
+
+// limited returns a definition with the limits of its budget.
+func limited(d budget.Definition, read []limitRow) (budget.Definition, error) {
+	all := map[int64]*budget.Limits{}
+	err := addLimits(all, read)
+	d.Limits = all[d.ID]
+	return d, err
+}
+
+// addLimits adds the limits of budgets that have or had any.
+func addLimits(out map[int64]*budget.Limits, read []limitRow) error {
+	for _, row := range read {
+		if row.Version == 0 {
+			continue
+		}
+		limits := out[row.Budget]
+		if limits == nil {
+			limits = &budget.Limits{Version: row.Version}
+			out[row.Budget] = limits
+		}
+		if row.Definition == nil || row.ChangedVersion == nil || row.ChangedMS == nil {
+			continue // the budget has no limits any more
+		}
+		l, err := limit.Decode(row.Definition)
+		if err != nil {
+			return engine.Defect("a limit of budget %d cannot be read: %v", row.Budget, err)
+		}
+		l.ChangedVersion, l.ChangedAt = *row.ChangedVersion, engine.FromMS(*row.ChangedMS)
+		limits.List = append(limits.List, l)
+	}
+	return nil
 }
 
 // insertLimits writes the limits of a budget.

@@ -42,7 +42,7 @@ func TestRepeatsOfUnknownOutcomes(t *testing.T) {
 		w.ok(step())
 		return false
 	}
-	for k := 12; k <= 26; k++ {
+	for k := 5; k <= 26; k++ {
 		name := fmt.Sprint("b", k)
 		made := manage.Created{}
 		known := disturbed(k, func() (err error) {

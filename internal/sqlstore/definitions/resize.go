@@ -34,7 +34,7 @@ func (c *changing) resize() error {
 	if err := moves.PutOnline(t, b, begin...); err != nil {
 		return err
 	}
-	made, err := addBuckets(t, b, len(stay), make([]bucket.Partition, n-len(stay)), nil)
+	made, err := addBuckets(t, b, len(stay), c.first, make([]bucket.Partition, n-len(stay)), nil)
 	if err != nil {
 		return err
 	}

@@ -46,6 +46,8 @@ type dialect struct {
 	// tuples writes (a, b) IN ((…), (…)), which finds its rows by ranges of the index, like OR, and
 	// is parsed faster.
 	tuples bool
+	// links means that the server computes the hashes of the audit log.
+	links bool
 	// groups allows several lists in one statement, such as the ids of several budgets.
 	groups bool
 	// constants caches constant texts in the engine's syntax.
@@ -80,7 +82,7 @@ func newMySQLDialect() *dialect {
 			text = strings.ReplaceAll(text, "/*locked*/", "FOR UPDATE")
 			return strings.ReplaceAll(text, "/*shared*/", "LOCK IN SHARE MODE")
 		},
-		insertRows: 512, updateRows: 50, joinRows: 16, groups: true, tuples: true}
+		insertRows: 512, updateRows: 50, joinRows: 16, links: true, groups: true, tuples: true}
 }
 
 // text returns a statement in the engine's syntax.
@@ -152,4 +154,17 @@ func (d *dialect) tables() string {
 		return `SELECT name FROM sqlite_master WHERE type IN ('table', 'view')`
 	}
 	return `SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()`
+}
+
+// differ reports whether the keys of all rows begin with distinct numbers.
+func differ(rows []RowChange) bool {
+	seen := make(map[int64]bool, len(rows))
+	for _, row := range rows {
+		n, is := row.Key[0].(int64)
+		if !is || seen[n] {
+			return false
+		}
+		seen[n] = true
+	}
+	return true
 }

@@ -54,7 +54,9 @@ type DB struct {
 	auditors pool
 	// committers accept packets (see Line); nil for a file.
 	committers *sqlx.DB
-	lock       *flock.Flock // nil for a server
+	// lookers bounds the lines that Look may have at a time, so that flights always find one.
+	lookers chan struct{}
+	lock    *flock.Flock // nil for a server
 
 	clock     func() time.Time
 	tolerance time.Duration
@@ -64,6 +66,8 @@ type DB struct {
 	refusal   atomic.Pointer[refusal]
 
 	installation string
+
+	budgetIDs, bucketIDs ids
 
 	closing  sync.Once
 	closeErr error

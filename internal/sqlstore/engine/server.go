@@ -96,6 +96,7 @@ func (db *DB) openServer(ctx context.Context, config Config) error {
 	if db.auditors, err = db.newServerPool(auditing, auditPoolSize); err != nil {
 		return err
 	}
+	db.lookers = make(chan struct{}, max(min(size, maxPoolSize)/2, 1))
 	db.committers, err = db.newCommitters(parsed, min(size, maxPoolSize))
 	return err
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/budgetd/budgetd/bucket/span"
 	"github.com/budgetd/budgetd/internal/sqlstore/auditlog"
+	"github.com/budgetd/budgetd/trail"
 )
 
 // Bounds of retries.
@@ -62,6 +63,17 @@ type Tx struct {
 func (t *Tx) Plain() *sql.Conn {
 	t.conn.changed++
 	return t.Reader.Plain()
+}
+
+// Attest appends a row to the audit log. It takes the last lock of the transaction.
+func (t *Tx) Attest(row trail.Row) error {
+	return auditlog.Append(t.ctx, t.Plain(), t.conn.dialect.links, row)
+}
+
+// PruneAuditLog removes the oldest rows of the audit log: see auditlog.Prune.
+func (t *Tx) PruneAuditLog(beforeMS int64, by trail.Row) error {
+	_, err := auditlog.Prune(t.ctx, t.Plain(), t.conn.dialect.links, beforeMS, by)
+	return err
 }
 
 // Exec runs one statement and returns how many rows it changed.
@@ -219,19 +231,6 @@ func (d *dialect) joined(update, where string, rows []RowChange) *Statement {
 	return s
 }
 
-// differ reports whether the keys of all rows begin with distinct numbers.
-func differ(rows []RowChange) bool {
-	seen := make(map[int64]bool, len(rows))
-	for _, row := range rows {
-		n, is := row.Key[0].(int64)
-		if !is || seen[n] {
-			return false
-		}
-		seen[n] = true
-	}
-	return true
-}
-
 // Insert adds rows to a table: into names the table and its columns, args are their values row by
 // row. It runs as many statements as the dialect wants.
 func (t *Tx) Insert(into string, columns int, args []any) error {
@@ -312,7 +311,7 @@ func (db *DB) attempt(ctx context.Context, t *Tx, fn func(*Tx) error) (atCommit 
 		err = caller.Err()
 	}
 	if err == nil && c.changed > 0 {
-		err = auditlog.AppendOf(ctx, c.raw) // the last lock
+		err = auditlog.AppendOf(ctx, c.raw, c.dialect.links) // the last lock
 	}
 	if err != nil {
 		broken = rollBack(ctx, c) != nil

@@ -49,25 +49,6 @@ func Fund(t *engine.Tx, b *rows.Budget, units int64) error {
 	return t.Hit(1, fundPeriod, units, b.ID, b.Period)
 }
 
-// TakeBack moves units U -> F of a locked budget: first those that the open period got of F, then
-// those that earlier periods carried to it. A shrink takes them from F.
-func TakeBack(t *engine.Tx, b *rows.Budget, units int64) error {
-	p, err := OpenPeriod(t, b)
-	if err != nil {
-		return err
-	}
-	funded := min(units, p.Funded)
-	if err := Fund(t, b, -funded); err != nil || units == funded {
-		return err
-	}
-	carried := units - funded
-	err = Units(t, b, allocation.Movement{Unfunded: carried, Undistributed: -carried})
-	if err != nil {
-		return err
-	}
-	return Leave(t, b.ID, b.Period, allocation.Movement{Unfunded: carried})
-}
-
 // TopUp gives the open period of a locked budget its part of the unfunded units, after an append or
 // a change of the rule. A period that is over gets nothing.
 func TopUp(t *engine.Tx, b *rows.Budget, d budget.Definition) error {

@@ -328,9 +328,10 @@ func readEpochs(r *engine.Reader, positions []Position, suffix string) (
 const (
 	selectBudget = `SELECT ` + BudgetColumns + `
 		FROM budget_management_bucket /*by PRIMARY*/ WHERE id = ?`
-	selectBuckets = `SELECT ` + BucketColumns + ` FROM sharding_budget_management_bucket b
-		JOIN bucket_epoch e ON e.bucket_id = b.id AND e.epoch = b.epoch
-		WHERE b.budget_id = ? ORDER BY b.ordinal`
+	// SelectBuckets reads buckets with their newest epochs; a condition on b follows.
+	SelectBuckets = `SELECT ` + BucketColumns + ` FROM sharding_budget_management_bucket b
+		JOIN bucket_epoch e ON e.bucket_id = b.id AND e.epoch = b.epoch WHERE `
+	InOrdinalOrder = ` ORDER BY b.ordinal`
 )
 
 // LockBudget locks and returns a budget's row, or BudgetNotFound.
@@ -359,7 +360,7 @@ func readBudget(r *engine.Reader, op string, id int64, suffix string) (*Budget, 
 // locked and may change.
 func Buckets(r *engine.Reader, budgetID int64) ([]Bucket, error) {
 	var read []Bucket
-	err := r.List(&read, selectBuckets, budgetID)
+	err := r.List(&read, SelectBuckets+`b.budget_id = ?`+InOrdinalOrder, budgetID)
 	return read, err
 }
 

@@ -6,27 +6,10 @@ import (
 
 	"github.com/budgetd/budgetd/allocation"
 	"github.com/budgetd/budgetd/bucket/transfer"
-	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/moves"
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 )
-
-// lockOne locks a budget and the newest epoch of one of its buckets. list has all of its buckets;
-// the others are not locked. Errors: BudgetNotFound, BucketNotFound.
-func lockOne(t *engine.Tx, op string, budgetID, bucketID int64) (
-	b *rows.Budget, list []rows.Bucket, row *rows.Bucket, err error) {
-	if b, err = rows.LockBudget(t, op, budgetID); err != nil {
-		return nil, nil, nil, err
-	}
-	if list, err = rows.Buckets(&t.Reader, b.ID); err != nil {
-		return nil, nil, nil, err
-	}
-	if row, err = find(op, b, list, bucketID); err != nil {
-		return nil, nil, nil, err
-	}
-	return b, list, row, rows.LockNewest(t, []*rows.Bucket{row})
-}
 
 // pointers returns pointers to the chosen elements.
 func pointers(list []rows.Bucket, chosen func(*rows.Bucket) bool) (out []*rows.Bucket) {
@@ -36,17 +19,6 @@ func pointers(list []rows.Bucket, chosen func(*rows.Bucket) bool) (out []*rows.B
 		}
 	}
 	return out
-}
-
-// find returns the bucket with an id unless it is retired, or BucketNotFound.
-func find(op string, b *rows.Budget, list []rows.Bucket, id int64) (*rows.Bucket, error) {
-	i := slices.IndexFunc(list, func(r rows.Bucket) bool {
-		return r.Epoch.Bucket == id && !r.Retired()
-	})
-	if i < 0 {
-		return nil, budget.Refuse(budget.BucketNotFound, op, "budget %s has no bucket %d", b.Name, id)
-	}
-	return &list[i], nil
 }
 
 // idle reports whether a bucket is in the bucket list without a live epoch, which it is about to

@@ -1,0 +1,161 @@
+package bookkeeper
+
+import (
+	"strings"
+
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/ledger/books"
+)
+
+// Query is one SELECT of a load. It writes its text, and returns the slice for the rows and what
+// adds them to the Books.
+type Query func(s *engine.Statement, b *books.Books) (into any, load func())
+
+// lock says how the rows of a query stand still until the commit.
+type lock struct {
+	text string
+	// mayChange means that a lock covers the rows, their own or that of another row which is loaded
+	// before: periods and buckets change only under their budget's lock.
+	mayChange bool
+}
+
+var (
+	locked = lock{" /*locked*/", true}
+	under  = lock{"", true}
+	shared = lock{" /*shared*/", false}
+	bare   = lock{"", false}
+)
+
+// rowsOf returns a query of whole rows of a table, whose alias is r. from writes what follows FROM.
+func rowsOf[R any, K comparable](set func(*books.Books) *books.Set[R, K], l lock,
+	from func(s *engine.Statement)) Query {
+	return func(s *engine.Statement, b *books.Books) (any, func()) {
+		var rows []R
+		s.SQL("SELECT r." + strings.Join(set(b).Table().Columns, ", r.") + " FROM ")
+		from(s)
+		s.SQL(l.text)
+		return &rows, func() { set(b).Load(rows, !l.mayChange) }
+	}
+}
+
+// The tables of a query.
+func budgets(b *books.Books) *books.Set[books.Budget, int64]            { return &b.Budgets }
+func periods(b *books.Books) *books.Set[books.Period, [2]int64]         { return &b.Periods }
+func buckets(b *books.Books) *books.Set[books.Bucket, int64]            { return &b.Buckets }
+func epochs(b *books.Books) *books.Set[books.Epoch, books.Position]     { return &b.Epochs }
+func adjustments(b *books.Books) *books.Set[books.Adjustment, books.ID] { return &b.Adjustments }
+func partitions(b *books.Books) *books.Set[books.Partition, [2]any]     { return &b.Partitions }
+
+// numbered writes constant text with a number for each question mark.
+func numbered(text string, numbers ...int64) func(s *engine.Statement) {
+	return func(s *engine.Statement) {
+		s.Fill(text, func(place int) { s.Number(numbers[place]) })
+	}
+}
+
+// WholeBudget locks a budget, the newest epoch of each of its buckets, and every epoch with units,
+// and loads its buckets, its open period, the periods of these epochs, and the partitions of the
+// buckets. The list of the epochs is read under the budget's lock, and only its epochs are locked:
+// by their primary keys, in the lock order.
+func WholeBudget(id int64) []Query {
+	return []Query{
+		rowsOf(budgets, locked, numbered(`budget_management_bucket r /*by PRIMARY*/ WHERE r.id = ?`, id)),
+		rowsOf(partitions, shared, numbered(`store_partition r /*by PRIMARY*/ WHERE EXISTS (SELECT 1
+			FROM sharding_budget_management_bucket b WHERE b.budget_id = ?
+			AND b.instance = r.instance AND b.partition_number = r.partition_number)
+			ORDER BY r.instance, r.partition_number`, id)),
+		rowsOf(buckets, under, numbered(`sharding_budget_management_bucket r WHERE r.budget_id = ?
+			ORDER BY r.ordinal`, id)),
+		EpochsOf(id),
+		rowsOf(periods, under, numbered(`budget_period r WHERE r.budget_id = ?
+			AND (r.number = (SELECT u.period FROM budget_management_bucket u WHERE u.id = ?)
+				OR r.number IN (SELECT e.period FROM bucket_epoch e /*by bucket_epoch_units*/
+					WHERE e.budget_id = ? AND e.has_units = 1))`, id, id, id)),
+	}
+}
+
+// EpochsOf locks the epochs of WholeBudget. A second look finds those that got units since the
+// first: rollbacks bring them into epochs that had none.
+func EpochsOf(id int64) Query {
+	return rowsOf(epochs, locked, numbered(`(SELECT b.id AS id, b.epoch AS epoch
+			FROM sharding_budget_management_bucket b WHERE b.budget_id = ?
+			UNION SELECT x.bucket_id, x.epoch FROM bucket_epoch x /*by bucket_epoch_units*/
+			WHERE x.budget_id = ? AND x.has_units = 1
+			ORDER BY 1, 2 LIMIT 9223372036854775807) l
+		/*in order*/ JOIN bucket_epoch r /*by PRIMARY*/
+			ON r.bucket_id = l.id AND r.epoch = l.epoch`, id, id))
+}
+
+// Applied sums what buckets applied for in the open period of a budget whose adjust_cnt is bounded,
+// as the sum of I3 does.
+func Applied(id int64) Query {
+	return func(s *engine.Statement, b *books.Books) (any, func()) {
+		var sums []struct {
+			Units int64 `db:"units"`
+		}
+		numbered(`SELECT COALESCE(SUM(g.amount), 0) AS units FROM budget_management_bucket u
+			JOIN sharding_budget_management_bucket b ON b.budget_id = u.id
+			JOIN bucket_epoch e ON e.bucket_id = b.id AND e.period = u.period
+			JOIN grant_log g ON g.bucket_id = e.bucket_id AND g.epoch = e.epoch
+			WHERE u.id = ? AND u.adjust_cnt > 0 AND g.kind = 'apply'`, id)(s)
+		return &sums, func() { b.Applied = sums[0].Units }
+	}
+}
+
+// OneBucket locks a budget and the newest epoch of one of its buckets, and loads all of its buckets,
+// its open period, and the period of that epoch.
+func OneBucket(id, bucketID int64) []Query {
+	return []Query{
+		rowsOf(budgets, locked, numbered(`budget_management_bucket r /*by PRIMARY*/ WHERE r.id = ?`, id)),
+		rowsOf(buckets, under, numbered(`sharding_budget_management_bucket r WHERE r.budget_id = ?
+			ORDER BY r.ordinal`, id)),
+		rowsOf(epochs, locked, numbered(`(SELECT b.id AS id, b.epoch AS epoch
+				FROM sharding_budget_management_bucket b WHERE b.id = ? AND b.budget_id = ? LIMIT 1) l
+			/*in order*/ JOIN bucket_epoch r /*by PRIMARY*/
+				ON r.bucket_id = l.id AND r.epoch = l.epoch`, bucketID, id)),
+		rowsOf(periods, under, numbered(`budget_period r WHERE r.budget_id = ?
+			AND (r.number = (SELECT u.period FROM budget_management_bucket u WHERE u.id = ?)
+				OR r.number = (SELECT e.period FROM sharding_budget_management_bucket b JOIN bucket_epoch e
+					ON e.bucket_id = b.id AND e.epoch = b.epoch WHERE b.id = ?))`, id, id, bucketID)),
+	}
+}
+
+// Adjustment locks the adjustment of a budget with a request id, if there is one.
+func Adjustment(budgetID int64, requestID string) Query {
+	return rowsOf(adjustments, locked, func(s *engine.Statement) {
+		s.SQL("adjustment r /*by PRIMARY*/ WHERE r.budget_id = ")
+		s.Number(budgetID)
+		s.SQL(" AND r.request_id = ")
+		s.Bytes(requestID)
+	})
+}
+
+// BudgetByName reads the budget of a tenant with a name, if there is one. It locks nothing: the
+// unique key decides between two creates of one name.
+func BudgetByName(tenant, name string) Query {
+	return rowsOf(budgets, bare, func(s *engine.Statement) {
+		s.SQL("budget_management_bucket r WHERE r.tenant = ")
+		s.Bytes(tenant)
+		s.SQL(" AND r.name = ")
+		s.Bytes(name)
+	})
+}
+
+// Partition identifies a partition of a store.
+type Partition struct {
+	Instance string
+	Number   int64
+}
+
+// Partitions keeps partitions, sorted and without duplicates, as they are until the commit.
+func Partitions(list []Partition) Query {
+	return rowsOf(partitions, shared, func(s *engine.Statement) {
+		keys := make([][]any, len(list))
+		for i, p := range list {
+			keys[i] = []any{[]byte(p.Instance), p.Number}
+		}
+		s.SQL("store_partition r /*by PRIMARY*/ WHERE ")
+		s.Tuples([]string{"r.instance", "r.partition_number"}, keys)
+		s.SQL(" ORDER BY r.instance, r.partition_number")
+	})
+}

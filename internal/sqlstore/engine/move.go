@@ -1,0 +1,257 @@
+package engine
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/budgetd/budgetd/bucket/span"
+	"github.com/budgetd/budgetd/internal/sqlstore/auditlog"
+	"github.com/budgetd/budgetd/trail"
+)
+
+// Move is one attempt of a movement: a transaction that loads rows under their locks, and saves
+// what was decided together with its COMMIT. On a server each is one round trip. One goroutine uses
+// it.
+type Move struct {
+	// Now is SQL's clock, read once.
+	Now time.Time
+	// Unsure means that an earlier attempt of the same movement may have been committed.
+	Unsure bool
+
+	db    *DB
+	ctx   context.Context
+	tx    *Tx   // of a file
+	line  *Line // of a server
+	begun bool
+	saves []*Statement
+}
+
+// bucketRows is the most rows of one INSERT in a packet: those of the largest budget.
+const bucketRows = 1024
+
+// Statement begins a statement.
+func (m *Move) Statement() *Statement { return &Statement{dialect: m.db.dialect} }
+
+// Joins reports whether rows with different values are changed by one UPDATE that joins their list.
+func (m *Move) Joins() bool { return m.tx == nil }
+
+// InsertRows is the most rows of one INSERT.
+func (m *Move) InsertRows() int {
+	if m.tx != nil {
+		return m.db.dialect.insertRows
+	}
+	return bucketRows
+}
+
+// Load runs SELECTs. The rows of each go to the slice to which its element of into points.
+func (m *Move) Load(queries []*Statement, into []any) error {
+	if m.tx != nil {
+		for i, q := range queries {
+			if err := m.tx.RowsOf(into[i], q); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	packet := m.Statement()
+	if !m.begun { // START TRANSACTION would commit what a failed packet left open
+		packet.SQL("ROLLBACK;")
+	}
+	m.begun = true
+	for _, q := range queries {
+		packet.append(q)
+	}
+	return m.line.load(m.ctx, packet, into)
+}
+
+// Save adds a statement to those that are run with the COMMIT, in the order of the calls.
+func (m *Move) Save(s *Statement) { m.saves = append(m.saves, s) }
+
+// append appends a statement to a packet.
+func (s *Statement) append(other *Statement) {
+	s.text.WriteString(other.text.String())
+	s.text.WriteByte(';')
+	s.args = append(s.args, other.args...)
+}
+
+// load sends a packet of SELECTs.
+func (l *Line) load(ctx context.Context, packet *Statement, into []any) error {
+	if len(packet.args) > 0 {
+		return Defect("a packet with parameters")
+	}
+	l.broken = true
+	rows, err := l.raw.QueryContext(ctx, packet.text.String())
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for i := range into {
+		if i > 0 && !rows.NextResultSet() {
+			if err := rows.Err(); err != nil {
+				return err
+			}
+			return Defect("a packet without its result %d", i)
+		}
+		if err := sqlx.StructScan(rows, into[i]); err != nil {
+			return err
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	l.broken = false
+	return rows.Close()
+}
+
+// Look runs SELECTs on one connection, each with a snapshot of its own, and repeats all of them if
+// the connection is lost. queries returns them, and the slices for their rows. On a server they are
+// one round trip. Errors: Unavailable, Internal.
+func (db *DB) Look(ctx context.Context, op string,
+	queries func(begin func() *Statement) (texts []*Statement, into []any)) error {
+	begin := func() *Statement { return &Statement{dialect: db.dialect} }
+	if db.committers == nil {
+		return db.Read(ctx, op, func(r *Reader) error {
+			texts, into := queries(begin)
+			for i, s := range texts {
+				if err := r.RowsOf(into[i], s); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	ctx, end := span.Begin(ctx, "sql", op)
+	pause := firstPause
+	for attempt := 1; ; attempt++ {
+		texts, into := queries(begin)
+		err := db.lookOnce(ctx, texts, into)
+		if err == nil || !fateOf(err).retried() || attempt == readAttempts ||
+			db.sleep(ctx, db.jitter(pause)) != nil {
+			if err != nil {
+				err = notDone(op, err)
+			}
+			end(err)
+			return err
+		}
+		pause = min(2*pause, longestPause)
+	}
+}
+
+func (db *DB) lookOnce(ctx context.Context, texts []*Statement, into []any) error {
+	select {
+	case db.lookers <- struct{}{}:
+		defer func() { <-db.lookers }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	line, err := db.Line(ctx)
+	if err != nil {
+		return err
+	}
+	defer line.Close()
+	packet := line.Statement()
+	packet.SQL("ROLLBACK;")
+	for _, s := range texts {
+		packet.append(s)
+	}
+	packet.SQL("COMMIT") // ends the snapshot of a connection without autocommit
+	return line.load(ctx, packet, into)
+}
+
+// Move runs a movement: fn loads, decides and saves. If fn returns nil and has saved something,
+// that is committed, with the row of the audit log that the context carries (package trail);
+// otherwise nothing is. The whole movement is repeated after errors that allow it, so fn must set
+// all its results each time. After a lost COMMIT the next attempt begins once the server no longer
+// knows the connection of the earlier one. Errors: that of fn; Unavailable if certainly nothing was
+// committed; OutcomeUnknown if it may have been; Internal.
+func (db *DB) Move(ctx context.Context, op string, fn func(*Move) error) (err error) {
+	if db.committers == nil {
+		return db.Write(ctx, op, func(t *Tx) error { return db.moveInFile(t, fn) })
+	}
+	ctx, end := span.Begin(ctx, "sql", op)
+	defer func() { end(err) }()
+	unsure, pause := false, firstPause
+	for attempt := 1; ; attempt++ {
+		sent, err := db.attemptMove(ctx, &Move{Now: db.Now(), Unsure: unsure, db: db, ctx: ctx}, fn)
+		if err == nil || fateOf(err) == decided {
+			return err
+		}
+		unsure = unsure || sent == Unheard
+		if !fateOf(err).retried() || attempt >= writeAttempts ||
+			db.sleep(ctx, db.jitter(pause)) != nil {
+			db.refused(err)
+			if unsure {
+				return maybeDone(op, err)
+			}
+			return notDone(op, err)
+		}
+		pause = min(2*pause, longestPause)
+	}
+}
+
+func (db *DB) moveInFile(t *Tx, fn func(*Move) error) error {
+	m := &Move{Now: t.Now, Unsure: t.Unsure, db: db, ctx: t.ctx, tx: t}
+	if err := fn(m); err != nil {
+		return err
+	}
+	for _, s := range m.saves {
+		if _, err := t.Execute(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// attemptMove runs a movement once, on a server.
+func (db *DB) attemptMove(ctx context.Context, m *Move, fn func(*Move) error) (Sent, error) {
+	line, err := db.Line(ctx)
+	if err != nil {
+		return Unsent, err
+	}
+	defer line.Close()
+	m.line = line
+	if err = fn(m); err == nil && len(m.saves) > 0 {
+		return db.save(ctx, m)
+	}
+	if !line.broken {
+		_, e := line.raw.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+		line.broken = e != nil
+	}
+	return Failed, err
+}
+
+// save sends what a movement saves, and its COMMIT. The SELECT tells a refused statement from a
+// refused COMMIT.
+func (db *DB) save(ctx context.Context, m *Move) (Sent, error) {
+	packet := m.Statement()
+	for _, s := range m.saves {
+		packet.append(s)
+	}
+	if entry := trail.FromContext(ctx); entry != nil {
+		for _, s := range auditlog.Linking(entry.Succeed()) {
+			packet.Fill(s.Text, func(place int) {
+				if text, is := s.Values[place].([]byte); is && text == nil {
+					packet.Null()
+					return
+				}
+				packet.Value(s.Values[place])
+			})
+			packet.SQL(";")
+		}
+	}
+	packet.SQL("SELECT 1;COMMIT")
+	if packet.Len() > MostPacket {
+		m.line.broken = true
+		return Unsent, Defect("a packet of %d bytes", packet.Len())
+	}
+	sent, err := m.line.Send(ctx, packet, func(*sql.Rows) error { return nil })
+	if sent == Unheard {
+		if e := m.line.Gone(ctx); e != nil {
+			return sent, maybeDone("save", err)
+		}
+	}
+	return sent, err
+}

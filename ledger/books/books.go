@@ -1,0 +1,118 @@
+package books
+
+import "fmt"
+
+// Books are the rows of one transaction. The zero value has no tables: see New.
+type Books struct {
+	// NowMS is the database's clock, in ms since 1970.
+	NowMS int64
+	// Applied is what buckets applied for in the open period of a budget whose adjust_cnt is bounded;
+	// 0 for others.
+	Applied int64
+	// Unsure means that an earlier attempt of the same movement may have been committed.
+	Unsure bool
+
+	Budgets     Set[Budget, int64]
+	Limits      Set[Limit, [2]any]
+	Periods     Set[Period, [2]int64]
+	Buckets     Set[Bucket, int64]
+	Epochs      Set[Epoch, Position]
+	Grants      Set[Grant, [3]int64]
+	Adjustments Set[Adjustment, ID]
+	Partitions  Set[Partition, [2]any]
+}
+
+// New returns Books without rows.
+func New(nowMS int64) *Books {
+	return &Books{
+		NowMS:   nowMS,
+		Budgets: newSet("budget_management_bucket", func(r *Budget) int64 { return r.ID }),
+		Limits:  newSet("budget_limit", func(r *Limit) [2]any { return [2]any{r.Budget, r.Name} }),
+		Periods: newSet("budget_period",
+			func(r *Period) [2]int64 { return [2]int64{r.Budget, r.Number} }),
+		Buckets: newSet("sharding_budget_management_bucket", func(r *Bucket) int64 { return r.ID }),
+		Epochs:  newSet("bucket_epoch", (*Epoch).Position),
+		Grants: newSet("grant_log",
+			func(r *Grant) [3]int64 { return [3]int64{r.Bucket, r.Epoch, r.Number} }),
+		Adjustments: newSet("adjustment", func(r *Adjustment) ID { return ID{r.Budget, r.RequestID} }),
+		Partitions: newSet("store_partition",
+			func(r *Partition) [2]any { return [2]any{r.Instance, r.Number} }),
+	}
+}
+
+// Written is a Set as a writer sees it.
+type Written interface {
+	Table() *Table
+	Changes() (added, changed []Change, err error)
+}
+
+// Sets returns the tables in the order in which they are written: the lock order of schema.sql.
+func (b *Books) Sets() []Written {
+	return []Written{&b.Budgets, &b.Limits, &b.Periods, &b.Buckets, &b.Epochs, &b.Grants,
+		&b.Adjustments, &b.Partitions}
+}
+
+// Check compares what was changed with the accounting, from the rows in memory alone: that no
+// account is below 0, each budget's equation (I1), and that the columns of each epoch follow from
+// its grants. It sets what was handed out of each budget. A movement that fails must not be saved.
+// Neither applies to unlimited budgets, whose T, F, U and O are 0.
+func (b *Books) Check() error {
+	off := map[int64]int64{} // by budget: how much T changed, less all other terms
+	for i, now := range b.Budgets.now {
+		was := orZero(b.Budgets.was[i])
+		if min(now.Total, now.Unfunded, now.Undistributed, now.Quarantined, now.Forfeited,
+			now.PendingShrink) < 0 {
+			return fmt.Errorf("budget %d: an account is below 0", now.ID)
+		}
+		now.Out = now.Total - now.Unfunded - now.Undistributed - now.Forfeited
+		off[now.ID] += now.Total - was.Total
+		off[now.ID] -= now.Unfunded - was.Unfunded
+		off[now.ID] -= now.Undistributed - was.Undistributed
+		off[now.ID] -= now.Quarantined - was.Quarantined
+		off[now.ID] -= now.Forfeited - was.Forfeited
+	}
+	granted := map[Position]int64{}
+	for i, g := range b.Grants.now {
+		if b.Grants.was[i] == nil {
+			granted[Position{g.Bucket, g.Epoch}] += g.Amount
+		}
+	}
+	for i, now := range b.Epochs.now {
+		was := orZero(b.Epochs.was[i])
+		if min(now.Outstanding, now.Held, now.Used, now.Late, now.Returning-now.Late, now.Closed,
+			now.Swept) < 0 {
+			return fmt.Errorf("epoch %v: an account is below 0", now.Position())
+		}
+		if u := b.Budgets.Get(now.Budget); u != nil && u.Unlimited == 1 {
+			continue
+		}
+		moved := now.Outstanding - was.Outstanding
+		moved += now.Held - was.Held
+		moved += now.Used - was.Used
+		moved += now.Returning - was.Returning
+		off[now.Budget] -= moved
+		explained := granted[now.Position()] - (now.Closed - was.Closed) - (now.Swept - was.Swept)
+		if moved != explained {
+			return fmt.Errorf("epoch %v: its accounts changed by %d, its rows explain %d",
+				now.Position(), moved, explained)
+		}
+		delete(granted, now.Position())
+	}
+	for at := range granted {
+		return fmt.Errorf("epoch %v has a grant and was not loaded", at)
+	}
+	for id, units := range off {
+		if units != 0 {
+			return fmt.Errorf("budget %d: the equation is off by %d", id, units)
+		}
+	}
+	return nil
+}
+
+// orZero returns a row, or the zero one for a row that was not there.
+func orZero[R any](row *R) (zero R) {
+	if row == nil {
+		return zero
+	}
+	return *row
+}

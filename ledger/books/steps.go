@@ -1,0 +1,219 @@
+package books
+
+import (
+	"time"
+
+	"github.com/budgetd/budgetd/allocation"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// The words of rows.
+const (
+	Opening, Open    = Word("opening"), Word("open")
+	Closed           = Word("closed")
+	Online, offline  = Word("online"), Word("offline")
+	Apply, Again     = Word("apply"), Word("again")
+	Done, Pending    = Word("done"), Word("pending")
+	inStore          = Word(budget.Store)
+	byOperator       = Word("operator")
+	byService        = Word("service")
+	firstGrantNumber = 1
+)
+
+// The steps move units between rows in memory. None can fail: Books.Check compares their sum with
+// the accounting before anything is written.
+
+// give moves units into the newest epoch of a bucket, with a numbered grant, which is pending if
+// the bucket is in a store. The caller takes the units from their source. The totals of an
+// unlimited budget's buckets stay 0: nothing is handed out of a total.
+func (b *Books) give(u *Budget, row *Bucket, kind Word, units int64) {
+	if units <= 0 {
+		return
+	}
+	status := Done
+	if u.Durability == inStore {
+		status = Pending
+	}
+	e := b.newest(row)
+	b.Grants.Add(Grant{Bucket: row.ID, Epoch: e.Number, Number: e.NextGrant, Budget: u.ID,
+		Kind: kind, Amount: units, Status: status, CreatedAt: b.NowMS})
+	e.Outstanding += units
+	e.NextGrant++
+	row.LastGrant = units
+	row.UpdatedAt = b.NowMS
+	if u.Unlimited == 0 {
+		row.Out += units
+	}
+	if kind == Apply {
+		row.OutCnt++
+	}
+}
+
+// begin gives a bucket an epoch without units, with the bucket's present number. In a store it is
+// opening until the store has it.
+func (b *Books) begin(u *Budget, row *Bucket, incarnation int64) *Epoch {
+	status := Open
+	if u.Durability == inStore {
+		status = Opening
+	}
+	return b.Epochs.Add(Epoch{Bucket: row.ID, Number: row.Epoch, Budget: u.ID, Status: status,
+		Period: u.Period, PeriodEndMS: u.PeriodEndMS, Version: u.Version,
+		NextGrant: firstGrantNumber, NextEntry: 1, Incarnation: incarnation, CreatedAt: b.NowMS})
+}
+
+// beginNext gives a bucket whose epoch has ended the next one, and brings it online.
+func (b *Books) beginNext(u *Budget, row *Bucket) {
+	entry := b.newest(row).NextEntry
+	row.Epoch++
+	row.Status, row.OfflineBy, row.UpdatedAt = Online, "", b.NowMS
+	incarnation := int64(0)
+	if p := b.Partitions.Get([2]any{row.Instance, row.Partition}); p != nil {
+		incarnation = p.Incarnation
+	}
+	b.begin(u, row, incarnation).NextEntry = entry
+	u.ListVersion++
+}
+
+// handOut spreads the releasable part of U evenly over the buckets that can take it, the remainder
+// to the first; under the rule free each gets a first step. A bucket that the service took offline
+// begins an epoch. Buckets on drained partitions are left out.
+func (b *Books) handOut(u *Budget, kind Word) {
+	units := u.releasable(b.NowMS)
+	if units == 0 || u.IsOver == 1 {
+		return
+	}
+	var takers []*Bucket
+	for _, row := range b.Buckets.All() {
+		if b.mayTake(u, row) {
+			takers = append(takers, row)
+		}
+	}
+	for i, share := range allocation.Shares(u.Definition(), units, len(takers)) {
+		if share == 0 {
+			break
+		}
+		if !b.newest(takers[i]).live() {
+			b.beginNext(u, takers[i])
+		}
+		b.give(u, takers[i], kind, share)
+		u.Undistributed -= share
+	}
+}
+
+// mayTake reports whether a bucket can be handed units.
+func (b *Books) mayTake(u *Budget, row *Bucket) bool {
+	if u.Durability == inStore {
+		p := b.Partitions.Get([2]any{row.Instance, row.Partition})
+		if p == nil || p.IsDraining == 1 {
+			return false
+		}
+	}
+	e := b.newest(row)
+	return row.Status == Online && e.mayGrow() && e.Period == u.Period ||
+		row.OfflineBy == byService && !e.live()
+}
+
+// mayGrow reports whether units may go into O.
+func (e *Epoch) mayGrow() bool { return e.Status == Open && e.Halted == "" }
+
+func (e *Epoch) live() bool { return ledger.Status(e.Status).Live() }
+
+// releasable returns what apply and hand-out may take of U.
+func (u *Budget) releasable(nowMS int64) int64 {
+	p := budget.Period{Start: at(u.PeriodStartMS), End: at(u.PeriodEndMS), Over: u.IsOver == 1}
+	if p.OverAt(at(nowMS)) {
+		return 0
+	}
+	return max(u.Undistributed-max(u.PendingShrink-u.Unfunded, 0), 0)
+}
+
+// sweep moves R of the loaded epochs to where it belongs. Halted ones keep theirs.
+func (b *Books) sweep(u *Budget) {
+	for _, e := range b.Epochs.All() {
+		if e.Returning > 0 && e.Halted == "" {
+			unused, late := e.Returning-e.Late, e.Late
+			e.Swept += e.Returning
+			e.Returning, e.Late = 0, 0
+			b.comeBack(u, e, unused, late)
+		}
+	}
+}
+
+// comeBack moves units that left an epoch to where its period says: to U if that is the open one,
+// otherwise by the budget's rule to F, to U of the open period, or to X. Late units were used when
+// their period ended, the others not.
+func (b *Books) comeBack(u *Budget, e *Epoch, unused, late int64) {
+	if e.Period == u.Period && u.IsOver == 0 {
+		u.Undistributed += unused + late
+		return
+	}
+	m := allocation.Return(u.Definition(), b.PeriodOf(u), unused, late)
+	u.Unfunded += m.Unfunded
+	u.Undistributed += m.Undistributed
+	u.Forfeited += m.Forfeited
+	left := b.Periods.Get([2]int64{u.ID, e.Period})
+	left.Returned += m.Unfunded
+	left.Passed += m.Undistributed
+	left.Forfeited += m.Forfeited
+	b.Periods.Get([2]int64{u.ID, u.Period}).Carried += m.Undistributed
+}
+
+// newest returns a bucket's newest epoch, which is loaded or made with the bucket.
+func (b *Books) newest(row *Bucket) *Epoch { return b.Epochs.Get(Position{row.ID, row.Epoch}) }
+
+// open makes a period, with its row, the budget's open one.
+func (b *Books) open(u *Budget, p budget.Period) {
+	u.Period = p.Number
+	u.PeriodStartMS = ms(p.Start)
+	u.PeriodEndMS = endMS(p.End)
+	u.IsOver = 0
+	u.RollOverMS = u.PeriodEndMS
+	if p.Over {
+		u.IsOver = 1
+		u.RollOverMS = 0
+	}
+	b.Periods.Add(Period{Budget: u.ID, Number: p.Number, StartMS: u.PeriodStartMS,
+		EndMS: u.PeriodEndMS, Funded: p.Funded, Carried: p.Carried, Before: p.Before,
+		CreatedAt: b.NowMS})
+}
+
+// handOutFirst divides U of a new budget over its buckets.
+func (b *Books) handOutFirst(u *Budget, d budget.Definition, list []*Bucket) {
+	for i, units := range allocation.Shares(d, u.Undistributed, len(list)) {
+		b.give(u, list[i], Apply, units)
+		u.Undistributed -= max(units, 0)
+	}
+}
+
+// at returns the instant of a column in ms.
+func at(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}
+
+// ms is the inverse of at.
+func ms(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+// endMS is ms for an exclusive end. The first instant of 1970 becomes one millisecond later,
+// because 0 means no end.
+func endMS(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return max(t.UnixMilli(), 1)
+}
+
+func one(is bool) int64 {
+	if is {
+		return 1
+	}
+	return 0
+}

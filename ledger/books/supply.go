@@ -1,0 +1,159 @@
+package books
+
+import (
+	"time"
+
+	"github.com/budgetd/budgetd/allocation"
+	"github.com/budgetd/budgetd/budget"
+)
+
+// Want is how much a bucket applies for.
+type Want struct {
+	// Units is the most, in minor units; Need the least, of which less is not worth it.
+	Units, Need int64
+	// Of is among how many buckets U is to be shared; 0 means that this one may have all of it.
+	Of int64
+}
+
+// Apply moves units from U to a bucket's open epoch, as far as the period, sharding_quantity,
+// adjust_cnt and pending shrinks allow, and returns how many. Units that came back are free: they
+// count neither for adjust_cnt nor in out_cnt. Applied is loaded.
+func (b *Books) Apply(u *Budget, row *Bucket, w Want) int64 {
+	units, kind := b.applicable(u, row, w)
+	b.give(u, row, kind, units)
+	u.Undistributed -= units
+	return units
+}
+
+func (b *Books) applicable(u *Budget, row *Bucket, w Want) (units int64, kind Word) {
+	e := b.newest(row)
+	if !e.mayGrow() || row.Status != Online || e.Period != u.Period || u.IsOver == 1 ||
+		u.Unlimited == 1 {
+		return 0, Apply
+	}
+	free := u.releasable(b.NowMS)
+	units = min(w.Units, free)
+	if w.Of > 0 {
+		units = min(units, (free-1)/w.Of+1)
+	}
+	if u.Sharding > 0 {
+		units = min(units, u.Sharding)
+	}
+	need := max(w.Need, 1)
+	back := b.cameBack(u)
+	switch {
+	case units < need:
+		return 0, Apply
+	case u.AdjustCnt == 0:
+		return units, Apply
+	case min(units, back) >= need:
+		return min(units, back), Again
+	case row.OutCnt >= u.AdjustCnt:
+		return 0, Apply
+	}
+	return units, Apply
+}
+
+// cameBack returns how much of U buckets had before: U beyond what the open period got and nobody
+// has applied for.
+func (b *Books) cameBack(u *Budget) int64 {
+	p := b.PeriodOf(u)
+	return max(u.Undistributed-max(p.Funded+p.Carried-b.Applied, 0), 0)
+}
+
+// Offline ends a bucket's epoch, returns its units to where its period says, and removes the bucket
+// from the list. A halted epoch keeps its units until an operator decides. If the bucket is offline
+// already, only the reason changes, from the service to an operator. Error: LastBucket for the only
+// online bucket of an effective budget.
+func (b *Books) Offline(u *Budget, row *Bucket, by Word) error {
+	switch {
+	case row.Status == Online && b.isLast(u, row):
+		return budget.Refuse(budget.LastBucket, "offline",
+			"bucket %s is the only online bucket of budget %s, which is effective: "+
+				"bring another bucket online first, or pause the budget", row.Key, u.Name)
+	case row.Status != Online && (row.OfflineBy == by || by != byOperator):
+		return nil
+	}
+	if e := b.newest(row); row.Status == Online && e.live() && e.Halted == "" {
+		units := e.Outstanding
+		e.Outstanding, e.Closed, e.Status = 0, e.Closed+units, Closed
+		u.ListVersion++
+		b.comeBack(u, e, units, 0)
+	}
+	row.Status, row.OfflineBy, row.UpdatedAt = offline, by, b.NowMS
+	u.ListVersion++
+	return nil
+}
+
+// isLast reports whether the budget is effective and no other bucket of the list is online.
+func (b *Books) isLast(u *Budget, row *Bucket) bool {
+	for _, other := range b.Buckets.All() {
+		if other != row && other.Status == Online {
+			return false
+		}
+	}
+	return u.Definition().StatusAt(at(b.NowMS)) == budget.Effective
+}
+
+// Online begins a bucket's next epoch, and spreads U over the buckets that are online and those that
+// the service took offline, which begin an epoch. It returns the units moved. It changes nothing if
+// the bucket is online. Errors: BudgetExpired if the budget has no open period; Unavailable for a
+// bucket that is halted.
+func (b *Books) Online(u *Budget, row *Bucket) (int64, error) {
+	e := b.newest(row)
+	switch {
+	case row.Status == Online && e.live():
+		return 0, nil
+	case e.Halted != "":
+		return 0, budget.Refuse(budget.Unavailable, "online", "bucket %s is stopped: %s", row.Key,
+			e.Halted)
+	case e.live():
+		row.Status, row.OfflineBy, row.UpdatedAt = Online, "", b.NowMS
+		u.ListVersion++
+	case b.PeriodOf(u).OverAt(at(b.NowMS)):
+		return 0, budget.Refuse(budget.BudgetExpired, "online",
+			"budget %s has no open period: its last one ended at %s", u.Name,
+			at(u.PeriodEndMS).Format(time.RFC3339))
+	default:
+		b.beginNext(u, row)
+	}
+	return b.Distribute(u), nil
+}
+
+// Distribute spreads U over the buckets that are online, and over those that the service took
+// offline, which begin an epoch, as do those that are online without one. It returns the units
+// moved. Each share counts as one application unless all of U came back. Nothing moves while the
+// period is over: a rollover is next.
+func (b *Books) Distribute(u *Budget) (moved int64) {
+	if b.PeriodOf(u).OverAt(at(b.NowMS)) {
+		return 0
+	}
+	kind := Apply
+	if u.AdjustCnt > 0 && u.Undistributed > 0 && b.cameBack(u) == u.Undistributed {
+		kind = Again
+	}
+	var takers []*Bucket
+	for _, row := range b.Buckets.All() {
+		if row.Status == Online && !b.newest(row).live() {
+			b.beginNext(u, row)
+		}
+		if b.mayTake(u, row) {
+			takers = append(takers, row)
+		}
+	}
+	if u.Unlimited == 1 {
+		return 0
+	}
+	for i, share := range allocation.Shares(u.Definition(), u.releasable(b.NowMS), len(takers)) {
+		if share == 0 {
+			break
+		}
+		if !b.newest(takers[i]).live() {
+			b.beginNext(u, takers[i])
+		}
+		b.give(u, takers[i], kind, share)
+		u.Undistributed -= share
+		moved += share
+	}
+	return moved
+}
