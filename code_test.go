@@ -16,9 +16,9 @@ import (
 
 // The largest numbers of lines of code, without blank lines and comments, in Go and Lua.
 const (
-	mostProduct = 59_500 // what budgetd, budgetctl and the client are made of
+	mostProduct = 61_100 // what budgetd, budgetctl and the client are made of
 	mostSupport = 10_800 // all other code outside tests
-	mostTests   = 62_600
+	mostTests   = 63_400
 )
 
 // lineCount counts lines of code and lines that have only a comment.

@@ -10,6 +10,7 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/hold"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
 	"github.com/budgetd/budgetd/internal/sqlstore/transfer"
 	"github.com/budgetd/budgetd/ledger"
 )
@@ -109,7 +110,7 @@ func (w *world) advance(moving *transfer.Part, b *bucket.Budget) {
 	w.OK(err)
 	_, err = moving.Sweep(w.Ctx, []int64{b.ID})
 	w.OK(err)
-	_, err = moving.HandOut(w.Ctx, b.ID)
+	_, _, err = fixture.HandOut(w.Ctx, w.DB, b.ID)
 	w.OK(err)
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/budgetd/budgetd/allocation"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/limit"
 )
 
 // The states of an adjustment.
@@ -65,7 +66,7 @@ func (b *Books) Adjust(u *Budget, o Order) (out Adjusted, err error) {
 	}
 	switch {
 	case o.Quantity > 0:
-		return b.append(u, o), nil
+		return b.append(u, o)
 	case u.Durability == inStore:
 		return b.shrinkInStores(u, o, 0)
 	}
@@ -90,12 +91,14 @@ func checkOrder(u *Budget, q int64) error {
 		Field: "quantity", Message: message}}}
 }
 
-func (b *Books) append(u *Budget, o Order) Adjusted {
+func (b *Books) append(u *Budget, o Order) (Adjusted, error) {
 	b.changeTotal(u, o.Quantity)
-	b.topUp(u)
+	if err := b.topUp(u); err != nil {
+		return Adjusted{}, err
+	}
 	b.note(u, o, Done)
 	b.handOut(u, Apply)
-	return Adjusted{State: Done}
+	return Adjusted{State: Done}, nil
 }
 
 // shrink takes units back in ledger mode.
@@ -131,8 +134,8 @@ func (b *Books) shrinkInStores(u *Budget, o Order, own int64) (Adjusted, error) 
 	if available < units || o.DeadlineMS != 0 && b.NowMS >= o.DeadlineMS {
 		u.PendingShrink -= own
 		b.note(u, o, Refused)
-		b.topUp(u) // an append may have waited for this shrink
-		return Adjusted{State: Refused, Refusal: tooMuch(u, available, units)}, nil
+		err := b.topUp(u) // an append may have waited for this shrink
+		return Adjusted{State: Refused, Refusal: tooMuch(u, available, units)}, err
 	}
 	if own == 0 {
 		u.PendingShrink += units
@@ -213,15 +216,20 @@ func (b *Books) collect(u *Budget, units int64) {
 }
 
 // topUp gives the open period its part of the unfunded units, after an append or a change of the
-// rule. A period that is over gets nothing.
-func (b *Books) topUp(u *Budget) {
+// rule. A period that is over gets nothing. Error: Unavailable for a time zone that is unknown
+// here.
+func (b *Books) topUp(u *Budget) error {
 	p := b.PeriodOf(u)
 	if p.OverAt(at(b.NowMS)) {
-		return
+		return nil
 	}
 	d := u.Definition()
+	if e := limit.UnknownZone("top up", d); e != nil {
+		return e
+	}
 	units := allocation.TopUp(d, p, allocation.Fundable(d, u.Unfunded, u.PendingShrink))
 	b.Periods.Get([2]int64{u.ID, u.Period}).Funded += units
 	u.Unfunded -= units
 	u.Undistributed += units
+	return nil
 }

@@ -95,10 +95,10 @@ func (b *Books) isLast(u *Budget, row *Bucket) bool {
 	return u.Definition().StatusAt(at(b.NowMS)) == budget.Effective
 }
 
-// Online begins a bucket's next epoch, and spreads U over the buckets that are online and those that
-// the service took offline, which begin an epoch. It returns the units moved. It changes nothing if
-// the bucket is online. Errors: BudgetExpired if the budget has no open period; Unavailable for a
-// bucket that is halted.
+// Online begins a bucket's next epoch, and spreads U over the buckets that are online and those
+// that the service took offline, which begin an epoch. It returns the units moved. It changes
+// nothing if the bucket is online. Errors: BudgetExpired if the budget has no open period;
+// Unavailable for a bucket that is halted.
 func (b *Books) Online(u *Budget, row *Bucket) (int64, error) {
 	e := b.newest(row)
 	switch {

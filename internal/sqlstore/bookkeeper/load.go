@@ -53,13 +53,18 @@ func numbered(text string, numbers ...int64) func(s *engine.Statement) {
 	}
 }
 
+func lockBudget(id int64) Query {
+	return rowsOf(budgets, locked,
+		numbered(`budget_management_bucket r /*by PRIMARY*/ WHERE r.id = ?`, id))
+}
+
 // WholeBudget locks a budget, the newest epoch of each of its buckets, and every epoch with units,
 // and loads its buckets, its open period, the periods of these epochs, and the partitions of the
 // buckets. The list of the epochs is read under the budget's lock, and only its epochs are locked:
 // by their primary keys, in the lock order.
 func WholeBudget(id int64) []Query {
 	return []Query{
-		rowsOf(budgets, locked, numbered(`budget_management_bucket r /*by PRIMARY*/ WHERE r.id = ?`, id)),
+		lockBudget(id),
 		rowsOf(partitions, shared, numbered(`store_partition r /*by PRIMARY*/ WHERE EXISTS (SELECT 1
 			FROM sharding_budget_management_bucket b WHERE b.budget_id = ?
 			AND b.instance = r.instance AND b.partition_number = r.partition_number)
@@ -102,21 +107,23 @@ func Applied(id int64) Query {
 	}
 }
 
-// OneBucket locks a budget and the newest epoch of one of its buckets, and loads all of its buckets,
-// its open period, and the period of that epoch.
+// OneBucket locks a budget and the newest epoch of one of its buckets, and loads all of its
+// buckets, its open period, and the period of that epoch.
 func OneBucket(id, bucketID int64) []Query {
 	return []Query{
-		rowsOf(budgets, locked, numbered(`budget_management_bucket r /*by PRIMARY*/ WHERE r.id = ?`, id)),
+		lockBudget(id),
 		rowsOf(buckets, under, numbered(`sharding_budget_management_bucket r WHERE r.budget_id = ?
 			ORDER BY r.ordinal`, id)),
 		rowsOf(epochs, locked, numbered(`(SELECT b.id AS id, b.epoch AS epoch
-				FROM sharding_budget_management_bucket b WHERE b.id = ? AND b.budget_id = ? LIMIT 1) l
+				FROM sharding_budget_management_bucket b WHERE b.id = ? AND b.budget_id = ?
+				LIMIT 1) l
 			/*in order*/ JOIN bucket_epoch r /*by PRIMARY*/
 				ON r.bucket_id = l.id AND r.epoch = l.epoch`, bucketID, id)),
 		rowsOf(periods, under, numbered(`budget_period r WHERE r.budget_id = ?
 			AND (r.number = (SELECT u.period FROM budget_management_bucket u WHERE u.id = ?)
-				OR r.number = (SELECT e.period FROM sharding_budget_management_bucket b JOIN bucket_epoch e
-					ON e.bucket_id = b.id AND e.epoch = b.epoch WHERE b.id = ?))`, id, id, bucketID)),
+				OR r.number = (SELECT e.period FROM sharding_budget_management_bucket b
+					JOIN bucket_epoch e ON e.bucket_id = b.id AND e.epoch = b.epoch
+					WHERE b.id = ?))`, id, id, bucketID)),
 	}
 }
 

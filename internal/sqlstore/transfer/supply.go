@@ -30,16 +30,16 @@ func (p *Part) on(ctx context.Context, op string, budgetID, bucketID int64, load
 		case u == nil:
 			return nil, budget.Refuse(budget.BudgetNotFound, op, "there is no budget %d", budgetID)
 		case row == nil || row.OfflineBy == books.Word(bucket.ByResize):
-			return nil, budget.Refuse(budget.BucketNotFound, op, "budget %s has no bucket %d", u.Name,
-				bucketID)
+			return nil, budget.Refuse(budget.BucketNotFound, op, "budget %s has no bucket %d",
+				u.Name, bucketID)
 		}
 		return nil, do(b, u, row)
 	})
 }
 
 // Apply moves units from U to a bucket's open epoch. See transfer.Supply and books.Apply. It
-// recognises an attempt with an unknown commit by its grant number, so the units move once. A bucket
-// that is gone gets nothing.
+// recognises an attempt with an unknown commit by its grant number, so the units move once. A
+// bucket that is gone gets nothing.
 func (p *Part) Apply(ctx context.Context, budgetID int64, want transfer.Want) (
 	units int64, err error) {
 	var tried struct{ epoch, grant, units int64 } // what an earlier attempt wrote, committed or not
@@ -52,7 +52,8 @@ func (p *Part) Apply(ctx context.Context, budgetID int64, want transfer.Want) (
 				return nil
 			}
 			grant := e.NextGrant
-			units = b.Apply(u, row, books.Want{Units: want.Units, Need: want.Need, Of: int64(want.Of)})
+			units = b.Apply(u, row,
+				books.Want{Units: want.Units, Need: want.Need, Of: int64(want.Of)})
 			tried.epoch, tried.grant, tried.units = e.Number, grant, units
 			return nil
 		})
