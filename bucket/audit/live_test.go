@@ -13,6 +13,7 @@ import (
 	"github.com/budgetd/budgetd/bucket/audit"
 	"github.com/budgetd/budgetd/bucket/hold"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
 	"github.com/budgetd/budgetd/internal/sqlstore/transfer"
 	"github.com/budgetd/budgetd/ledger"
 )
@@ -35,7 +36,7 @@ func TestNoFalseAlarm(t *testing.T) {
 				_ = moving.Offline(ctx, b.ID, at, bucket.ByOperator)
 				_, _ = moving.Sweep(ctx, []int64{b.ID})
 				_, _ = moving.Online(ctx, b.ID, at)
-				_, _ = moving.HandOut(ctx, b.ID)
+				_, _, _ = fixture.HandOut(ctx, w.DB, b.ID)
 			}
 		})
 		running.Go(func() {
