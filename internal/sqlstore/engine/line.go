@@ -59,9 +59,18 @@ type thread struct {
 // Line waits until the context ends for a connection that accepts packets. It returns Unavailable
 // if the context ends first.
 func (db *DB) Line(ctx context.Context) (*Line, error) {
-	raw, err := db.committers.Connx(ctx)
+	l, err := db.connect(ctx)
 	if err != nil {
 		return nil, notDone("commit", err)
+	}
+	return l, nil
+}
+
+// connect is Line with the database's own error.
+func (db *DB) connect(ctx context.Context) (*Line, error) {
+	raw, err := db.committers.Connx(ctx)
+	if err != nil {
+		return nil, err
 	}
 	l := &Line{db: db, raw: raw, broken: true}
 	err = raw.Raw(func(c any) error {
@@ -74,7 +83,7 @@ func (db *DB) Line(ctx context.Context) (*Line, error) {
 	})
 	if err != nil {
 		l.Close()
-		return nil, notDone("commit", err)
+		return nil, err
 	}
 	l.broken = false
 	return l, nil

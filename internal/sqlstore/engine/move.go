@@ -147,7 +147,7 @@ func (db *DB) lookOnce(ctx context.Context, texts []*Statement, into []any) erro
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	line, err := db.Line(ctx)
+	line, err := db.connect(ctx)
 	if err != nil {
 		return err
 	}
@@ -207,7 +207,7 @@ func (db *DB) moveInFile(t *Tx, fn func(*Move) error) error {
 
 // attemptMove runs a movement once, on a server.
 func (db *DB) attemptMove(ctx context.Context, m *Move, fn func(*Move) error) (Sent, error) {
-	line, err := db.Line(ctx)
+	line, err := db.connect(ctx)
 	if err != nil {
 		return Unsent, err
 	}
@@ -217,10 +217,17 @@ func (db *DB) attemptMove(ctx context.Context, m *Move, fn func(*Move) error) (S
 		return db.save(ctx, m)
 	}
 	if !line.broken {
-		_, e := line.raw.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
-		line.broken = e != nil
+		line.broken = line.rollBack(ctx) != nil
 	}
 	return Failed, err
+}
+
+// rollBack ends a transaction whose context may have ended already.
+func (l *Line) rollBack(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackLimit)
+	defer cancel()
+	_, err := l.raw.ExecContext(ctx, "ROLLBACK")
+	return err
 }
 
 // save sends what a movement saves, and its COMMIT. The SELECT tells a refused statement from a
