@@ -23,7 +23,7 @@ func (k *kit) valued(id string, amount int64, value string,
 func calendarWindow(k *kit) {
 	k.fill(1, 1, 100)
 	now := k.now()
-	day := bucket.LimitTerms{Name: "day", Changed: 1, Kind: budget.WindowCalendar, FromMS: now - 100,
+	day := bucket.LimitTerms{Name: "day", Changed: 1, Kind: budget.WindowCalendar, FromMS: now - 600_000,
 		ToMS: now + 300, Max: 3, Measure: budget.MeasureCount}
 	first := k.terms(day)
 	out := k.deducted(k.valued("a", 9, "u", first), bucket.Accepted)
@@ -40,6 +40,27 @@ func calendarWindow(k *kit) {
 	k.used(k.deducted(k.valued("e", 9, "u", second), bucket.Accepted), 2)
 	k.rollback("e", "r", 0, bucket.Accepted, second)
 	k.used(k.deducted(k.valued("f", 9, "u", second), bucket.Accepted), 2)
+}
+
+// windowOfOthers checks that a count stays when a node whose zone data differ counts in a window that
+// overlaps the one it was counted in, whichever began first, and in what it shows.
+func windowOfOthers(k *kit) {
+	k.fill(1, 1, 100)
+	const hour = 3_600_000
+	now := k.now()
+	of := func(from int64) *bucket.Terms {
+		return k.terms(bucket.LimitTerms{Name: "day", Changed: 1, Kind: budget.WindowCalendar, FromMS: now + from,
+			ToMS: now + from + 24*hour, Max: 3, Measure: budget.MeasureCount})
+	}
+	earlier, later := of(-5*hour), of(-3*hour)
+	k.used(k.deducted(k.valued("a", 1, "u", earlier), bucket.Accepted), 1)
+	k.used(k.deducted(k.valued("b", 1, "u", later), bucket.Accepted), 2)
+	k.used(k.deducted(k.valued("c", 1, "u", earlier), bucket.Accepted), 3)
+	k.deducted(k.valued("d", 1, "u", later), bucket.Limited)
+	k.used(k.deducted(k.valued("e", 1, "v", later), bucket.Accepted), 1)
+	k.used(k.deducted(k.valued("f", 1, "v", earlier), bucket.Accepted), 2)
+	k.rollback("a", "r", 0, bucket.Accepted, later)
+	k.used(k.deducted(k.valued("g", 1, "u", later), bucket.Accepted), 3)
 }
 
 // slidingWindow checks that slots leave the window one by one.

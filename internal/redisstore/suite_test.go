@@ -21,7 +21,7 @@ func TestConformance(t *testing.T) {
 		{"Marker", markerRules}, {"OtherMemory", otherMemory}, {"OpenGrantClose", openGrantClose},
 		{"LateOpen", lateOpen}, {"LostEntry", lostEntry}, {"Grants", grantNumbers},
 		{"Order", orderOfChecks}, {"Refusals", refusalsWriteNothing}, {"Repeat", repeats},
-		{"Slices", slicesOfRecords}, {"Instants", instants}, {"Calendar", calendarWindow},
+		{"Slices", slicesOfRecords}, {"Instants", instants}, {"Calendar", calendarWindow}, {"WindowOfOthers", windowOfOthers},
 		{"Sliding", slidingWindow}, {"FirstHit", firstHitWindow}, {"Lifetime", lifetimeWindow},
 		{"LimitChanged", limitChanged}, {"OwnCounts", ownCounts}, {"SameValue", sameValue},
 		{"Predict", predictions}, {"Sums", sumsStayNumbers}, {"Rollback", rollbacks},

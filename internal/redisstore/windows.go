@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
@@ -159,12 +160,16 @@ func double(raw string) float64 {
 	return math.Float64frombits(binary.LittleEndian.Uint64([]byte(raw[:8])))
 }
 
+// near bounds how much earlier the window of a node with other zone data may have begun.
+const near = 26 * time.Hour
+
 // useOf returns the usage of a limit at an instant.
 func useOf(l *bucket.LimitTerms, w window, nowMS int64) bucket.LimitUse {
 	began, counted := int64(w.began), int64(w.counted)
 	switch l.Kind {
 	case budget.WindowCalendar:
-		if began < l.FromMS {
+		// lua/counters.lua says why: a window that began a little earlier is another node's.
+		if l.FromMS-began > min((l.ToMS-l.FromMS)/2, near.Milliseconds()) {
 			began, counted = l.FromMS, 0
 		}
 		return bucket.LimitUse{Used: counted, ResetMS: began + l.ToMS - l.FromMS}

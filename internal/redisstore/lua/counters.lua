@@ -116,10 +116,15 @@ local function encode_sections(expires, list)
   return table.concat(parts)
 end
 
--- window returns the start of a limit's current window, and the count in it.
+-- window returns the start of a limit's current window, and the count in it. A count of a calendar window that
+-- began a little before the present one is that of a node with other zone data, whose window overlaps: it stays.
+-- The window before the present one began at least NEAR, or half of the present one, earlier.
+local NEAR = 26 * 60 * 60 * 1000
 local function window(x, o, began, counted)
-  local kind = x[o + 2]
-  if kind == CALENDAR and began < x[o + 3] then return x[o + 3], 0 end
+  if x[o + 2] == CALENDAR then
+    local from = x[o + 3]
+    if from - began > math.min((x[o + 4] - from) / 2, NEAR) then return from, 0 end
+  end
   return began, counted
 end
 
