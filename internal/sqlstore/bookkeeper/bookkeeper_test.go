@@ -16,6 +16,7 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/testservers"
 	"github.com/budgetd/budgetd/ledger/books"
+	"github.com/budgetd/budgetd/trail"
 )
 
 // everywhere runs a test on SQLite and on MariaDB, in a database with a budget of four buckets.
@@ -180,6 +181,39 @@ func TestNothingIsSaved(t *testing.T) {
 			}
 			if diff := cmp.Diff(before, rowsIn(look(t, db, 1))); diff != "" {
 				t.Errorf("%s: %s", name, diff)
+			}
+		}
+	})
+}
+
+// TestEffectAndItsRow checks that a movement appends the row of the audit log that its context
+// carries, and that one that is refused or changes nothing does not.
+func TestEffectAndItsRow(t *testing.T) {
+	everywhere(t, func(t *testing.T, db *engine.DB) {
+		rows := func() (n int) {
+			t.Helper()
+			if err := db.Read(t.Context(), "count", func(r *engine.Reader) error {
+				_, err := r.Get(&n, `SELECT COUNT(*) FROM audit_log WHERE op = ? AND after_json = ?`, []byte("append"), []byte("{}"))
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		for _, test := range []struct {
+			gl   string
+			fail error
+			want int
+		}{{"a", nil, 1}, {"a", nil, 1}, {"b", errors.New("refused"), 1}, {"b", nil, 2}} {
+			entry := trail.NewEntry(trail.Row{Op: "append"})
+			ctx := trail.NewContext(t.Context(), entry)
+			err := Do(ctx, db, "test", WholeBudget(1), func(b *books.Books) ([]Query, error) {
+				entry.Change("shop", "b1", nil, []byte("{}"))
+				b.Budgets.Get(1).GLCode = test.gl
+				return nil, test.fail
+			})
+			if !errors.Is(err, test.fail) || rows() != test.want {
+				t.Errorf("%+v: %v, %d rows", test, err, rows())
 			}
 		}
 	})
