@@ -12,7 +12,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Lists budgets, by id, or searched and in an order.
+         * Lists budgets, by tenant and name, or searched and in an order.
          * @description The tenant `*` stands for all tenants that the caller may see. With `q`, `sort` or `skip` the answer has the total; the order is that of the last look at all budgets.
          */
         get: operations["listBudgets"];
