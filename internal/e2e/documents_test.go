@@ -16,7 +16,7 @@ var updateDocuments = flag.Bool("documents.update", false,
 	"write the outputs of the commands in docs/TUTORIAL.md instead of comparing them")
 
 // changing matches what differs between the outputs of two runs: instants, spans, ids and cursors.
-var changing = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z|\b(\d+h)?(\d+m)?\d+s\b|` +
+var changing = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)|\b(\d+h)?(\d+m)?\d+s\b|` +
 	`\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b[A-Z2-7]{26}\b|(next: )\S+`)
 
 var spaces = regexp.MustCompile(`[ \t]+`)
