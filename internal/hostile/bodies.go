@@ -143,6 +143,7 @@ func bodies(target Target) []Case {
 		"form":        {"Content-Type: application/x-www-form-urlencoded"},
 		"XML":         {"Content-Type: application/xml"},
 		"UTF-16":      {"Content-Type: application/json; charset=utf-16"},
+		"utf8":        {"Content-Type: application/json; charset=utf8"},
 		"two":         {"Content-Type: application/json", "Content-Type: text/plain"},
 		"like JSON":   {"Content-Type: application/jsonp"},
 		"merge patch": {"Content-Type: application/merge-patch+json"},
