@@ -11,7 +11,7 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-// The states of an adjustment.
+// Refused is the state of an adjustment that was recorded and refused.
 const Refused = Word("refused")
 
 // Order is an append, or a shrink by a negative quantity, under the caller's request id.

@@ -325,10 +325,10 @@ func readEpochs(r *engine.Reader, positions []Position, suffix string) (
 	return out, nil
 }
 
+// SelectBuckets reads buckets b with their newest epochs; a condition and InOrdinalOrder follow.
 const (
 	selectBudget = `SELECT ` + BudgetColumns + `
 		FROM budget_management_bucket /*by PRIMARY*/ WHERE id = ?`
-	// SelectBuckets reads buckets with their newest epochs; a condition on b follows.
 	SelectBuckets = `SELECT ` + BucketColumns + ` FROM sharding_budget_management_bucket b
 		JOIN bucket_epoch e ON e.bucket_id = b.id AND e.epoch = b.epoch WHERE `
 	InOrdinalOrder = ` ORDER BY b.ordinal`

@@ -14,12 +14,6 @@ import (
 	"github.com/budgetd/budgetd/ledger/books"
 )
 
-// selectApplied sums what buckets applied for in the open period, as I3's sum does.
-const selectApplied = `SELECT COALESCE(SUM(g.amount), 0) FROM sharding_budget_management_bucket b
-	JOIN bucket_epoch e ON e.bucket_id = b.id
-	JOIN grant_log g ON g.bucket_id = e.bucket_id AND g.epoch = e.epoch
-	WHERE b.budget_id = ? AND e.period = ? AND g.kind = 'apply'`
-
 // on runs a movement of one bucket. Errors: BudgetNotFound; BucketNotFound, also for one that was
 // removed from the ring; that of do.
 func (p *Part) on(ctx context.Context, op string, budgetID, bucketID int64, load []bookkeeper.Query,
@@ -64,32 +58,6 @@ func (p *Part) Apply(ctx context.Context, budgetID int64, want transfer.Want) (
 		return 0, err
 	}
 	return units, nil
-}
-
-// cameBack returns how much of U of a locked budget buckets had before: U beyond what the open
-// period got and nobody has applied for.
-func cameBack(t *engine.Tx, b *rows.Budget) (int64, error) {
-	p, err := moves.OpenPeriod(t, b)
-	if err != nil {
-		return 0, err
-	}
-	var applied int64
-	if _, err := t.Get(&applied, selectApplied, b.ID, b.Period); err != nil {
-		return 0, err
-	}
-	return max(b.Undistributed-max(p.Funded+p.Carried-applied, 0), 0), nil
-}
-
-// kindOf returns Apply, or Again if adjust_cnt bounds applies and all of U came back.
-func kindOf(t *engine.Tx, b *rows.Budget) (moves.Kind, error) {
-	if b.AdjustCnt == 0 || b.Undistributed == 0 {
-		return moves.Apply, nil
-	}
-	back, err := cameBack(t, b)
-	if err == nil && back == b.Undistributed {
-		return moves.Again, nil
-	}
-	return moves.Apply, err
 }
 
 // Offline ends a bucket's epoch and removes the bucket from the list. See transfer.Supply.
