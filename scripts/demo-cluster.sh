@@ -15,6 +15,7 @@ make --no-print-directory build
 
 title "Making certificates, passwords and the first key"
 deploy/compose/secrets.sh "$work/secrets" >/dev/null
+chmod 600 "$work"/secrets/* # containers run as other users, the demo does not
 secrets=$work/secrets
 rules=() # sed expressions that replace the addresses in deploy/compose by those on this machine
 
