@@ -69,8 +69,7 @@ func WholeBudget(id int64) []Query {
 			FROM sharding_budget_management_bucket b WHERE b.budget_id = ?
 			AND b.instance = r.instance AND b.partition_number = r.partition_number)
 			ORDER BY r.instance, r.partition_number`, id)),
-		rowsOf(buckets, under, numbered(`sharding_budget_management_bucket r WHERE r.budget_id = ?
-			ORDER BY r.ordinal`, id)),
+		Buckets(id),
 		EpochsOf(id),
 		rowsOf(periods, under, numbered(`budget_period r WHERE r.budget_id = ?
 			AND (r.number = (SELECT u.period FROM budget_management_bucket u WHERE u.id = ?)
@@ -107,13 +106,19 @@ func Applied(id int64) Query {
 	}
 }
 
-// OneBucket locks a budget and the newest epoch of one of its buckets, and loads all of its
-// buckets, its open period, and the period of that epoch.
+// Buckets loads all buckets of a budget that is locked.
+func Buckets(id int64) Query {
+	return rowsOf(buckets, under, numbered(`sharding_budget_management_bucket r
+		WHERE r.budget_id = ? ORDER BY r.ordinal`, id))
+}
+
+// OneBucket locks a budget and the newest epoch of one of its buckets, and loads that bucket, the
+// budget's open period, and the period of that epoch.
 func OneBucket(id, bucketID int64) []Query {
 	return []Query{
 		lockBudget(id),
-		rowsOf(buckets, under, numbered(`sharding_budget_management_bucket r WHERE r.budget_id = ?
-			ORDER BY r.ordinal`, id)),
+		rowsOf(buckets, under, numbered(`sharding_budget_management_bucket r /*by PRIMARY*/
+			WHERE r.id = ? AND r.budget_id = ?`, bucketID, id)),
 		rowsOf(epochs, locked, numbered(`(SELECT b.id AS id, b.epoch AS epoch
 				FROM sharding_budget_management_bucket b WHERE b.id = ? AND b.budget_id = ?
 				LIMIT 1) l

@@ -62,7 +62,8 @@ func (p *Part) Apply(ctx context.Context, budgetID int64, want transfer.Want) (
 
 // Offline ends a bucket's epoch and removes the bucket from the list. See transfer.Supply.
 func (p *Part) Offline(ctx context.Context, budgetID, bucketID int64, by bucket.OfflineBy) error {
-	return p.on(ctx, "offline", budgetID, bucketID, bookkeeper.OneBucket(budgetID, bucketID),
+	load := append(bookkeeper.OneBucket(budgetID, bucketID), bookkeeper.Buckets(budgetID))
+	return p.on(ctx, "offline", budgetID, bucketID, load,
 		func(b *books.Books, u *books.Budget, row *books.Bucket) error {
 			return b.Offline(u, row, books.Word(by))
 		})
