@@ -2,6 +2,8 @@ package daemon
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -32,6 +34,27 @@ func TestClockOfDatabase(t *testing.T) {
 	}
 	if text := log.String(); strings.Count(text, "clock went back") != 1 ||
 		strings.Count(text, "by=1h0m0s") != 1 || strings.Count(text, "is where it was") != 1 {
+		t.Error(text)
+	}
+}
+
+// TestRefusedChanges checks that a database that refuses changes, such as one on a full disk, makes
+// the node not ready, and is logged once, with its error, until it accepts them again.
+func TestRefusedChanges(t *testing.T) {
+	var full error
+	log := &bytes.Buffer{}
+	h := &health{ping: func(context.Context) error { return nil }, asked: func() bool { return true },
+		refusing: func() error { return full }, log: slog.New(slog.NewTextHandler(log, nil))}
+	for i, why := range []error{nil, errors.New("no space left"), errors.New("no space left"), nil, nil} {
+		full = why
+		h.changes()
+		said := h.Ready(t.Context())
+		if ready := len(said) == 0; ready != (why == nil) || !ready && !strings.Contains(said[0], "refuses changes") {
+			t.Errorf("step %d: %q", i, said)
+		}
+	}
+	if text := log.String(); strings.Count(text, "level=ERROR") != 1 || !strings.Contains(text, "no space left") ||
+		strings.Count(text, "accepts changes again") != 1 {
 		t.Error(text)
 	}
 }

@@ -55,16 +55,9 @@ type partitionCheck struct {
 	problems map[bucket.Partition]string
 }
 
-// once checks the partitions, and says when the database begins or ceases to refuse changes.
+// once checks the partitions and the database.
 func (h *health) once(ctx context.Context) error {
-	switch err := h.refusing(); {
-	case err != nil && !h.refused:
-		h.log.Error("the database refuses changes", "error", err)
-		h.refused = true
-	case err == nil && h.refused:
-		h.log.Info("the database accepts changes again")
-		h.refused = false
-	}
+	h.changes()
 	back := h.clock()
 	views, err := h.Partitions(ctx)
 	if err != nil {
@@ -87,6 +80,18 @@ func (h *health) once(ctx context.Context) error {
 	}
 	h.seen.Store(now)
 	return nil
+}
+
+// changes logs when the database begins and ceases to refuse changes.
+func (h *health) changes() {
+	switch err := h.refusing(); {
+	case err != nil && !h.refused:
+		h.log.Error("the database refuses changes", "error", err)
+		h.refused = true
+	case err == nil && h.refused:
+		h.log.Info("the database accepts changes again")
+		h.refused = false
+	}
 }
 
 // clock describes a clock of the database that went back, until it is again where it was, and logs
