@@ -98,9 +98,11 @@ func Applied(id int64) Query {
 			Units int64 `db:"units"`
 		}
 		numbered(`SELECT COALESCE(SUM(g.amount), 0) AS units FROM budget_management_bucket u
-			JOIN sharding_budget_management_bucket b ON b.budget_id = u.id
-			JOIN bucket_epoch e ON e.bucket_id = b.id AND e.period = u.period
-			JOIN grant_log g ON g.bucket_id = e.bucket_id AND g.epoch = e.epoch
+			/*in order*/ JOIN sharding_budget_management_bucket b ON b.budget_id = u.id
+			/*in order*/ JOIN bucket_epoch e /*by PRIMARY*/
+				ON e.bucket_id = b.id AND e.period = u.period
+			/*in order*/ JOIN grant_log g /*by PRIMARY*/
+				ON g.bucket_id = e.bucket_id AND g.epoch = e.epoch
 			WHERE u.id = ? AND u.adjust_cnt > 0 AND g.kind = 'apply'`, id)(s)
 		return &sums, func() { b.Applied = sums[0].Units }
 	}
