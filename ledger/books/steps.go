@@ -77,11 +77,11 @@ func (b *Books) beginNext(u *Budget, row *Bucket) {
 
 // handOut spreads the releasable part of U evenly over the buckets that can take it, the remainder
 // to the first; under the rule free each gets a first step. A bucket that the service took offline
-// begins an epoch. Buckets on drained partitions are left out.
-func (b *Books) handOut(u *Budget, kind Word) {
+// begins an epoch. Buckets on drained partitions are left out. It returns the units moved.
+func (b *Books) handOut(u *Budget, kind Word) (moved int64) {
 	units := u.releasable(b.NowMS)
 	if units == 0 || u.IsOver == 1 {
-		return
+		return 0
 	}
 	var takers []*Bucket
 	for _, row := range b.Buckets.All() {
@@ -98,7 +98,9 @@ func (b *Books) handOut(u *Budget, kind Word) {
 		}
 		b.give(u, takers[i], kind, share)
 		u.Undistributed -= share
+		moved += share
 	}
+	return moved
 }
 
 // mayTake reports whether a bucket can be handed units.

@@ -3,7 +3,6 @@ package books
 import (
 	"time"
 
-	"github.com/budgetd/budgetd/allocation"
 	"github.com/budgetd/budgetd/budget"
 )
 
@@ -124,7 +123,7 @@ func (b *Books) Online(u *Budget, row *Bucket) (int64, error) {
 // offline, which begin an epoch, as do those that are online without one. It returns the units
 // moved. Each share counts as one application unless all of U came back. Nothing moves while the
 // period is over: a rollover is next.
-func (b *Books) Distribute(u *Budget) (moved int64) {
+func (b *Books) Distribute(u *Budget) int64 {
 	if b.PeriodOf(u).OverAt(at(b.NowMS)) {
 		return 0
 	}
@@ -132,28 +131,10 @@ func (b *Books) Distribute(u *Budget) (moved int64) {
 	if u.AdjustCnt > 0 && u.Undistributed > 0 && b.cameBack(u) == u.Undistributed {
 		kind = Again
 	}
-	var takers []*Bucket
 	for _, row := range b.Buckets.All() {
 		if row.Status == Online && !b.newest(row).live() {
 			b.beginNext(u, row)
 		}
-		if b.mayTake(u, row) {
-			takers = append(takers, row)
-		}
 	}
-	if u.Unlimited == 1 {
-		return 0
-	}
-	for i, share := range allocation.Shares(u.Definition(), u.releasable(b.NowMS), len(takers)) {
-		if share == 0 {
-			break
-		}
-		if !b.newest(takers[i]).live() {
-			b.beginNext(u, takers[i])
-		}
-		b.give(u, takers[i], kind, share)
-		u.Undistributed -= share
-		moved += share
-	}
-	return moved
+	return b.handOut(u, kind)
 }
