@@ -16,9 +16,9 @@ import (
 
 // The largest numbers of lines of code, without blank lines and comments, in Go and Lua.
 const (
-	mostProduct = 61_100 // what budgetd, budgetctl and the client are made of
+	mostProduct = 61_300 // what budgetd, budgetctl and the client are made of
 	mostSupport = 10_800 // all other code outside tests
-	mostTests   = 63_500
+	mostTests   = 63_800
 )
 
 // lineCount counts lines of code and lines that have only a comment.

@@ -29,7 +29,7 @@ CREATE TABLE installation (
   only_row BIGINT NOT NULL,                 -- always 1
   installation_id VARBINARY(32) NOT NULL,   -- created with the database; part of every key in a store
   ring_version BIGINT NOT NULL,             -- format of the ring's hash and labels
-  format BIGINT NOT NULL,                   -- 5; budgetd refuses any other
+  format BIGINT NOT NULL,                   -- 6; budgetd refuses any other
   created_ms BIGINT NOT NULL,               -- when the database was created
   PRIMARY KEY (only_row),
   CHECK (only_row = 1)
@@ -77,6 +77,8 @@ CREATE TABLE budget_management_bucket (
   list_version BIGINT NOT NULL,             -- increases with each change of the bucket list and each new epoch
   limits_version BIGINT NOT NULL DEFAULT 0, -- increases with each change of the limits
   next_run BIGINT NOT NULL DEFAULT 1,       -- number of the next row in recycle_run
+  contraction_bound BIGINT NOT NULL DEFAULT 0, -- units that no more than one bucket is worth: so few were left when the service took buckets offline; 0: none is offline for that
+  contracted_ms BIGINT NOT NULL DEFAULT 0,  -- when that was
   created_at BIGINT NOT NULL,               -- ms since 1970
   updated_at BIGINT NOT NULL,               -- when the definition last changed
   has_undistributed BIGINT GENERATED ALWAYS AS (CASE WHEN undistributed_quantity > 0 THEN 1 ELSE 0 END) STORED, -- 1: there are units to hand out

@@ -278,22 +278,6 @@ type ID struct {
 	RequestID string
 }
 
-// Cover is I3's sum, from one statement: everything that the budget can still give to a request.
-type Cover struct {
-	// Undistributed is U if some bucket may apply for it, and 0 otherwise. Pending shrinks are not
-	// subtracted.
-	Undistributed int64
-	// Outstanding and Returning are the parts of ΣO and ΣR over all epochs that the open period may
-	// get.
-	Outstanding, Returning int64
-	// Later is what only a later period may get: units that are not funded, and the parts of ΣO and
-	// ΣR of older periods that go there. It is not included in Sum.
-	Later int64
-}
-
-// Sum returns what I3 compares with the amount.
-func (c Cover) Sum() int64 { return c.Undistributed + c.Outstanding + c.Returning }
-
 // NameOf returns the name of a cached budget, however old the entry is, and "" for any other. It
 // reads nothing from the database.
 func (c *Budgets) NameOf(id int64) string {

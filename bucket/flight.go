@@ -42,7 +42,7 @@ const (
 	// GroupClosed means that the group of holds takes no further member.
 	GroupClosed
 	// Exhausted means that everything the open period may still get, read under locks, is below the
-	// amount: Outcome.Cover. Only Gather returns it (I3).
+	// amount: Outcome.Cover. Only Bring returns it (I3).
 	Exhausted
 )
 
@@ -57,6 +57,9 @@ type Outcome struct {
 	Limits []budget.LimitState
 	// Refused lists every limit that would be exceeded, for Limited.
 	Refused []budget.LimitState
-	// Cover is what the budget has left, for Exhausted.
-	Cover Cover
+	// Guess marks a Short that no transaction has found: an earlier attempt of the same operation may
+	// still be under way.
+	Guess bool
+	// Cover is what the budget has left, for Exhausted, and after Bring for Accepted.
+	Cover ledger.Cover
 }

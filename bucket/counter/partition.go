@@ -11,6 +11,7 @@ import (
 	"github.com/budgetd/budgetd/bucket/deduct"
 	"github.com/budgetd/budgetd/bucket/span"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
 )
 
 // partition is this node's access to one partition of a store.
@@ -168,7 +169,7 @@ type op struct {
 	outcome     *bucket.StoreOutcome // of the last call that answered
 	found       *bucket.StoreReturn
 	partitionMS int64
-	cover       bucket.Cover
+	cover       ledger.Cover
 	turn        bool // the budget's period must be rolled over first
 }
 

@@ -303,7 +303,7 @@ func (c *prediction) lacks() bool {
 }
 
 // figures sets what the budget, and the open period of a daily one, still cover.
-func (c *prediction) figures(cover bucket.Cover, recorded int64) {
+func (c *prediction) figures(cover ledger.Cover, recorded int64) {
 	units := max(cover.Sum()-max(c.state.Spent.Load()-recorded, 0), 0)
 	all := min(units, budget.MaxAmount-cover.Later) + cover.Later
 	ofPeriod := &units

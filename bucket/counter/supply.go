@@ -247,7 +247,7 @@ func scattered(cause error) error {
 func (p *provision) exhaust(ctx context.Context, ops []*op) (left []*op, err error) {
 	if p.b.Unlimited {
 		for _, o := range ops {
-			o.cover = bucket.Cover{Undistributed: budget.MaxAmount}
+			o.cover = ledger.Cover{Undistributed: budget.MaxAmount}
 		}
 		return ops, nil
 	}

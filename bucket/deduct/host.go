@@ -11,6 +11,7 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/batch"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
 )
 
 // Budgets finds definitions that are at most a second old. bucket.Budgets implements it.
@@ -71,7 +72,7 @@ type State struct {
 
 // Sum is I3's sum as read at an instant.
 type Sum struct {
-	bucket.Cover
+	ledger.Cover
 	At time.Time
 	// Spent is the part of State.Spent that the sum includes for certain.
 	Spent int64

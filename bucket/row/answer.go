@@ -12,7 +12,10 @@ import (
 // accept answers an operation whose row was just committed.
 func (w *wave) accept(o *op) {
 	a := w.answer(o, &o.outcome.Deduction)
-	a.Limits, a.Bucket, a.BucketRemaining = o.outcome.Limits, o.Route.Key, o.outcome.Remaining
+	a.Limits, a.BucketRemaining = o.outcome.Limits, o.outcome.Remaining
+	if bk := o.Budget.Bucket(o.outcome.Deduction.Bucket); bk != nil {
+		a.Bucket = bk.Key
+	}
 	a.RemainingUnknown = false
 	w.complete(o)
 }
@@ -43,6 +46,8 @@ func (w *wave) repeat(o *op, d *ledger.Deduction) {
 		return
 	}
 	o.reads, o.Step = d.Bucket, stepOldPlace
+	o.old = !o.Budget.Unlimited && (o.recent || o.state.Fresh(w.Now, figuresAge) == nil) &&
+		w.MayRead(o.Budget.ID)
 	w.out.Put(w.s.reads.standings, o)
 }
 
@@ -69,7 +74,7 @@ func (w *wave) complete(o *op) {
 	}
 	read := o.state.Fresh(w.Now, figuresAge)
 	switch {
-	case o.Step == stepFigures:
+	case o.Step == stepFigures, o.Step == stepOldPlace && o.old:
 		read = o.sum
 	case w.Seen == deduct.InTime && (read == nil || o.recent) && w.MayRead(o.Budget.ID):
 		w.out.Put(w.s.reads.figures, o)
@@ -84,7 +89,7 @@ func (w *wave) complete(o *op) {
 }
 
 // exhausted returns the refusal of an operation whose amount is above I3's sum.
-func (w *wave) exhausted(o *op, c bucket.Cover) error {
+func (w *wave) exhausted(o *op, c ledger.Cover) error {
 	o.state.noteSoldOut(o.Request.Amount)
 	return o.Budget.Exhausted(c, o.Request.Amount, w.SQLNow)
 }

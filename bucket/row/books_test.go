@@ -180,26 +180,39 @@ func (b *books) tally(op *bucket.Operation) (out []*limit.Tally) {
 	return out
 }
 
-func (b *books) Gather(_ context.Context, budgetID, target int64, ops []bucket.Operation) (
+func (b *books) Bring(_ context.Context, budgetID, _ int64, ops []bucket.Operation) (
 	[]bucket.Outcome, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if err := b.begin("gather"); err != nil {
+	if err := b.begin("bring"); err != nil {
 		return nil, err
 	}
 	a := b.budgets[budgetID]
-	e := a.epochs[target]
+	e := a.serving()
 	out := make([]bucket.Outcome, len(ops))
-	for i := range ops {
-		if e.Status == ledger.Open {
-			a.bring(e, ops[i].Request.Amount)
+	for i, op := range ops {
+		if e == nil {
+			out[i].Verdict = bucket.Gone
+			continue
 		}
-		out[i] = b.judge(&ops[i])
-		if out[i].Verdict == bucket.Short {
-			out[i] = bucket.Outcome{Verdict: bucket.Exhausted, Cover: a.cover()}
+		op.Bucket = e.Bucket
+		a.bring(e, op.Request.Amount)
+		out[i] = b.judge(&op)
+		if out[i].Cover = a.cover(); out[i].Verdict == bucket.Short {
+			out[i].Verdict = bucket.Exhausted
 		}
 	}
-	return out, b.end("gather")
+	return out, b.end("bring")
+}
+
+// serving returns the fullest open epoch, or nil.
+func (a *account) serving() (best *ledger.Epoch) {
+	for _, bk := range a.Buckets {
+		if e := a.epochs[bk.ID]; bk.Online && e.Status == ledger.Open && (best == nil || e.Outstanding > best.Outstanding) {
+			best = e
+		}
+	}
+	return best
 }
 
 // bring moves units into a bucket until it has a number of units.
@@ -227,7 +240,7 @@ func (a *account) bring(to *ledger.Epoch, units int64) {
 	}
 }
 
-func (a *account) cover() (c bucket.Cover) {
+func (a *account) cover() (c ledger.Cover) {
 	c.Undistributed = a.undistributed
 	for _, e := range a.epochs {
 		c.Outstanding += e.Outstanding
@@ -247,7 +260,8 @@ func (b *books) Recorded(_ context.Context, ids []bucket.ID) (map[bucket.ID]ledg
 	return out, b.begin("recorded")
 }
 
-func (b *books) Standings(_ context.Context, buckets []int64) (map[int64]int64, error) {
+func (b *books) Standings(_ context.Context, buckets, budgets []int64) (
+	map[int64]int64, map[int64]ledger.Cover, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	out := map[int64]int64{}
@@ -256,22 +270,35 @@ func (b *books) Standings(_ context.Context, buckets []int64) (map[int64]int64, 
 			out[id] = a.epochs[id].Outstanding
 		}
 	}
-	return out, b.begin("standings")
+	return out, b.covers(budgets), b.begin("standings")
 }
 
-func (b *books) Covers(_ context.Context, budgets []int64, exact bool) (map[int64]bucket.Cover, error) {
+func (b *books) Covers(_ context.Context, budgets []int64, _ bool) (map[int64]ledger.Cover, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	out := map[int64]bucket.Cover{}
+	return b.covers(budgets), b.begin("covers")
+}
+
+func (b *books) covers(budgets []int64) map[int64]ledger.Cover {
+	out := map[int64]ledger.Cover{}
 	for _, id := range budgets {
 		if a := b.budgets[id]; a != nil {
 			out[id] = a.cover()
 		}
 	}
-	if exact {
-		return out, b.begin("exact")
+	return out
+}
+
+func (b *books) LookTwice(ctx context.Context, budgets []int64, ids []bucket.ID) (
+	map[int64]ledger.Cover, map[bucket.ID]ledger.Deduction, error) {
+	b.mu.Lock()
+	sums, err := b.covers(budgets), b.begin("twice")
+	b.mu.Unlock()
+	if err != nil {
+		return nil, nil, err
 	}
-	return out, b.begin("covers")
+	recorded, err := b.Recorded(ctx, ids)
+	return sums, recorded, err
 }
 
 func (b *books) Exceeded(_ context.Context, ops []bucket.Operation) ([][]budget.LimitState, error) {

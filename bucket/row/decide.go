@@ -79,7 +79,7 @@ func (w *wave) commit(o *op) { w.out.Put(w.s.slots[w.s.slotIndex(o.row.Bucket)].
 // advance decides what follows after a step of an operation.
 func (w *wave) advance(o *op) {
 	switch o.Step {
-	case stepCommitted, stepGathered:
+	case stepCommitted, stepBrought:
 		if o.Err == nil {
 			w.judge(o)
 		} else {
@@ -124,8 +124,8 @@ func (w *wave) advance(o *op) {
 // refusals that depend on state look the id up once more. An earlier attempt of this call is no
 // longer in doubt, because the transaction waited for its connection's locks.
 func (w *wave) judge(o *op) {
-	o.Unsure = false
 	out := o.outcome
+	o.Unsure = o.Unsure && out.Guess
 	switch out.Verdict {
 	case bucket.Accepted:
 		w.accept(o)
@@ -150,7 +150,7 @@ func (w *wave) judge(o *op) {
 	}
 	switch out.Verdict {
 	case bucket.Short:
-		if o.Step == stepGathered {
+		if o.Step == stepBrought {
 			w.Pause(&o.Op)
 			return
 		}
@@ -158,6 +158,10 @@ func (w *wave) judge(o *op) {
 	case bucket.Over:
 		w.out.PutFor(w.s.turns, o)
 	case bucket.Gone, bucket.Outdated:
+		if o.Step == stepBrought && out.Verdict == bucket.Gone && o.Budget.Route(o.Key) == nil {
+			w.refuse(o, offline(o.Budget.Name))
+			return
+		}
 		w.Again(&o.Op)
 	default:
 		w.Fail(&o.Op, &budget.Error{Code: budget.Internal, Op: "deduct", Message: "no verdict"})
@@ -173,12 +177,12 @@ func (w *wave) notWritten(o *op) {
 	}
 }
 
-// seekUnits looks for units outside an operation's bucket if the sum over all buckets may cover the
-// amount.
+// seekUnits looks for units outside an operation's bucket, unless the sum over all buckets is below
+// the amount.
 func (w *wave) seekUnits(o *op) {
 	o.Seeking = true
-	if o.Unsure {
-		w.gather(o)
+	if o.Unsure || o.state.believed(w.Now) >= o.Request.Amount {
+		w.bring(o)
 		return
 	}
 	w.out.Put(w.s.reads.covers, o)
@@ -187,28 +191,21 @@ func (w *wave) seekUnits(o *op) {
 // covered acts on the sum of an operation's budget, and on its row if the sum is too small.
 func (w *wave) covered(o *op) {
 	switch {
+	case o.recorded != nil && o.recorded.Decides(o.Request.By):
+		w.repeat(o, o.recorded)
 	case o.sum.Sum() < o.Request.Amount:
-		o.Refusal = w.exhausted(o, o.sum.Cover)
-		w.lookedUp(o)
+		w.Fail(&o.Op, w.exhausted(o, o.sum.Cover))
 	case o.remembered:
 		o.remembered = false
 		o.state.soldOut.Store(0)
 		w.dispatch(o)
 	default:
-		w.gather(o)
+		w.bring(o)
 	}
 }
 
-// gather hands an operation to the transaction that collects units for it.
-func (w *wave) gather(o *op) {
-	bk := o.Budget.Route(o.Key)
-	if bk == nil {
-		w.refuse(o, offline(o.Budget.Name))
-		return
-	}
-	o.Route, o.row.Bucket = bk, bk.ID
-	w.out.PutFor(w.s.gathers, o)
-}
+// bring hands an operation to the transaction that brings units for all that wait.
+func (w *wave) bring(o *op) { w.out.PutFor(w.s.brings, o) }
 
 // refuse looks up the id before it answers a refusal that depends on state: a repeat of an accepted
 // id gets the recorded outcome.

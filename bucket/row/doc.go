@@ -9,9 +9,9 @@
 // All other results return an operation to its wave, which decides where it goes next:
 //
 //	Short               -> seek units elsewhere
-//	units elsewhere     -> read the sum over all buckets without locks. If it is too small,
-//	                       read it with locks, then the row of the id, then refuse (I3).
-//	                       Otherwise Gather, which may answer Exhausted
+//	units elsewhere     -> read the sum over all buckets, twice, and the row of the id, unless a
+//	                       sum that is young enough covers the amount. If both sums are too
+//	                       small, refuse (I3). Otherwise Bring, which may answer Exhausted
 //	Gone, Outdated      -> reload the definition
 //	Over                -> roll over, then reload the definition
 //	refusal by state    -> read the row of the id: a repeat gets the recorded outcome

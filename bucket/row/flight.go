@@ -82,6 +82,7 @@ func (s *Service) handleOutcomes(ctx context.Context, step deduct.Step, ops []*o
 			if o.outcome.Verdict == bucket.Accepted {
 				rows++
 				o.Spent = o.state.Spent.Add(o.Request.Amount)
+				o.state.recent.add(o.Request.Amount)
 				if s.refills != nil && o.Budget.ID != used {
 					used = o.Budget.ID
 					s.refills.Used(used)
@@ -97,38 +98,32 @@ func (s *Service) handleOutcomes(ctx context.Context, step deduct.Step, ops []*o
 	}
 }
 
-// gatherOperations bounds the deductions of one Gather.
-const gatherOperations = 256
+// broughtOperations bounds the deductions of one Bring.
+const broughtOperations = 512
 
-// gather collects units for the operations of a budget, one target bucket after the other.
-func (s *Service) gather(budgetID int64, ops []*op) {
-	for len(ops) > 0 {
-		target := ops[0].row.Bucket
-		var mine, others []*op
-		for _, o := range ops {
-			if o.row.Bucket == target {
-				mine = append(mine, o)
-			} else {
-				others = append(others, o)
-			}
-		}
-		s.gatherInto(budgetID, target, mine)
-		ops = others
-	}
-}
-
-func (s *Service) gatherInto(budgetID, target int64, ops []*op) {
+// bring brings units for all operations of a budget that wait.
+func (s *Service) bring(budgetID int64, ops []*op) {
 	ops, rows := claim(ops, nil, nil)
 	if len(ops) == 0 {
 		return
 	}
 	ctx, cancel := s.bounded()
 	defer cancel()
-	began := s.clock.Now()
-	ctx, end := span.Flight(ctx, s.tracer, "gather", ops)
-	outcomes, err := s.ledger.Gather(ctx, budgetID, target, rows)
+	began, st := s.clock.Now(), ops[0].state
+	spent := st.Spent.Load()
+	ctx, end := span.Flight(ctx, s.tracer, "bring", ops)
+	outcomes, err := s.ledger.Bring(ctx, budgetID, st.recent.usual(), rows)
 	end(err)
-	s.handleOutcomes(ctx, stepGathered, ops, outcomes, err, began)
+	for i := range outcomes {
+		switch outcomes[i].Verdict {
+		case bucket.Accepted:
+			spent += rows[i].Request.Amount
+			fallthrough
+		case bucket.Exhausted:
+			st.Note(&deduct.Sum{Cover: outcomes[i].Cover, At: began, Spent: spent})
+		}
+	}
+	s.handleOutcomes(ctx, stepBrought, ops, outcomes, err, began)
 }
 
 // rollOver rolls over the period of a budget for the operations that found it over.

@@ -86,7 +86,7 @@ func TestMixedCalls(t *testing.T) {
 			if rows != len(accepted) {
 				t.Errorf("%d rows, %d accepted ids", rows, len(accepted))
 			}
-			if b.count("gather") == 0 || b.count("exact") == 0 || b.count("standings") == 0 {
+			if b.count("bring") == 0 || b.count("twice") == 0 || b.count("standings") == 0 {
 				t.Error("nothing was short, sold out or repeated: the test tries too little")
 			}
 		})

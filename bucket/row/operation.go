@@ -21,6 +21,7 @@ type op struct {
 	outcome  *bucket.Outcome
 	reads    int64 // the bucket whose O is read
 	standing int64 // O of that bucket, or -1 if unknown
+	old      bool  // the sum is read with it
 	sum      *deduct.Sum
 	recorded *ledger.Deduction
 	recent   bool                // its row may be younger than the cached sums
@@ -36,11 +37,11 @@ func (o *op) operation() bucket.Operation {
 // The steps after which an operation returns to its wave, and the fields that each one sets.
 const (
 	stepCommitted = iota + deduct.OwnSteps // outcome or Err
-	stepGathered                           // outcome or Err
-	stepCovers                             // sum, and recorded if the sum is too small
+	stepBrought                            // outcome or Err
+	stepCovers                             // sum and recorded
 	stepIDs                                // recorded
 	stepLimits                             // exceeded
-	stepOldPlace                           // standing, of a replay's bucket
+	stepOldPlace                           // standing, of a replay's bucket, and sum if it is old
 	stepFigures                            // sum, for an answer
 	stepTurned                             // the budget's period was rolled over, or Err
 )

@@ -1,11 +1,13 @@
 package row
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/batch"
 	"github.com/budgetd/budgetd/bucket/deduct"
+	"github.com/budgetd/budgetd/ledger"
 )
 
 // reads are the grouped reads of a node. One statement of each kind runs at a time and serves every
@@ -33,63 +35,68 @@ func (s *Service) newReads() reads {
 	}
 }
 
-// readStandings reads O of the buckets of repeated deductions.
+// readStandings reads O of the buckets of repeated deductions, and the sums of the budgets whose
+// figures are too old for their answers.
 func (s *Service) readStandings(ops []*op) {
-	ctx, cancel := s.bounded()
-	defer cancel()
-	found, err := distinct(ctx, ops, func(o *op) int64 { return o.reads }, s.lookup.Standings)
-	if err != nil {
-		s.failed("sql", err)
-	}
+	var old []*op
 	for _, o := range ops {
-		outstanding, known := found[o.reads]
-		if o.standing = outstanding; !known {
-			o.standing = -1
+		if o.Err, o.sum, o.standing = nil, nil, -1; o.old {
+			old = append(old, o)
 		}
-		o.Err = err
+	}
+	buckets := distinct(ops, func(o *op) int64 { return o.reads })
+	var found map[int64]int64
+	err := s.sums(old, func(ctx context.Context, budgets []int64) (
+		sums map[int64]ledger.Cover, err error) {
+		found, sums, err = s.lookup.Standings(ctx, buckets, budgets)
+		return sums, err
+	})
+	for _, o := range ops {
+		o.Err = cmp.Or(o.Err, err)
+		if outstanding, known := found[o.reads]; known {
+			o.standing = outstanding
+		}
 		o.Back(true)
 	}
 }
 
-// readCovers reads the sums of the operations' budgets without locks. It reads the sums that do not
-// cover their operations again with locks (I3), and then the rows of the operations that are still
-// not covered.
+// readCovers reads the sums of the operations' budgets twice, and then the rows of the operations
+// (I3).
 func (s *Service) readCovers(ops []*op) {
-	left := ops
-	for _, exact := range []bool{false, true} {
-		s.sums(left, exact)
-		if left = uncovered(left); len(left) == 0 {
-			break
-		}
+	ids := make([]bucket.ID, len(ops))
+	for i, o := range ops {
+		ids[i] = bucket.ID{Budget: o.Budget.ID, RequestID: o.Request.RequestID}
 	}
-	s.rows(left)
-	for _, o := range ops {
+	var recorded map[bucket.ID]ledger.Deduction
+	_ = s.sums(ops, func(ctx context.Context, budgets []int64) (
+		sums map[int64]ledger.Cover, err error) {
+		sums, recorded, err = s.lookup.LookTwice(ctx, budgets, ids)
+		return sums, err
+	})
+	for i, o := range ops {
+		o.recorded = nil
+		if d, known := recorded[ids[i]]; known {
+			o.recorded = &d
+		}
 		o.Step = stepCovers
 		o.Back(true)
 	}
 }
 
-// uncovered returns the operations whose amounts are above their budgets' sums.
-func uncovered(ops []*op) (out []*op) {
-	for _, o := range ops {
-		if o.Err == nil && o.sum.Sum() < o.Request.Amount {
-			out = append(out, o)
-		}
-	}
-	return out
-}
-
 // readFigures reads the sums of the operations' budgets for answers.
 func (s *Service) readFigures(ops []*op) {
-	s.sums(ops, false)
+	_ = s.sums(ops, func(ctx context.Context, budgets []int64) (map[int64]ledger.Cover, error) {
+		return s.lookup.Covers(ctx, budgets, false)
+	})
 	for _, o := range ops {
 		o.Step = stepFigures
 		o.Back(true)
 	}
 }
 
-// sums reads the sums of the operations' budgets.
-func (s *Service) sums(ops []*op, exact bool) {
+// sums reads the sums of the operations' budgets. It returns the error of the read.
+func (s *Service) sums(ops []*op,
+	read func(ctx context.Context, budgets []int64) (map[int64]ledger.Cover, error)) error {
 	ctx, cancel := s.bounded()
 	defer cancel()
 	began := s.clock.Now()
@@ -99,10 +106,7 @@ func (s *Service) sums(ops []*op, exact bool) {
 			spent[o.Budget.ID] = o.state.Spent.Load()
 		}
 	}
-	covers, err := distinct(ctx, ops, func(o *op) int64 { return o.Budget.ID },
-		func(ctx context.Context, ids []int64) (map[int64]bucket.Cover, error) {
-			return s.lookup.Covers(ctx, ids, exact)
-		})
+	covers, err := read(ctx, distinct(ops, func(o *op) int64 { return o.Budget.ID }))
 	if err != nil {
 		s.failed("sql", err)
 	}
@@ -119,11 +123,11 @@ func (s *Service) sums(ops []*op, exact bool) {
 			o.Err = notFound(o.Budget)
 		}
 	}
+	return err
 }
 
-// distinct calls read with the distinct keys of the operations.
-func distinct[V any](ctx context.Context, ops []*op, key func(*op) int64,
-	read func(context.Context, []int64) (map[int64]V, error)) (map[int64]V, error) {
+// distinct returns the distinct keys of operations.
+func distinct(ops []*op, key func(*op) int64) []int64 {
 	seen := make(map[int64]struct{}, min(len(ops), 64))
 	var keys []int64
 	for _, o := range ops {
@@ -133,7 +137,7 @@ func distinct[V any](ctx context.Context, ops []*op, key func(*op) int64,
 			keys = append(keys, k)
 		}
 	}
-	return read(ctx, keys)
+	return keys
 }
 
 // readIDs reads the rows of the operations' ids.

@@ -37,7 +37,7 @@ func TestReasons(t *testing.T) {
 		}, budget.ReasonOffline},
 		"units do not come together": {func(b *books, a *account) {
 			b.before = func(call string) error {
-				if call == "covers" {
+				if call == "twice" {
 					time.Sleep(80 * time.Millisecond)
 				}
 				return nil

@@ -27,8 +27,8 @@ type Settings struct {
 	Queue int
 	// FlightRows bounds the deductions of one flight; 512.
 	FlightRows int
-	// Gathers is the number of budgets that are gathered for concurrently; 8.
-	Gathers int
+	// Brings is the number of budgets that units are brought for concurrently; 8.
+	Brings int
 	// States is the number of budgets whose figures are cached; 10,000.
 	States int
 }
@@ -40,7 +40,7 @@ func (s Settings) withDefaults() Settings {
 	deduct.Default(&s.Slots, 2)
 	deduct.Default(&s.Queue, 20_000)
 	deduct.Default(&s.FlightRows, 512)
-	deduct.Default(&s.Gathers, 8)
+	deduct.Default(&s.Brings, 8)
 	deduct.Default(&s.States, 10_000)
 	return s
 }
@@ -82,7 +82,7 @@ type Service struct {
 	slots  []*slot
 	reads  reads
 
-	gathers, turns *batch.Group[*op]
+	brings, turns *batch.Group[*op]
 }
 
 // New returns a service. It does not contact the database.
@@ -107,10 +107,10 @@ func New(c Config) (*Service, error) {
 		s.slots = append(s.slots, s.newSlot())
 	}
 	s.reads = s.newReads()
-	s.gathers = batch.NewGroup(batch.GroupConfig[*op]{Run: s.gather, Refuse: (*op).Overload,
-		Size: gatherOperations, Bound: s.set.Queue, Workers: s.set.Gathers})
+	s.brings = batch.NewGroup(batch.GroupConfig[*op]{Run: s.bring, Refuse: (*op).Overload,
+		Size: broughtOperations, Bound: s.set.Queue, Workers: s.set.Brings})
 	s.turns = batch.NewGroup(batch.GroupConfig[*op]{Run: s.rollOver, Refuse: (*op).Overload,
-		Size: s.set.Queue, Bound: s.set.Queue, Workers: s.set.Gathers})
+		Size: s.set.Queue, Bound: s.set.Queue, Workers: s.set.Brings})
 	return s, nil
 }
 

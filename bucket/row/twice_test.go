@@ -6,29 +6,9 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/row"
 	"github.com/budgetd/budgetd/budget"
 )
-
-// TestLooksTwice checks that units that return between the two reads of the sum are given out (I3).
-func TestLooksTwice(t *testing.T) {
-	b := newBooks()
-	a := b.add("returns", 100, 1, 100)
-	s := node(t, b, nil)
-	if _, err := s.Deduct(context.Background(), request(a, "o1", 100)); err != nil {
-		t.Fatal(err)
-	}
-	b.mu.Lock()
-	b.before = func(call string) error {
-		if call == "covers" { // the first read has ended
-			a.epochs[a.Buckets[0].ID].Outstanding = 5
-		}
-		return nil
-	}
-	b.mu.Unlock()
-	if got, err := s.Deduct(context.Background(), request(a, "o2", 1)); err != nil || got.BucketRemaining != 4 {
-		t.Errorf("%+v, %v", got, err)
-	}
-}
 
 // TestAcceptedMeanwhile checks that a repeat is not refused by a transaction in which its id was
 // still new, if another node accepted the id while that transaction waited (I4).
@@ -37,7 +17,7 @@ func TestAcceptedMeanwhile(t *testing.T) {
 		during string
 		change func(a *account)
 	}{
-		"exhausted": {"gather", func(a *account) {
+		"exhausted": {"bring", func(a *account) {
 			for _, e := range a.epochs {
 				e.Outstanding = 0
 			}
@@ -85,5 +65,52 @@ func TestAcceptedMeanwhile(t *testing.T) {
 				t.Errorf("%+v, %v", got, err)
 			}
 		})
+	}
+}
+
+// late is books whose first commit has no answer and lands only when Bring begins, while a Commit in
+// between guesses that the bucket has too little.
+type late struct {
+	*books
+	commits int
+}
+
+func (l *late) Commit(ctx context.Context, ops []bucket.Operation) ([]bucket.Outcome, error) {
+	if l.commits++; l.commits == 1 {
+		return nil, &budget.Error{Code: budget.OutcomeUnknown, Op: "commit"}
+	}
+	out := make([]bucket.Outcome, len(ops))
+	for i := range out {
+		out[i] = bucket.Outcome{Verdict: bucket.Short, Guess: true}
+	}
+	return out, nil
+}
+
+func (l *late) Bring(ctx context.Context, budgetID, recent int64, ops []bucket.Operation) (
+	[]bucket.Outcome, error) {
+	if _, err := l.books.Commit(ctx, ops); err != nil {
+		return nil, err
+	}
+	return l.books.Bring(ctx, budgetID, recent, ops)
+}
+
+// TestGuess checks that a guess refuses nobody whose earlier attempt may still be under way (I4):
+// only a transaction decides.
+func TestGuess(t *testing.T) {
+	b := newBooks()
+	a := b.add("sale", 10, 1, 10)
+	l := &late{books: b}
+	s := node(t, b, func(c *row.Config) { c.Ledger = l })
+	b.mu.Lock()
+	b.before = func(call string) error {
+		if call == "twice" {
+			t.Error("the sums were read, which decide nothing about the earlier attempt")
+		}
+		return nil
+	}
+	b.mu.Unlock()
+	got, err := s.Deduct(t.Context(), request(a, "o1", 10))
+	if err != nil || got.Replayed || got.Amount != 10 {
+		t.Errorf("%+v, %v", got, err)
 	}
 }

@@ -25,10 +25,11 @@ type Lookup interface {
 	Recorded(ctx context.Context, ids []bucket.ID) (map[bucket.ID]ledger.Deduction, error)
 	// Covers returns I3's sum of each budget. With exact it sees every commit that was acknowledged
 	// before it began. Budgets that do not exist are omitted.
-	Covers(ctx context.Context, budgets []int64, exact bool) (map[int64]bucket.Cover, error)
-	// Standings returns O of the newest epochs of buckets, in minor units. Buckets that do not exist
-	// are omitted.
-	Standings(ctx context.Context, buckets []int64) (map[int64]int64, error)
+	Covers(ctx context.Context, budgets []int64, exact bool) (map[int64]ledger.Cover, error)
+	// Standings returns O of the newest epochs of buckets, in minor units, and the sums of budgets.
+	// What does not exist is omitted.
+	Standings(ctx context.Context, buckets, budgets []int64) (
+		map[int64]int64, map[int64]ledger.Cover, error)
 }
 
 // Touched is what one request counts against limits of a budget.

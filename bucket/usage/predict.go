@@ -6,6 +6,7 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
 	"github.com/budgetd/budgetd/limit"
 )
 
@@ -19,7 +20,7 @@ type prediction struct {
 	// the request would be accepted.
 	err error
 	// cover is I3's sum. It is nil until it was read.
-	cover *bucket.Cover
+	cover *ledger.Cover
 }
 
 // result returns the answer.
@@ -183,7 +184,7 @@ func (c *prediction) figures() {
 }
 
 // remaining returns what a budget, and the open period of a daily one, still cover.
-func remaining(b *bucket.Budget, cover bucket.Cover) (units int64, ofPeriod *int64) {
+func remaining(b *bucket.Budget, cover ledger.Cover) (units int64, ofPeriod *int64) {
 	sum := cover.Sum()
 	if b.Type == budget.Daily {
 		ofPeriod = &sum

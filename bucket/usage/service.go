@@ -138,15 +138,11 @@ func (s *Service) repeated(ctx context.Context, b *bucket.Budget, r *bucket.Dedu
 	if b.Unlimited {
 		return answer, nil
 	}
-	outstanding, err := s.Lookup.Standings(ctx, []int64{d.Bucket})
+	outstanding, covers, err := s.Lookup.Standings(ctx, []int64{d.Bucket}, []int64{b.ID})
 	if err != nil {
 		return bucket.CheckAnswer{}, s.failed(err)
 	}
 	a.BucketRemaining = outstanding[d.Bucket]
-	covers, err := s.Lookup.Covers(ctx, []int64{b.ID}, false)
-	if err != nil {
-		return bucket.CheckAnswer{}, s.failed(err)
-	}
 	a.BudgetRemaining, a.PeriodRemaining = remaining(b, covers[b.ID])
 	return answer, nil
 }

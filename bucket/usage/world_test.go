@@ -30,7 +30,7 @@ type counting struct {
 	hints, exacts int
 }
 
-func (c *counting) Covers(ctx context.Context, ids []int64, exact bool) (map[int64]bucket.Cover, error) {
+func (c *counting) Covers(ctx context.Context, ids []int64, exact bool) (map[int64]ledger.Cover, error) {
 	if exact {
 		c.exacts++
 	} else {

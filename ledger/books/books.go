@@ -9,6 +9,11 @@ type Books struct {
 	// Applied is what buckets applied for in the open period of a budget whose adjust_cnt is bounded;
 	// 0 for others.
 	Applied int64
+	// ClockMS is the database's clock once the locks were taken, if it was asked for: see
+	// bookkeeper.Clock.
+	ClockMS int64
+	// Unlimited lists budgets without a total whose rows are not loaded: Check leaves them out.
+	Unlimited map[int64]bool
 	// Unsure means that an earlier attempt of the same movement may have been committed.
 	Unsure bool
 
@@ -83,7 +88,7 @@ func (b *Books) Check() error {
 			now.Swept) < 0 {
 			return fmt.Errorf("epoch %v: an account is below 0", now.Position())
 		}
-		if u := b.Budgets.Get(now.Budget); u != nil && u.Unlimited == 1 {
+		if u := b.Budgets.Get(now.Budget); u != nil && u.Unlimited == 1 || b.Unlimited[now.Budget] {
 			continue
 		}
 		moved := now.Outstanding - was.Outstanding

@@ -1,5 +1,7 @@
 package books
 
+import "cmp"
+
 // Word is a status, kind or reason of budgetd itself, which is stored as text. A string is a text
 // of a caller, which is stored as bytes.
 type Word string
@@ -46,8 +48,11 @@ type Budget struct {
 	ListVersion   int64   `db:"list_version"`
 	LimitsVersion int64   `db:"limits_version"`
 	NextRun       int64   `db:"next_run"`
-	CreatedAt     int64   `db:"created_at"`
-	UpdatedAt     int64   `db:"updated_at"`
+	// ContractionBound is what Bring left over at most when it took buckets offline.
+	ContractionBound int64 `db:"contraction_bound"`
+	ContractedMS     int64 `db:"contracted_ms"`
+	CreatedAt        int64 `db:"created_at"`
+	UpdatedAt        int64 `db:"updated_at"`
 }
 
 // Limit is a row of budget_limit.
@@ -97,6 +102,11 @@ type Bucket struct {
 
 // Position identifies an epoch. Epochs are locked in the order of their positions.
 type Position struct{ Bucket, Epoch int64 }
+
+// Compare orders positions as epochs are locked.
+func (p Position) Compare(o Position) int {
+	return cmp.Or(cmp.Compare(p.Bucket, o.Bucket), cmp.Compare(p.Epoch, o.Epoch))
+}
 
 // Epoch is a row of bucket_epoch.
 type Epoch struct {

@@ -14,6 +14,7 @@ const (
 	Closed           = Word("closed")
 	Online, offline  = Word("online"), Word("offline")
 	Apply, Again     = Word("apply"), Word("again")
+	Collect          = Word("collect")
 	Done, Pending    = Word("done"), Word("pending")
 	inStore          = Word(budget.Store)
 	byOperator       = Word("operator")
@@ -45,8 +46,11 @@ func (b *Books) give(u *Budget, row *Bucket, kind Word, units int64) {
 	if u.Unlimited == 0 {
 		row.Out += units
 	}
-	if kind == Apply {
+	switch kind {
+	case Apply:
 		row.OutCnt++
+	case Collect:
+		row.CollectCnt++
 	}
 }
 
@@ -77,15 +81,20 @@ func (b *Books) beginNext(u *Budget, row *Bucket) {
 
 // handOut spreads the releasable part of U evenly over the buckets that can take it, the remainder
 // to the first; under the rule free each gets a first step. A bucket that the service took offline
-// begins an epoch. Buckets on drained partitions are left out. It returns the units moved.
+// begins an epoch, unless U is at most what a contraction left over: then the buckets that stayed
+// online get it (Bring). Buckets on drained partitions are left out. It returns the units moved.
 func (b *Books) handOut(u *Budget, kind Word) (moved int64) {
 	units := u.releasable(b.NowMS)
 	if units == 0 || u.IsOver == 1 {
 		return 0
 	}
+	contracted := units <= u.ContractionBound && len(b.takers(u)) > 0
+	if !contracted {
+		u.ContractionBound = 0
+	}
 	var takers []*Bucket
 	for _, row := range b.Buckets.All() {
-		if b.mayTake(u, row) {
+		if b.mayTake(u, row) && (!contracted || row.Status == Online) {
 			takers = append(takers, row)
 		}
 	}
@@ -115,6 +124,18 @@ func (b *Books) mayTake(u *Budget, row *Bucket) bool {
 	return row.Status == Online && e.mayGrow() && e.Period == u.Period ||
 		row.OfflineBy == byService && !e.live()
 }
+
+// MayGrow is mayGrow for other packages.
+func (e *Epoch) MayGrow() bool { return e.mayGrow() }
+
+// Live reports whether the epoch has not ended.
+func (e *Epoch) Live() bool { return e.live() }
+
+// Newest returns a bucket's newest epoch, which is loaded or made with the bucket.
+func (b *Books) Newest(row *Bucket) *Epoch { return b.newest(row) }
+
+// Sweep moves R of the loaded epochs of a budget to where it belongs. Halted ones keep theirs.
+func (b *Books) Sweep(u *Budget) { b.sweep(u) }
 
 // mayGrow reports whether units may go into O.
 func (e *Epoch) mayGrow() bool { return e.Status == Open && e.Halted == "" }

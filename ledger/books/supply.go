@@ -6,6 +6,12 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
+// IsDue reports whether a rollover of a budget is due, or its period is over.
+func (b *Books) IsDue(u *Budget) bool {
+	return u.RollOverMS != 0 && b.NowMS >= u.RollOverMS ||
+		u.IsOver == 0 && b.PeriodOf(u).OverAt(at(b.NowMS))
+}
+
 // Want is how much a bucket applies for.
 type Want struct {
 	// Units is the most, in minor units; Need the least, of which less is not worth it.
@@ -73,6 +79,13 @@ func (b *Books) Offline(u *Budget, row *Bucket, by Word) error {
 	case row.Status != Online && (row.OfflineBy == by || by != byOperator):
 		return nil
 	}
+	b.takeOffline(u, row, by)
+	return nil
+}
+
+// takeOffline ends a bucket's epoch and removes the bucket from the list. A halted epoch keeps its
+// units until an operator decides.
+func (b *Books) takeOffline(u *Budget, row *Bucket, by Word) {
 	if e := b.newest(row); row.Status == Online && e.live() && e.Halted == "" {
 		units := e.Outstanding
 		e.Outstanding, e.Closed, e.Status = 0, e.Closed+units, Closed
@@ -81,7 +94,6 @@ func (b *Books) Offline(u *Budget, row *Bucket, by Word) error {
 	}
 	row.Status, row.OfflineBy, row.UpdatedAt = offline, by, b.NowMS
 	u.ListVersion++
-	return nil
 }
 
 // isLast reports whether the budget is effective and no other bucket of the list is online.

@@ -17,22 +17,44 @@ type Decide func(b *books.Books) (more []Query, err error)
 // engine.Move. Nothing is saved if nothing changed. Errors: that of decide; Internal for a decision
 // that breaks the accounting, of which nothing is saved; Unavailable; OutcomeUnknown.
 func Do(ctx context.Context, db *engine.DB, op string, load []Query, decide Decide) error {
+	var loaded *books.Books
+	return DoAnd(ctx, db, op, func(_ *engine.Move, b *books.Books) ([]Query, error) {
+		if loaded != b && load != nil {
+			loaded = b
+			return load, nil
+		}
+		return decide(b)
+	}, nil)
+}
+
+// DoAnd is Do of a movement whose first queries are those that decide returns for new Books, and
+// which also writes rows that Books do not have: write adds them to what is saved, after the rows
+// of the Books.
+func DoAnd(ctx context.Context, db *engine.DB, op string,
+	decide func(m *engine.Move, b *books.Books) (more []Query, err error),
+	write func(m *engine.Move) error) error {
 	return db.Move(ctx, op, func(m *engine.Move) error {
 		b := books.New(engine.ToMS(m.Now))
 		b.Unsure = m.Unsure
-		for more := load; more != nil; {
-			if err := fill(m, b, more); err != nil {
+		for {
+			more, err := decide(m, b)
+			if err != nil {
 				return err
 			}
-			var err error
-			if more, err = decide(b); err != nil {
+			if more == nil {
+				break
+			}
+			if err := fill(m, b, more); err != nil {
 				return err
 			}
 		}
 		if err := b.Check(); err != nil {
 			return broken(op, err)
 		}
-		return save(m, op, b)
+		if err := save(m, op, b); err != nil || write == nil {
+			return err
+		}
+		return write(m)
 	})
 }
 
@@ -43,18 +65,59 @@ func broken(op string, err error) error {
 
 // fill loads the rows of queries.
 func fill(m *engine.Move, b *books.Books, queries []Query) error {
-	texts := make([]*engine.Statement, len(queries))
-	into := make([]any, len(queries))
-	loads := make([]func(), len(queries))
-	for i, q := range queries {
-		texts[i] = m.Statement()
-		into[i], loads[i] = q(texts[i], b)
+	if len(queries) == 0 {
+		return nil
 	}
-	if err := m.Load(texts, into); err != nil {
-		return err
+	texts, into, loads := written(m.Statement, queries, b)
+	err := m.Load(texts, into)
+	if err == nil {
+		each(loads)
 	}
+	return err
+}
+
+// Look runs queries that fill no Books, without a movement: see engine.DB.Look.
+func Look(ctx context.Context, db *engine.DB, op string, queries []Query) error {
+	var loads []func()
+	err := db.Look(ctx, op, func(begin func() *engine.Statement) (
+		texts []*engine.Statement, into []any) {
+		texts, into, loads = written(begin, queries, nil)
+		return texts, into
+	})
+	if err == nil {
+		each(loads)
+	}
+	return err
+}
+
+// LookOn is Look on one connection: see engine.Line.Look.
+func LookOn(ctx context.Context, line *engine.Line, queries []Query) error {
+	if len(queries) == 0 {
+		return nil
+	}
+	texts, into, loads := written(line.Statement, queries, nil)
+	err := line.Look(ctx, texts, into)
+	if err == nil {
+		each(loads)
+	}
+	return err
+}
+
+// written writes queries for Books, or without.
+func written(begin func() *engine.Statement, queries []Query, b *books.Books) (
+	texts []*engine.Statement, into []any, loads []func()) {
+	for _, q := range queries {
+		s := begin()
+		rows, load := q(s, b)
+		texts = append(texts, s)
+		into = append(into, rows)
+		loads = append(loads, load)
+	}
+	return texts, into, loads
+}
+
+func each(loads []func()) {
 	for _, load := range loads {
 		load()
 	}
-	return nil
 }

@@ -90,6 +90,30 @@ func EpochsOf(id int64) Query {
 			ON r.bucket_id = l.id AND r.epoch = l.epoch`, id, id))
 }
 
+// NewestOf locks the newest epochs of buckets, which are sorted. With others, other transactions
+// may write meanwhile, and the buckets are read after that: one whose epoch has ended may have
+// begun another before the lock.
+func NewestOf(list []int64, others bool) []Query {
+	queries := []Query{
+		rowsOf(epochs, locked, func(s *engine.Statement) {
+			s.SQL(`(SELECT b.id AS id, b.epoch AS epoch
+				FROM sharding_budget_management_bucket b /*by PRIMARY*/ WHERE `)
+			s.Numbers("b.id", list)
+			s.SQL(` ORDER BY 1, 2 LIMIT 9223372036854775807) l
+				/*in order*/ JOIN bucket_epoch r /*by PRIMARY*/
+					ON r.bucket_id = l.id AND r.epoch = l.epoch`)
+		}),
+		rowsOf(buckets, bare, func(s *engine.Statement) {
+			s.SQL("sharding_budget_management_bucket r /*by PRIMARY*/ WHERE ")
+			s.Numbers("r.id", list)
+		}),
+	}
+	if !others {
+		return queries[:1]
+	}
+	return queries
+}
+
 // Applied sums what buckets applied for in the open period of a budget whose adjust_cnt is bounded,
 // as the sum of I3 does.
 func Applied(id int64) Query {
@@ -105,6 +129,40 @@ func Applied(id int64) Query {
 				ON g.bucket_id = e.bucket_id AND g.epoch = e.epoch
 			WHERE u.id = ? AND u.adjust_cnt > 0 AND g.kind = 'apply'`, id)(s)
 		return &sums, func() { b.Applied = sums[0].Units }
+	}
+}
+
+// Clock reads the database's clock. It follows the queries that take locks.
+func Clock(s *engine.Statement, b *books.Books) (any, func()) {
+	var now []struct {
+		MS int64 `db:"ms"`
+	}
+	s.SQL("SELECT ")
+	s.Clock(b.NowMS)
+	s.SQL(" AS ms")
+	return &now, func() { b.ClockMS = now[0].MS }
+}
+
+// LookAgain compares the units in the epochs of a budget that EpochsOf has loaded with a second
+// look at them, which begins after the first has ended and locks: units that came back to an epoch
+// without any were in no list. If it finds more, failed becomes engine.ErrAgain (I3).
+func LookAgain(id int64, failed *error) Query {
+	return func(s *engine.Statement, b *books.Books) (any, func()) {
+		var sums []struct {
+			Units int64 `db:"units"`
+		}
+		numbered(`SELECT COALESCE(SUM(e.outstanding_quantity + e.returning_quantity), 0) AS units
+			FROM bucket_epoch e /*by bucket_epoch_units*/
+			WHERE e.budget_id = ? AND e.has_units = 1 /*shared*/`, id)(s)
+		return &sums, func() {
+			known := int64(0)
+			for _, e := range b.Epochs.All() {
+				known += e.Outstanding + e.Returning
+			}
+			if sums[0].Units > known {
+				*failed = engine.ErrAgain
+			}
+		}
 	}
 }
 

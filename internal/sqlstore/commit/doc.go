@@ -19,12 +19,12 @@
 // transaction, and closing the connection rolls them back.
 //
 // The locking form, the only one on SQLite, locks ids, groups, limit rows and epochs in this order,
-// judges each operation by the locked rows, and writes the accepted ones.
+// in one packet, judges each operation by the locked rows, and writes the accepted ones in another.
 //
 // A packet whose answer is lost may have been committed. The node asks the server until it no
 // longer knows the connection. Then the locking form finds out, because a row holds the nonce of
 // the call that wrote it.
 //
-// Gather is a locking form that also locks the budget and all its epochs, and brings units into the
-// bucket that operations wait for.
+// Bring is a locking form that also locks the budget and all its epochs. It commits operations that
+// wait in the fullest bucket, into which it brings units.
 package commit

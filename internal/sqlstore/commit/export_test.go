@@ -14,6 +14,9 @@ func (p *Part) Forms() (packets, locking int64) { return p.packets.Load(), p.loc
 func (p *Part) Packet(ctx context.Context, ops ...bucket.Operation) (
 	engine.Sent, []bucket.Outcome, error) {
 	out := make([]bucket.Outcome, len(ops))
-	sent, err := p.fastForm(ctx, newFlight(ops, out))
+	sent, err := p.fastForm(ctx, newFlight(ops, out), p.repeats.Load() > 0)
+	if sent == engine.Failed {
+		err = nil
+	}
 	return sent, out, err
 }

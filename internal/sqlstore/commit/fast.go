@@ -1,25 +1,30 @@
 package commit
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"math"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sqlstore/counters"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/ledger/books"
 )
 
 // fastForm writes a flight as one packet without taking locks first. It assumes that all ids are
 // new, that the buckets' epochs are those seen last, and that limit rows are as it reads them
 // without locks. If an assumption is wrong, the packet fails before its COMMIT, and the caller
-// continues with the locking form.
+// continues with the locking form. An operation whose bucket is believed to have too little is
+// Short without a packet, which is marked as a guess. ids says that the rows of the ids are read
+// before, as they are after a packet that failed for one of them.
 //
-// It returns an error only with Unheard: the packet may have been committed and may still be
-// running. Unheard without an error means that the outcome of the packet is final.
-func (p *Part) fastForm(ctx context.Context, f *flight) (engine.Sent, error) {
+// It returns an error with Failed, and with Unheard if the packet may have been committed and may
+// still be running. Unheard without an error means that the outcome of the packet is final.
+func (p *Part) fastForm(ctx context.Context, f *flight, ids bool) (engine.Sent, error) {
 	t, ok := p.assume(f)
 	if !ok {
 		return engine.Unsent, nil
@@ -29,35 +34,35 @@ func (p *Part) fastForm(ctx context.Context, f *flight) (engine.Sent, error) {
 		return engine.Unsent, nil // the locking form reports why
 	}
 	defer line.Close()
-	if ok, err := t.readAhead(ctx, line, p.repeats.Load() > 0); err != nil || !ok {
+	if ok, err := t.readAhead(ctx, line, ids); err != nil || !ok {
 		return engine.Unsent, nil
 	}
 	p.repeats.Add(-1)
 	clear(f.out)
 	t.judgeAll()
-	if ok, err := t.refuseLimited(ctx, line); err != nil || !ok {
+	if ok, err := t.refuseLimited(ctx, line); err != nil || !ok || len(t.freed) > 0 {
 		return engine.Unsent, nil
 	}
 	if t.accepted == 0 {
+		t.remaining()
 		return engine.Committed, nil
-	}
-	if len(t.freed) > 0 || !p.suffices(t) {
-		return engine.Unsent, nil
 	}
 	packet, ok := t.packet(line)
 	if !ok {
 		return engine.Unsent, nil
 	}
 	sent, err := line.Send(ctx, packet, t.readLeft)
-	switch sent {
-	case engine.Committed:
+	switch {
+	case sent == engine.Committed:
 		t.remaining()
 		p.learn(f)
 		return sent, nil
-	case engine.Unheard:
+	case sent == engine.Unheard:
 		if gone := line.Gone(ctx); gone != nil {
 			return sent, engine.MaybeDone("commit", err)
 		}
+	case sent == engine.Failed:
+		return sent, err
 	}
 	return sent, nil
 }
@@ -83,23 +88,13 @@ func (p *Part) assume(f *flight) (t *trial, ok bool) {
 	return t, true
 }
 
-// suffices reports whether every bucket is believed to have as much as the trial takes from it.
-func (p *Part) suffices(t *trial) bool {
-	for id, s := range t.epochs {
-		if known, seen := p.places.Peek(id); seen && s.drawn() > known.outstanding {
-			return false
-		}
-	}
-	return true
-}
-
 // recall returns the state of an operation's bucket as remembered here, or as the node has read it.
 // It returns nil if the bucket is unknown.
 func (p *Part) recall(op *bucket.Operation) *bucketState {
 	s := &bucketState{unlimited: op.Budget.Unlimited, left: math.MaxInt64, judged: op.Budget.Version}
-	s.epoch = rows.Epoch{Bucket: op.Bucket, Budget: op.Budget.ID, Status: string(ledger.Open)}
+	s.epoch = books.Epoch{Bucket: op.Bucket, Budget: op.Budget.ID, Status: books.Open}
 	if known, ok := p.places.Get(op.Bucket); ok {
-		s.epoch.Number = known.epoch
+		s.epoch.Number, s.left, s.believed = known.epoch, known.outstanding, true
 		return s
 	}
 	for i := range op.Budget.Buckets {
@@ -118,20 +113,19 @@ func (t *trial) readAhead(ctx context.Context, line *engine.Line, ids bool) (ok 
 	if !ids && t.limits.empty() {
 		return true, nil
 	}
-	err = line.Read(ctx, func(r *engine.Reader) (err error) {
-		if ids {
-			if t.known, err = rows.ReadDeductions(r, t.ids(all)); err != nil {
-				return err
-			}
-		}
-		found, err := counters.Read(r, t.limits.keys())
-		for _, row := range found {
-			t.limits.put(row)
-		}
-		return err
-	})
-	if err != nil {
+	var queries []bookkeeper.Query
+	var failed error
+	if ids {
+		t.known = map[bucket.ID]ledger.Deduction{}
+		queries = rows.DeductionsOf(t.ids(all), "", true, t.known, &failed)
+	}
+	found := map[counters.Key]*counters.Row{}
+	queries = append(queries, counters.Queries(t.limits.keys(), "", found, &failed)...)
+	if err := cmp.Or(bookkeeper.LookOn(ctx, line, queries), failed); err != nil {
 		return false, err
+	}
+	for _, row := range found {
+		t.limits.put(row)
 	}
 	t.nowMS = t.limits.now(t.nowMS)
 	return len(t.limits.tally(t.flight, t.nowMS)) == 0, nil
@@ -141,19 +135,17 @@ func (t *trial) readAhead(ctx context.Context, line *engine.Line, ids bool) (ok 
 // ones. Call it after the limit rows were read. ok is false if anything else was refused.
 func (t *trial) refuseLimited(ctx context.Context, line *engine.Line) (ok bool, err error) {
 	limited := t.count(bucket.Limited)
-	if t.accepted+limited+t.count(bucket.Known) < len(t.ops) {
+	if t.accepted+limited+t.count(bucket.Known)+t.count(bucket.Short) < len(t.ops) {
 		return false, nil
 	}
 	if limited == 0 {
 		return true, nil
 	}
 	is := func(i int) bool { return t.out[i].Verdict == bucket.Limited }
-	var found map[bucket.ID]ledger.Deduction
-	err = line.Read(ctx, func(r *engine.Reader) (err error) {
-		found, err = rows.ReadDeductions(r, t.ids(is))
-		return err
-	})
-	if err != nil {
+	found := map[bucket.ID]ledger.Deduction{}
+	var failed error
+	queries := rows.DeductionsOf(t.ids(is), "", true, found, &failed)
+	if err := cmp.Or(bookkeeper.LookOn(ctx, line, queries), failed); err != nil {
 		return false, err
 	}
 	for i := range t.out {

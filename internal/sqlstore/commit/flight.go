@@ -11,9 +11,8 @@ import (
 // Bounds of one transaction.
 const (
 	maxOperations = 1000
-	// flightBuckets bounds the buckets of a flight, maxBuckets those that Gather locks.
+	// flightBuckets bounds the buckets of a flight.
 	flightBuckets = 512
-	maxBuckets    = 64
 	// maxText bounds the bytes of the texts of all operations. Each text is written up to three
 	// times, with two hexadecimal digits per byte.
 	maxText = 1 << 20
@@ -103,32 +102,4 @@ func textOf(op *bucket.Operation) int {
 		n += len(op.Touches[i].Key)
 	}
 	return n
-}
-
-// rest returns a flight of the operations with verdict v, or nil if no operation has it.
-func (f *flight) rest(v bucket.Verdict) *flight {
-	var ops []bucket.Operation
-	for i := range f.out {
-		if f.out[i].Verdict == v {
-			ops = append(ops, f.ops[i])
-		}
-	}
-	if ops == nil {
-		return nil
-	}
-	return newFlight(ops, make([]bucket.Outcome, len(ops)))
-}
-
-// take copies the outcomes of the flight that rest returned.
-func (f *flight) take(rest *flight) {
-	if rest == f {
-		return
-	}
-	next := 0
-	for i := range f.out {
-		if f.out[i].Verdict == bucket.Short {
-			f.out[i] = rest.out[next]
-			next++
-		}
-	}
 }

@@ -1,138 +1,157 @@
 package commit
 
 import (
-	"errors"
+	"context"
 	"slices"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sqlstore/counters"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/ledger/books"
 	"github.com/budgetd/budgetd/limit"
 )
 
 const (
-	selectNewest = `SELECT b.id, b.epoch FROM sharding_budget_management_bucket b /*by PRIMARY*/
-		WHERE `
 	selectGroups = `SELECT d.budget_id, d.hold_group, d.state FROM group_of_holds d /*by PRIMARY*/
 		WHERE `
 	inGroupOrder = ` ORDER BY d.budget_id, d.hold_group`
-	takeUnits    = `UPDATE bucket_epoch /*by PRIMARY*/ SET outstanding_quantity = $value,
-		used_quantity = $value, held_quantity = $value, next_entry = $value WHERE `
-	ofEpoch    = `bucket_id = ? AND epoch = ?`
-	takeWhere  = ofEpoch + ` AND next_entry = ? AND outstanding_quantity = ? AND status = 'open'`
-	writePages = `UPDATE limit_counter /*by PRIMARY*/ SET version = $value, counts = $value,
-		expires_ms = $value WHERE `
-	ofPage = `budget_id = ? AND dimension = ? AND value = ?`
+	writePage    = `UPDATE limit_counter SET version = ?, counts = ?, expires_ms = ?
+		WHERE budget_id = ? AND dimension = ? AND value = ?`
 	// deleteTombstone frees an id for a deduction of a principal for which it is not void.
 	deleteTombstone = `DELETE FROM deduction
 		WHERE budget_id = ? AND request_id = ? AND bucket_id = 0`
 	insertFeed = `INSERT INTO feed (bucket_id, first_entry, entries, units, body, created_at)`
 )
 
-// lockingForm judges a flight under all of its locks and writes the accepted operations. If guess
-// is set, it first assumes that every id is new, which only works on a database with one writer: a
-// row that exists fails the insert.
-func lockingForm(t *engine.Tx, f *flight, guess bool) error {
-	tr := &trial{flight: f, nowMS: engine.ToMS(t.Now)}
-	newest, err := newestEpochs(t, f.buckets())
-	if err != nil {
-		return err
-	}
-	if !guess {
-		if tr.known, err = rows.LockDeductions(t, f.ids(all)); err != nil {
-			return err
-		}
-	}
-	if err := tr.lock(t); err != nil {
-		return err
-	}
-	if err := tr.lockEpochs(t, newest); err != nil {
-		return err
-	}
-	tr.judgeAll()
-	if guess && tr.accepted < len(f.ops) {
-		return errGuessed
-	}
-	tr.remaining()
-	return tr.write(t)
+// locking is a trial whose rows are loaded under their locks, in one round trip.
+type locking struct {
+	trial
+	// server says that the database is one: it has other writers, and takes lists of several
+	// budgets' ids.
+	server bool
+	// guess assumes that every id is new, which only works without other writers: a row that exists
+	// fails the insert.
+	guess bool
+	// whole are the queries of the budget and of its buckets and epochs, for Bring.
+	whole []bookkeeper.Query
+
+	loaded *books.Books
+	counts map[counters.Key]*counters.Row
+	failed error
+}
+
+// lockingForm judges a flight under all of its locks and writes the accepted operations.
+func (p *Part) lockingForm(ctx context.Context, f *flight, guess bool) error {
+	l := &locking{trial: trial{flight: f}, server: p.db.TakesPackets(), guess: guess}
+	return bookkeeper.DoAnd(ctx, p.db, "commit",
+		func(m *engine.Move, b *books.Books) ([]bookkeeper.Query, error) {
+			if more, err := l.load(m, b); more != nil || err != nil {
+				return more, err
+			}
+			if err := l.takeEpochs(b); err != nil {
+				return nil, err
+			}
+			l.judgeAll()
+			if l.guess && l.accepted < len(f.ops) {
+				return nil, errGuessed
+			}
+			l.charge(b)
+			l.remaining()
+			return nil, nil
+		}, l.write)
 }
 
 // errGuessed means that not every operation of a flight was accepted, so their ids must be read.
-var errGuessed = errors.New("an id that may be recorded")
+var errGuessed = &budget.Error{Code: budget.Internal, Message: "an id that may be recorded"}
 
-// newestEpochs reads the numbers of the newest epochs of buckets, which are sorted.
-func newestEpochs(t *engine.Tx, buckets []int64) (map[int64]int64, error) {
-	out := make(map[int64]int64, len(buckets))
-	var found []struct {
-		ID    int64 `db:"id"`
-		Epoch int64 `db:"epoch"`
+// load returns the queries of a new attempt, and nil once they are answered. A limit that was
+// changed is then counted from the ledger.
+func (l *locking) load(m *engine.Move, b *books.Books) ([]bookkeeper.Query, error) {
+	if l.loaded != b {
+		l.loaded, l.failed = b, nil
+		return l.queries(b), nil
 	}
-	s := t.Statement()
-	s.SQL(selectNewest)
-	s.Numbers("b.id", buckets)
-	if err := t.RowsOf(&found, s); err != nil {
-		return nil, err
+	if l.failed != nil {
+		return nil, l.failed
 	}
-	for _, row := range found {
-		out[row.ID] = row.Epoch
+	for _, row := range l.counts {
+		l.limits.put(row)
 	}
-	return out, nil
-}
-
-// lock locks and reads groups, then limit rows.
-func (t *trial) lock(tx *engine.Tx) error {
-	if err := t.lockGroups(tx); err != nil {
-		return err
+	if !l.server {
+		b.ClockMS = b.NowMS
 	}
-	if t.limits.open(t.flight); t.limits.empty() {
-		return nil
+	l.nowMS = l.limits.now(l.nowMS)
+	stale := l.limits.tally(l.flight, l.nowMS)
+	if len(stale) == 0 {
+		return nil, nil
 	}
-	found, err := counters.Lock(tx, t.limits.keys())
-	if err != nil {
-		return err
-	}
-	for _, row := range found {
-		t.limits.put(row)
-	}
-	t.nowMS = t.limits.now(t.nowMS)
-	for _, m := range t.limits.tally(t.flight, t.nowMS) {
-		if err := counters.Load(&tx.Reader, m.row.Key.Budget, &m.tally.Tally); err != nil {
-			return err
+	return nil, m.Read(func(r *engine.Reader) error {
+		for _, s := range stale {
+			if err := counters.Load(r, s.row.Key.Budget, &s.tally.Tally); err != nil {
+				return err
+			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
-// lockGroups locks the groups of the operations. A group without a row is open.
-func (t *trial) lockGroups(tx *engine.Tx) error {
-	t.groups = groupsOf(t.flight)
-	if len(t.groups) == 0 {
-		return nil
+// queries returns what is loaded, in lock order: budget, deductions, groups, limit rows, epochs.
+func (l *locking) queries(b *books.Books) (out []bookkeeper.Query) {
+	l.trial = trial{flight: l.flight, nowMS: b.NowMS, groups: groupsOf(l.flight)}
+	l.limits.open(l.flight)
+	clear(l.out)
+	if l.whole != nil {
+		out = append(out, l.whole[0])
 	}
-	ids := make([]bucket.ID, 0, len(t.groups))
-	for key := range t.groups {
+	if !l.guess {
+		l.known = map[bucket.ID]ledger.Deduction{}
+		out = append(out,
+			rows.DeductionsOf(l.ids(all), rows.Locked, l.server, l.known, &l.failed)...)
+	}
+	out = append(out, l.groupRows()...)
+	l.counts = map[counters.Key]*counters.Row{}
+	out = append(out, counters.Queries(l.limits.keys(), rows.Locked, l.counts, &l.failed)...)
+	if l.whole != nil {
+		out = append(out, l.whole[1:]...)
+	} else {
+		out = append(out, bookkeeper.NewestOf(l.buckets(), l.server)...)
+	}
+	if l.server {
+		out = append(out, bookkeeper.Clock)
+	}
+	return out
+}
+
+// groupRows locks the groups of the operations. A group without a row is open.
+func (l *locking) groupRows() (out []bookkeeper.Query) {
+	ids := make([]bucket.ID, 0, len(l.groups))
+	for key := range l.groups {
 		ids = append(ids, bucket.ID{Budget: key.budget, RequestID: key.name})
 	}
 	slices.SortFunc(ids, rows.CompareIDs)
-	return rows.EachChunk(&tx.Reader, ids, func(s *engine.Statement, chunk []bucket.ID) error {
-		var found []struct {
-			Budget int64  `db:"budget_id"`
-			Name   string `db:"hold_group"`
-			State  string `db:"state"`
-		}
-		s.SQL(selectGroups)
-		s.IDs("d.budget_id, d.hold_group", chunk)
-		s.SQL(inGroupOrder + rows.Locked)
-		err := tx.RowsOf(&found, s)
-		for _, row := range found {
-			g := t.groups[groupKey{row.Budget, row.Name}]
-			g.exists, g.open = true, row.State == string(ledger.GroupOpen)
-		}
-		return err
-	})
+	for chunk := range rows.Chunks(ids, l.server) {
+		out = append(out, func(s *engine.Statement, _ *books.Books) (any, func()) {
+			var found []struct {
+				Budget int64  `db:"budget_id"`
+				Name   string `db:"hold_group"`
+				State  string `db:"state"`
+			}
+			s.SQL(selectGroups)
+			s.IDs("d.budget_id, d.hold_group", chunk)
+			s.SQL(inGroupOrder + rows.Locked)
+			return &found, func() {
+				for _, row := range found {
+					g := l.groups[groupKey{row.Budget, row.Name}]
+					g.exists, g.open = true, row.State == string(ledger.GroupOpen)
+				}
+			}
+		})
+	}
+	return out
 }
 
 // groupsOf returns the groups of a flight's operations as if none had a row.
@@ -151,125 +170,66 @@ func groupsOf(f *flight) map[groupKey]*group {
 	return out
 }
 
-// lockEpochs locks the present epochs of the buckets. It returns engine.ErrAgain if a bucket has
-// just begun another epoch.
-func (t *trial) lockEpochs(tx *engine.Tx, newest map[int64]int64) error {
-	positions := make([]rows.Position, 0, len(newest))
-	for id, epoch := range newest {
-		positions = append(positions, rows.Position{Bucket: id, Epoch: epoch})
-	}
-	locked, err := rows.LockEpochs(tx, positions)
-	if err != nil {
-		return err
-	}
-	nowMS, err := clockUnder(tx, locked)
-	if err != nil {
-		return err
-	}
-	t.epochs = make(map[int64]*bucketState, len(locked))
-	var closed []int64
-	for _, row := range locked {
-		t.epochs[row.Bucket] = &bucketState{epoch: *row, left: row.Outstanding, nowMS: nowMS}
-		if !row.Live() {
-			closed = append(closed, row.Bucket)
-		}
-	}
-	for i := range t.ops {
-		if s := t.epochs[t.ops[i].Bucket]; s != nil {
-			s.unlimited = t.ops[i].Budget.Unlimited
-		}
-	}
-	if len(closed) == 0 {
-		return nil
-	}
-	slices.Sort(closed)
-	now, err := newestEpochs(tx, closed)
-	if err != nil {
-		return err
-	}
-	for id, epoch := range now {
-		if epoch != newest[id] {
+// takeEpochs takes the locked epochs of the flight's buckets. It returns engine.ErrAgain if a
+// bucket began another one before this one was locked.
+func (l *locking) takeEpochs(b *books.Books) error {
+	l.epochs = make(map[int64]*bucketState, len(b.Epochs.All()))
+	for _, e := range b.Epochs.All() {
+		l.epochs[e.Bucket] = &bucketState{epoch: *e, left: e.Outstanding, nowMS: b.ClockMS}
+		if row := b.Buckets.Get(e.Bucket); !e.Live() && row != nil && row.Epoch != e.Number {
 			return engine.ErrAgain
+		}
+	}
+	b.Unlimited = map[int64]bool{}
+	for i := range l.ops {
+		of := l.ops[i].Budget
+		if s := l.epochs[l.ops[i].Bucket]; s != nil && of.Unlimited {
+			s.unlimited, b.Unlimited[of.ID] = true, true
 		}
 	}
 	return nil
 }
 
-// clockUnder returns SQL's clock, read after the epochs were locked, or 0 if none of them ends.
-func clockUnder(tx *engine.Tx, locked map[rows.Position]*rows.Epoch) (int64, error) {
-	for _, row := range locked {
-		if row.PeriodEndMS != 0 {
-			return tx.ClockMS()
-		}
+// charge moves what the accepted operations take within their epochs.
+func (l *locking) charge(b *books.Books) {
+	for _, s := range l.touched() {
+		e := b.Epochs.Get(s.epoch.Position())
+		e.Outstanding = s.left
+		e.Used = saturated(e.Used, s.used)
+		e.Held = saturated(e.Held, s.held)
+		e.NextEntry += s.entries
 	}
-	return 0, nil
 }
 
 // write writes the accepted operations. All locks are held.
-func (t *trial) write(tx *engine.Tx) error {
-	if t.accepted == 0 {
+func (l *locking) write(m *engine.Move) error {
+	if l.accepted == 0 {
 		return nil
 	}
-	begin := func(into, or string, rows int) *engine.Inserting {
-		return tx.Inserting(into, or, rows, func(s *engine.Statement, _ int) error {
-			_, err := tx.Execute(s)
-			return err
+	for _, id := range l.freed {
+		s := m.Statement()
+		s.Fill(deleteTombstone, func(place int) {
+			s.Value([]any{id.Budget, []byte(id.RequestID)}[place])
 		})
+		m.Save(s)
 	}
-	for _, id := range t.freed {
-		if err := tx.Hit(1, deleteTombstone, id.Budget, []byte(id.RequestID)); err != nil {
-			return err
-		}
-	}
-	if err := t.insertRows(begin); err != nil {
+	if err := l.insertRows(m.Inserting); err != nil {
 		return err
 	}
 	var added []groupKey
-	for _, key := range t.joinedGroups() {
-		if !t.groups[key].exists {
+	for _, key := range l.joinedGroups() {
+		if !l.groups[key].exists {
 			added = append(added, key)
 		}
 	}
-	if err := t.insertGroups(begin, added, ""); err != nil {
+	if err := l.insertGroups(m.Inserting, added, ""); err != nil {
 		return err
 	}
-	if err := t.writePages(tx, begin); err != nil {
+	if err := l.writePages(m); err != nil {
 		return err
 	}
-	return t.writeEpochs(tx, begin)
-}
-
-// writePages writes the limit rows in which something was counted.
-func (t *trial) writePages(tx *engine.Tx, begin inserter) error {
-	existing, added := t.limits.close()
-	changes := make([]engine.RowChange, len(existing))
-	for i, p := range existing {
-		key := []any{p.Key.Budget, []byte(p.Key.Dimension), []byte(p.Key.Value)}
-		changes[i] = engine.RowChange{Key: key,
-			Values: []any{t.nextVersion(p), []byte(p.Counts.Pack()), p.Counts.ExpiresMS()},
-			Where:  append(slices.Clone(key), p.Version)}
-	}
-	if err := tx.ChangeRows(writePages, ofPage, ofPage+` AND version = ?`, changes); err != nil {
-		return err
-	}
-	return t.insertLimitRows(begin, added, "")
-}
-
-// writeEpochs takes the units out of the epochs and writes the feed.
-func (t *trial) writeEpochs(tx *engine.Tx, begin inserter) error {
-	states := t.touched()
-	changes := make([]engine.RowChange, len(states))
-	for i, s := range states {
-		e := &s.epoch
-		changes[i] = engine.RowChange{Key: []any{e.Bucket, e.Number},
-			Values: []any{s.left, saturated(e.Used, s.used), saturated(e.Held, s.held),
-				e.NextEntry + s.entries},
-			Where: []any{e.Bucket, e.Number, e.NextEntry, e.Outstanding}}
-	}
-	if err := tx.ChangeRows(takeUnits, ofEpoch, takeWhere, changes); err != nil {
-		return err
-	}
-	to := begin(insertFeed, "", len(states))
+	states := l.touched()
+	to := m.Inserting(insertFeed, "", len(states))
 	for _, s := range states {
 		to.Row()
 		to.Number(s.epoch.Bucket)
@@ -277,9 +237,29 @@ func (t *trial) writeEpochs(tx *engine.Tx, begin inserter) error {
 		to.Number(s.entries)
 		to.Number(s.used + s.held)
 		to.Bytes(string(s.body))
-		to.Number(t.nowMS)
+		to.Number(l.nowMS)
 	}
 	return to.End()
+}
+
+// writePages writes the limit rows in which something was counted.
+func (l *locking) writePages(m *engine.Move) error {
+	existing, added := l.limits.close()
+	if l.server {
+		if err := l.insertLimitRows(m.Inserting, existing, orChanged); err != nil {
+			return err
+		}
+		existing = nil
+	}
+	for _, p := range existing {
+		s := m.Statement()
+		s.Fill(writePage, func(place int) {
+			s.Value([]any{l.nextVersion(p), []byte(p.Counts.Pack()), p.Counts.ExpiresMS(),
+				p.Key.Budget, []byte(p.Key.Dimension), []byte(p.Key.Value)}[place])
+		})
+		m.Save(s)
+	}
+	return l.insertLimitRows(m.Inserting, added, "")
 }
 
 // saturated adds to S or H. For an unlimited budget both stop at budget.MaxAmount; each term is at

@@ -6,10 +6,12 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sqlstore/counters"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/ledger/books"
 	"github.com/budgetd/budgetd/limit"
 )
 
@@ -66,31 +68,33 @@ const selectStandings = `SELECT e.bucket_id, e.outstanding_quantity
 	FROM sharding_budget_management_bucket b
 	JOIN bucket_epoch e ON e.bucket_id = b.id AND e.epoch = b.epoch WHERE `
 
-// Standings reads O of the newest epochs of buckets, 512 buckets per statement. The result has no
-// element for a bucket that does not exist. Error: Unavailable.
-func (p *Part) Standings(ctx context.Context, buckets []int64) (map[int64]int64, error) {
-	list := slices.Compact(slices.Sorted(slices.Values(buckets)))
-	out := make(map[int64]int64, len(list))
-	err := p.db.Read(ctx, "standings", func(r *engine.Reader) error {
-		for chunk := range slices.Chunk(list, engine.ListChunk) {
+// Standings reads O of the newest epochs of buckets, and I3's sums of budgets, each from one
+// statement, in one round trip. The results have no element for what does not exist. Error:
+// Unavailable.
+func (p *Part) Standings(ctx context.Context, buckets, budgets []int64) (
+	map[int64]int64, map[int64]ledger.Cover, error) {
+	standings, sums := map[int64]int64{}, map[int64]ledger.Cover{}
+	var queries []bookkeeper.Query
+	for chunk := range slices.Chunk(buckets, engine.ListChunk) {
+		queries = append(queries, func(s *engine.Statement, _ *books.Books) (any, func()) {
 			var found []struct {
 				Bucket      int64 `db:"bucket_id"`
 				Outstanding int64 `db:"outstanding_quantity"`
 			}
-			s := r.Statement()
 			s.SQL(selectStandings)
 			s.Numbers("b.id", chunk)
-			if err := r.RowsOf(&found, s); err != nil {
-				return err
+			return &found, func() {
+				for _, row := range found {
+					standings[row.Bucket] = row.Outstanding
+				}
 			}
-			for _, row := range found {
-				out[row.Bucket] = row.Outstanding
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
+		})
 	}
-	return out, nil
+	for chunk := range slices.Chunk(budgets, engine.ListChunk) {
+		queries = append(queries, coversOf(selectCovers, "", chunk, sums))
+	}
+	if err := bookkeeper.Look(ctx, p.db, "standings", queries); err != nil {
+		return nil, nil, err
+	}
+	return standings, sums, nil
 }

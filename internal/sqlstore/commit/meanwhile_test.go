@@ -51,34 +51,46 @@ func TestEpochBeginsMeanwhile(t *testing.T) {
 var giveBackOfB = []string{`INSERT INTO give_back (budget_id, request_id, kind, rollback_id, amount,
 	is_whole, is_direct, bucket_id, epoch, created_at)
 	VALUES (1, 'b', 'rollback', 'r', 5, 0, 0, 3, 1, 1)`,
-	`UPDATE bucket_epoch SET used_quantity = 45, returning_quantity = 5 WHERE bucket_id = 3`}
+	`UPDATE bucket_epoch SET used_quantity = used_quantity - 5, returning_quantity = 5
+	WHERE bucket_id = 3 AND epoch = 1`}
 
-// TestGatherLooksAgain checks that Gather does not answer exhausted if units come back while it
-// reads, to an epoch that had none (I3).
-func TestGatherLooksAgain(t *testing.T) {
+// TestBringLooksAgain checks that Bring does not answer exhausted if units come back while it reads,
+// to an epoch that had none and is not its bucket's newest (I3).
+func TestBringLooksAgain(t *testing.T) {
 	onServer(t, nil, func(s *server) {
 		s.commit(s.asks(1, "b", 50))
-		s.beside(func() { s.gather(one(bucket.Short), s.asks(0, "a", 53)) }, giveBackOfB...)
-		s.gather(one(bucket.Accepted), s.asks(0, "a", 53))
+		s.Exec([]any{`UPDATE bucket_epoch SET status = 'closed' WHERE bucket_id = 3`},
+			[]any{`INSERT INTO bucket_epoch (bucket_id, epoch, budget_id, status, period, period_end_ms,
+			definition_version, outstanding_quantity, held_quantity, used_quantity, returning_quantity,
+			closed_quantity, swept_quantity, next_grant, next_entry, halted, created_at)
+			VALUES (3, 2, 1, 'open', 1, 0, 1, 0, 0, 0, 0, 0, 0, 1, 2, '', 1)`},
+			[]any{`UPDATE sharding_budget_management_bucket SET epoch = 2 WHERE id = 3`})
+		s.beside(func() { s.bring(one(bucket.Accepted), s.asks(0, "a", 53)) }, giveBackOfB...)
 	})
 }
 
-// TestExactCoversWait checks that an exact Covers waits for a transaction that gives units back,
-// and counts them.
-func TestExactCoversWait(t *testing.T) {
+// TestLookTwice checks that the second look waits for a transaction that gives units back, and
+// counts them, and that the ids are read after it.
+func TestLookTwice(t *testing.T) {
 	onServer(t, nil, func(s *server) {
-		s.commit(s.asks(1, "b", 50))
+		s.commit(s.asks(1, "b", 45))
+		id := func(name string) bucket.ID { return bucket.ID{Budget: s.b.ID, RequestID: name} }
 		s.beside(func() {
-			found, err := s.part.Covers(s.Ctx, []int64{s.b.ID}, true)
-			if sum := found[s.b.ID]; err != nil || sum.Sum() != 55 {
-				t.Errorf("%+v, %v; want the sum 55", sum, err)
+			sums, recorded, err := s.part.LookTwice(s.Ctx, []int64{s.b.ID, 4711}, []bucket.ID{id("b"), id("c"), id("x")})
+			s.OK(err)
+			if sum := sums[s.b.ID]; sum.Sum() != 60 || len(sums) != 1 {
+				t.Errorf("%+v, want the sum 60", sums)
 			}
-		}, giveBackOfB...)
+			if b := recorded[id("b")]; len(recorded) != 2 || b.Amount != 45 || b.RolledBack != 5 {
+				t.Errorf("%+v, want b with 5 of 45 rolled back, and c", recorded)
+			}
+		}, append([]string{`INSERT INTO deduction VALUES (1, 'c', 2, 1, 40, '', 'n', 1, NULL)`}, giveBackOfB...)...)
+		s.Forget()
 	})
 }
 
-// TestGatherLocks checks that Gather decides by rows that it has locked, the budget's first.
-func TestGatherLocks(t *testing.T) {
+// TestBringLocks checks that Bring decides by rows that it has locked, the budget's first.
+func TestBringLocks(t *testing.T) {
 	for name, statements := range map[string][]string{
 		"budget": {`SELECT 1 FROM budget_management_bucket WHERE id = 1 FOR UPDATE`},
 		"donor": {`INSERT INTO deduction VALUES (1, 'x', 3, 1, 40, '', 'n', 1, NULL)`,
@@ -89,17 +101,17 @@ func TestGatherLocks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onServer(t, nil, func(s *server) {
 				want := map[string]bucket.Verdict{"budget": bucket.Accepted, "donor": bucket.Exhausted}
-				s.beside(func() { s.gather(one(want[name]), s.asks(0, "a", 70)) }, statements...)
+				s.beside(func() { s.bring(one(want[name]), s.asks(0, "a", 70)) }, statements...)
 			})
 		})
 	}
 }
 
-// TestGatherLeavesHaltedDonors checks that Gather takes nothing from a halted bucket.
-func TestGatherLeavesHaltedDonors(t *testing.T) {
+// TestBringLeavesHaltedDonors checks that Bring takes nothing from a halted bucket.
+func TestBringLeavesHaltedDonors(t *testing.T) {
 	each(t, 300, 3, nil, func(w *world) {
 		w.Exec([]any{`UPDATE bucket_epoch SET halted = 'x' WHERE bucket_id = ?`, w.b.Buckets[2].ID})
-		w.gather([]bucket.Verdict{bucket.Short, bucket.Accepted}, w.asks(0, "a", 201),
+		w.bring([]bucket.Verdict{bucket.Short, bucket.Accepted}, w.asks(0, "a", 201),
 			w.asks(0, "b", 200))
 		w.holds("[0 0 100]")
 	})

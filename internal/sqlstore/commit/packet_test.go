@@ -202,9 +202,19 @@ func TestFormsThatEnd(t *testing.T) {
 		if packets, locking := s.part.Forms(); packets != 2 || locking != 0 {
 			t.Errorf("%d flights by packets and %d by the locking form", packets, locking)
 		}
-		s.want(one(bucket.Known), s.asks(0, "a", 1))
-		s.want(one(bucket.Short), s.asks(0, "e", 60))
-		if packets, locking := s.part.Forms(); packets != 2 || locking != 2 {
+		s.want(one(bucket.Known), s.asks(0, "a", 1)) // a second packet, which reads the ids first
+		if o := s.want(one(bucket.Short), s.asks(0, "e", 60)); !o[0].Guess {
+			t.Errorf("%+v, want a guess", o[0])
+		}
+		if packets, locking := s.part.Forms(); packets != 4 || locking != 0 {
+			t.Errorf("%d flights by packets and %d by the locking form", packets, locking)
+		}
+		s.do(`UPDATE bucket_epoch SET outstanding_quantity = 1, closed_quantity = 48 WHERE bucket_id = 2`)
+		if o := s.want(one(bucket.Short), s.asks(0, "f", 2)); o[0].Guess {
+			t.Errorf("%+v, want what a transaction found", o[0])
+		}
+		s.Forget()
+		if packets, locking := s.part.Forms(); packets != 4 || locking != 1 {
 			t.Errorf("%d flights by packets and %d by the locking form", packets, locking)
 		}
 	})

@@ -2,7 +2,6 @@ package commit
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -70,7 +69,12 @@ func (p *Part) Commit(ctx context.Context, ops []bucket.Operation) ([]bucket.Out
 func (p *Part) commit(ctx context.Context, f *flight) error {
 	unsure := false
 	if p.db.TakesPackets() {
-		sent, err := p.fastForm(ctx, f)
+		ids := p.repeats.Load() > 0
+		sent, err := p.fastForm(ctx, f, ids)
+		if sent == engine.Failed && engine.IsTaken(err) && !ids {
+			p.repeats.Store(repeatsAhead)
+			sent, err = p.fastForm(ctx, f, true)
+		}
 		switch {
 		case sent == engine.Committed:
 			p.packets.Add(1)
@@ -81,18 +85,15 @@ func (p *Part) commit(ctx context.Context, f *flight) error {
 		unsure = sent == engine.Unheard
 	}
 	p.lockings.Add(1)
-	return p.redone(ctx, unsure, func(t *engine.Tx, first bool) error {
-		return p.locked(t, f, first)
-	})
+	return p.sure(ctx, unsure, func(first bool) error { return p.locked(ctx, f, first) })
 }
 
-// locked runs the locking form in one attempt at a transaction.
-func (p *Part) locked(t *engine.Tx, f *flight, first bool) error {
-	clear(f.out)
+// locked runs the locking form.
+func (p *Part) locked(ctx context.Context, f *flight, first bool) error {
 	guess := first && !p.db.TakesPackets() && p.repeats.Load() <= 0
-	err := lockingForm(t, f, guess)
-	if errors.Is(err, errGuessed) {
-		err = lockingForm(t, f, false)
+	err := p.lockingForm(ctx, f, guess)
+	if guess && err != nil {
+		err = p.lockingForm(ctx, f, false)
 	}
 	if err == nil {
 		p.learn(f)
@@ -118,18 +119,12 @@ func (p *Part) learn(f *flight) {
 	}
 }
 
-// redone runs a transaction until it is certain whether it was committed, or until the context
-// ends. fn's argument first marks the first attempt. unsure means that another form of the
-// transaction may have been committed.
-func (p *Part) redone(ctx context.Context, unsure bool, fn func(t *engine.Tx, first bool) error) (
-	err error) {
+// sure runs a transaction until it is certain whether it was committed, or until the context ends.
+// The argument of run marks the first attempt. unsure means that another form of the transaction
+// may have been committed.
+func (p *Part) sure(ctx context.Context, unsure bool, run func(first bool) error) (err error) {
 	for attempt := 1; attempt <= sureAttempts; attempt++ {
-		first := attempt == 1 && !unsure
-		err = p.db.Write(ctx, "commit", func(t *engine.Tx) error {
-			was := first
-			first = false
-			return fn(t, was)
-		})
+		err = run(attempt == 1 && !unsure)
 		unsure = unsure || budget.Is(err, budget.OutcomeUnknown)
 		if !unsure || err == nil || !budget.Is(err, budget.OutcomeUnknown) &&
 			!budget.Is(err, budget.Unavailable) {

@@ -14,7 +14,7 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-// TestConcurrentFlights checks that nodes that commit and gather concurrently over the same ids,
+// TestConcurrentFlights checks that nodes that commit and bring concurrently over the same ids,
 // buckets and limit values give out every unit once, and that all rows agree.
 func TestConcurrentFlights(t *testing.T) {
 	limits := []budget.Limit{perUser("amount", 60, budget.MeasureAmount),
@@ -45,11 +45,8 @@ func TestConcurrentFlights(t *testing.T) {
 					out, err := node.Commit(w.Ctx, ops)
 					if err == nil && random.IntN(4) == 0 {
 						ops = slices.DeleteFunc(ops, func(op bucket.Operation) bool { return false })
-						for i := range ops {
-							ops[i].Bucket = ops[0].Bucket
-						}
 						var more []bucket.Outcome
-						more, err = node.Gather(w.Ctx, w.b.ID, ops[0].Bucket, ops)
+						more, err = node.Bring(w.Ctx, w.b.ID, int64(random.IntN(7)), ops)
 						out = append(out, more...)
 					}
 					if err != nil {

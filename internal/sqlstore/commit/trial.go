@@ -5,8 +5,8 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
-	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/ledger/books"
 	"github.com/budgetd/budgetd/limit"
 )
 
@@ -22,21 +22,19 @@ type trial struct {
 	limits limitRows
 	// freed are the ids of accepted operations whose rows are tombstones of other principals.
 	freed []bucket.ID
-	// cover is what the whole budget has left, for Gather. If it is nil, an operation that does not
+	// cover is what the whole budget has left, for Bring. If it is nil, an operation that does not
 	// fit is Short.
-	cover *bucket.Cover
-	// queue makes every operation without a row Short once one was Short, because the next step may
-	// find enough for the first one.
-	queue, short bool
-
+	cover    *ledger.Cover
 	accepted int
 }
 
 // bucketState is the state of a bucket: its present epoch and what the flight takes from it.
 type bucketState struct {
-	epoch rows.Epoch
+	epoch books.Epoch
 	// unlimited means that nothing is taken from O.
 	unlimited bool
+	// believed says that left is what the node remembers, not what a locked row has.
+	believed bool
 	// nowMS is SQL's clock, read after the lock.
 	nowMS int64
 	// judged is the lowest version of the definition by which an accepted operation was judged.
@@ -91,7 +89,7 @@ func (t *trial) judge(i int, tallies []*limit.Tally) bucket.Outcome {
 		return bucket.Outcome{Verdict: bucket.Gone}
 	case s.isOver():
 		return bucket.Outcome{Verdict: bucket.Over}
-	case op.Budget.Version < s.epoch.DefinitionVersion:
+	case op.Budget.Version < s.epoch.Version:
 		return bucket.Outcome{Verdict: bucket.Outdated}
 	}
 	if name := op.Request.Group; name != "" && !t.groups[groupKey{op.Budget.ID, name}].open {
@@ -100,14 +98,13 @@ func (t *trial) judge(i int, tallies []*limit.Tally) bucket.Outcome {
 	if refused := limit.Exceeded(op.Touches, tallies); refused != nil {
 		return bucket.Outcome{Verdict: bucket.Limited, Refused: refused}
 	}
-	if s.unlimited || op.Request.Amount <= s.left && !t.short {
+	if s.unlimited || op.Request.Amount <= s.left {
 		return bucket.Outcome{Verdict: bucket.Accepted}
 	}
 	if t.cover != nil && op.Request.Amount > t.cover.Sum() {
 		return bucket.Outcome{Verdict: bucket.Exhausted, Cover: *t.cover}
 	}
-	t.short = t.queue
-	return bucket.Outcome{Verdict: bucket.Short, Remaining: s.left}
+	return bucket.Outcome{Verdict: bucket.Short, Remaining: s.left, Guess: s.believed}
 }
 
 // accept counts an operation and creates its row.
@@ -162,7 +159,7 @@ func (t *trial) accept(i int, tallies []*limit.Tally, now time.Time) {
 }
 
 // spend subtracts units from a sum, as far as it has them.
-func spend(c *bucket.Cover, units int64) {
+func spend(c *ledger.Cover, units int64) {
 	for _, part := range []*int64{&c.Outstanding, &c.Returning, &c.Undistributed} {
 		taken := min(*part, units)
 		*part, units = *part-taken, units-taken

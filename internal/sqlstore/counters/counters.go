@@ -8,8 +8,10 @@ import (
 	"strings"
 
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
+	"github.com/budgetd/budgetd/ledger/books"
 	"github.com/budgetd/budgetd/limit"
 )
 
@@ -58,6 +60,28 @@ func Lock(t *engine.Tx, keys []Key) (map[Key]*Row, error) {
 	return read(&t.Reader, keys, rows.Locked)
 }
 
+// Queries returns the queries of rows by key, in lock order. lock is "" or rows.Locked. Rows that
+// do not exist are missing in the map.
+func Queries(keys []Key, lock string, into map[Key]*Row, failed *error) (out []bookkeeper.Query) {
+	for chunk := range slices.Chunk(Sorted(keys), engine.ListChunk) {
+		out = append(out, func(s *engine.Statement, _ *books.Books) (any, func()) {
+			var found []counterRow
+			selectRows(s, chunk, lock)
+			return &found, func() {
+				for i := range found {
+					row, err := found[i].row()
+					if err != nil {
+						*failed = err
+						continue
+					}
+					into[row.Key] = row
+				}
+			}
+		})
+	}
+	return out
+}
+
 // Sorted returns the keys in lock order, without duplicates.
 func Sorted(keys []Key) []Key {
 	keys = slices.Clone(keys)
@@ -68,35 +92,49 @@ func Sorted(keys []Key) []Key {
 func read(r *engine.Reader, keys []Key, suffix string) (map[Key]*Row, error) {
 	out := make(map[Key]*Row, len(keys))
 	for chunk := range slices.Chunk(Sorted(keys), engine.ListChunk) {
-		list := make([][]any, len(chunk))
-		for i, k := range chunk {
-			list[i] = k.values()
-		}
 		s := r.Statement()
-		s.SQL(selectCounters)
-		s.Tuples([]string{"c.budget_id", "c.dimension", "c.value"}, list)
-		s.SQL(inKeyOrder + suffix)
-		var found []struct {
-			Budget    int64  `db:"budget_id"`
-			Dimension string `db:"dimension"`
-			Value     string `db:"value"`
-			Version   int64  `db:"version"`
-			Counts    string `db:"counts"`
-		}
+		selectRows(s, chunk, suffix)
+		var found []counterRow
 		if err := r.RowsOf(&found, s); err != nil {
 			return nil, err
 		}
-		for _, f := range found {
-			counts, err := limit.ReadCounters(f.Counts)
+		for i := range found {
+			row, err := found[i].row()
 			if err != nil {
-				return nil, engine.Defect("counter of budget %d, %q %q: %w", f.Budget, f.Dimension,
-					f.Value, err)
+				return nil, err
 			}
-			key := Key{f.Budget, f.Dimension, f.Value}
-			out[key] = &Row{Key: key, Version: f.Version, Counts: counts}
+			out[row.Key] = row
 		}
 	}
 	return out, nil
+}
+
+func selectRows(s *engine.Statement, keys []Key, suffix string) {
+	list := make([][]any, len(keys))
+	for i, k := range keys {
+		list[i] = k.values()
+	}
+	s.SQL(selectCounters)
+	s.Tuples([]string{"c.budget_id", "c.dimension", "c.value"}, list)
+	s.SQL(inKeyOrder + suffix)
+}
+
+// counterRow is a row as it is stored.
+type counterRow struct {
+	Budget    int64  `db:"budget_id"`
+	Dimension string `db:"dimension"`
+	Value     string `db:"value"`
+	Version   int64  `db:"version"`
+	Counts    string `db:"counts"`
+}
+
+func (r *counterRow) row() (*Row, error) {
+	counts, err := limit.ReadCounters(r.Counts)
+	if err != nil {
+		return nil, engine.Defect("counter of budget %d, %q %q: %w", r.Budget, r.Dimension, r.Value,
+			err)
+	}
+	return &Row{Key: Key{r.Budget, r.Dimension, r.Value}, Version: r.Version, Counts: counts}, nil
 }
 
 // Insert adds a row with version 1. If the row exists by now, the error makes the engine retry the

@@ -109,6 +109,9 @@ var sqliteFates = map[int]fate{
 	14:   full,  // SQLITE_CANTOPEN
 }
 
+// IsTaken reports whether an error says that a row with the key exists.
+func IsTaken(err error) bool { return fateOf(err) == taken }
+
 // fateOf classifies an error by type and number, never by text. nil has no fate.
 func fateOf(err error) fate {
 	var (

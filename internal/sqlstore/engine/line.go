@@ -124,6 +124,15 @@ func (l *Line) Read(ctx context.Context, fn func(*Reader) error) error {
 	return err
 }
 
+// Look runs SELECTs before a packet is sent, without locks, in one round trip.
+func (l *Line) Look(ctx context.Context, queries []*Statement, into []any) error {
+	packet := l.Statement()
+	for _, q := range queries {
+		packet.append(q)
+	}
+	return l.load(ctx, packet, into)
+}
+
 // Sent is the outcome of a packet.
 type Sent uint8
 

@@ -67,8 +67,28 @@ func (m *Move) Load(queries []*Statement, into []any) error {
 	return m.line.load(m.ctx, packet, into)
 }
 
+// Read runs further reads within the transaction, each a round trip on a server. Load comes first.
+func (m *Move) Read(fn func(*Reader) error) error {
+	if m.tx != nil {
+		return fn(&m.tx.Reader)
+	}
+	return m.line.Read(m.ctx, fn)
+}
+
 // Save adds a statement to those that are run with the COMMIT, in the order of the calls.
 func (m *Move) Save(s *Statement) { m.saves = append(m.saves, s) }
+
+// Inserting begins rows of a table that are saved.
+func (m *Move) Inserting(into, or string, rows int) *Inserting {
+	return &Inserting{Statement: *m.Statement(), into: into, or: or, left: rows,
+		run: func(s *Statement, _ int) error {
+			one := m.Statement()
+			one.text.WriteString(s.text.String())
+			one.args = s.args
+			m.Save(one)
+			return nil
+		}}
+}
 
 // append appends a statement to a packet.
 func (s *Statement) append(other *Statement) {

@@ -82,6 +82,16 @@ func (s *Statement) Bytes(text string) {
 	s.text.WriteByte('\'')
 }
 
+// Clock appends SQL's clock in ms at the instant at which it is read, which NOW would not be after
+// a wait for a lock: the server's own, or the one given if the database is a file.
+func (s *Statement) Clock(ofFile int64) {
+	if s.dialect.prepare {
+		s.Parameter(ofFile)
+		return
+	}
+	s.SQL("CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000 AS SIGNED)")
+}
+
 // Null appends NULL.
 func (s *Statement) Null() {
 	if s.dialect.prepare {

@@ -3,11 +3,14 @@ package rows
 import (
 	"cmp"
 	"context"
+	"iter"
 	"slices"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/ledger/books"
 )
 
 const (
@@ -68,18 +71,70 @@ func CompareIDs(a, b bucket.ID) int {
 	return cmp.Or(cmp.Compare(a.Budget, b.Budget), cmp.Compare(a.RequestID, b.RequestID))
 }
 
-// Recorded reads deductions by id in a transaction of its own. The result has no element for an id
-// without a row. Error: Unavailable.
+// Recorded reads deductions by id, without locks, in one round trip. The result has no element for
+// an id without a row. Error: Unavailable.
 func Recorded(ctx context.Context, db *engine.DB, ids []bucket.ID) (
-	out map[bucket.ID]ledger.Deduction, err error) {
-	err = db.Read(ctx, "look up", func(r *engine.Reader) error {
-		out, err = ReadDeductions(r, ids)
-		return err
-	})
-	if err != nil {
+	map[bucket.ID]ledger.Deduction, error) {
+	out := make(map[bucket.ID]ledger.Deduction, len(ids))
+	var failed error
+	err := bookkeeper.Look(ctx, db, "look up",
+		DeductionsOf(SortedIDs(ids), "", db.TakesPackets(), out, &failed))
+	if err = cmp.Or(err, failed); err != nil {
 		return nil, err
 	}
 	return out, nil
+}
+
+// SortedIDs returns ids in lock order, without duplicates.
+func SortedIDs(ids []bucket.ID) []bucket.ID {
+	ids = slices.Clone(ids)
+	slices.SortFunc(ids, CompareIDs)
+	return slices.Compact(ids)
+}
+
+// DeductionsOf returns the queries of the deductions with ids, which are sorted and without
+// duplicates, and of what came back of them. lock is "" or Locked. Ids without a row are missing in
+// the map, and not locked. The sum of what came back is complete under the lock, because only its
+// holder writes it. many says whether a statement lists ids of several budgets.
+func DeductionsOf(ids []bucket.ID, lock string, many bool, into map[bucket.ID]ledger.Deduction,
+	failed *error) (out []bookkeeper.Query) {
+	for chunk := range Chunks(ids, many) {
+		var found []deductionRow
+		out = append(out, func(s *engine.Statement, _ *books.Books) (any, func()) {
+			found = nil
+			s.SQL(selectDeductions)
+			s.IDs(lockDeduction, chunk)
+			s.SQL(inIDOrder + lock)
+			return &found, func() {}
+		}, func(s *engine.Statement, _ *books.Books) (any, func()) {
+			var sums []backRow
+			s.SQL(selectBacks)
+			s.IDs(lockDeduction, chunk)
+			s.SQL(perDeduction)
+			return &sums, func() {
+				back := make(map[bucket.ID]int64, len(sums))
+				for _, sum := range sums {
+					back[bucket.ID{Budget: sum.Budget, RequestID: sum.RequestID}] = sum.Units
+				}
+				for i := range found {
+					id := bucket.ID{Budget: found[i].Budget, RequestID: found[i].RequestID}
+					d, err := found[i].deduction(back[id])
+					if err != nil {
+						*failed = err
+					}
+					into[id] = d
+				}
+			}
+		})
+	}
+	return out
+}
+
+// backRow is the sum of what came back of a deduction.
+type backRow struct {
+	Budget    int64  `db:"budget_id"`
+	RequestID string `db:"request_id"`
+	Units     int64  `db:"units"`
 }
 
 // ReadDeductions reads deductions by id, without locks. Ids without a row are missing in the
@@ -97,9 +152,7 @@ func LockDeductions(t *engine.Tx, ids []bucket.ID) (map[bucket.ID]ledger.Deducti
 
 func readDeductions(r *engine.Reader, ids []bucket.ID, suffix string) (
 	map[bucket.ID]ledger.Deduction, error) {
-	ids = slices.Clone(ids)
-	slices.SortFunc(ids, CompareIDs)
-	ids = slices.Compact(ids)
+	ids = SortedIDs(ids)
 	var found []deductionRow
 	err := EachChunk(r, ids, func(s *engine.Statement, chunk []bucket.ID) error {
 		var part []deductionRow
@@ -152,18 +205,30 @@ func givenBack(r *engine.Reader, found []deductionRow) (map[bucket.ID]int64, err
 	return out, err
 }
 
+// Chunks divides ids, which are sorted, into lists of one statement each. many says whether a
+// statement lists ids of several budgets.
+func Chunks(ids []bucket.ID, many bool) iter.Seq[[]bucket.ID] {
+	return func(yield func([]bucket.ID) bool) {
+		for len(ids) > 0 {
+			n := min(len(ids), engine.ListChunk)
+			if !many {
+				n = sameBudget(ids[:n])
+			}
+			if !yield(ids[:n]) {
+				return
+			}
+			ids = ids[n:]
+		}
+	}
+}
+
 // EachChunk runs a statement for as many ids at a time as it may list.
 func EachChunk(r *engine.Reader, ids []bucket.ID,
 	run func(s *engine.Statement, chunk []bucket.ID) error) error {
-	for len(ids) > 0 {
-		n := min(len(ids), engine.ListChunk)
-		if !r.ListsManyBudgets() {
-			n = sameBudget(ids[:n])
-		}
-		if err := run(r.Statement(), ids[:n]); err != nil {
+	for chunk := range Chunks(ids, r.ListsManyBudgets()) {
+		if err := run(r.Statement(), chunk); err != nil {
 			return err
 		}
-		ids = ids[n:]
 	}
 	return nil
 }

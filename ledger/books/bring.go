@@ -1,0 +1,184 @@
+package books
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/budgetd/budgetd/allocation"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// near is how many recent amounts a bucket has to hold to stay online: see Bring.
+const near = 4
+
+// Cover returns I3's sum of a budget in ledger mode, before anything is moved. Its buckets, their
+// newest epochs and every epoch with units are loaded, and Applied.
+func (b *Books) Cover(u *Budget) ledger.Cover {
+	c := ledger.Cover{Undistributed: u.Undistributed, Later: u.Unfunded}
+	if !b.anyMayApply(u) {
+		c.Undistributed = b.cameBack(u)
+	}
+	passes := u.Unused == "next" || u.Unused == "whole"
+	late := u.LateRefund == "next" || u.Unused == "whole" && u.LateRefund != "forfeit"
+	for _, e := range b.Epochs.All() {
+		own := e.Period == u.Period
+		outstanding, returning := int64(0), int64(0)
+		if own || passes {
+			outstanding, returning = e.Outstanding, e.Returning-e.Late
+		}
+		if own || late {
+			returning += e.Late
+		}
+		c.Outstanding += outstanding
+		c.Returning += returning
+		c.Later += e.Outstanding + e.Returning - outstanding - returning
+	}
+	return c
+}
+
+// anyMayApply reports whether some bucket may apply for units that no bucket had before. A budget
+// without a bucket for that has none because an operator took all of them offline, and one that is
+// brought online may apply.
+func (b *Books) anyMayApply(u *Budget) bool {
+	none := true
+	for _, row := range b.Buckets.All() {
+		if row.OfflineBy == "" || row.OfflineBy == byService {
+			none = false
+			if u.AdjustCnt == 0 || row.OutCnt < u.AdjustCnt {
+				return true
+			}
+		}
+	}
+	return none
+}
+
+// Serving returns the bucket that serves the operations that wait for a budget: the fullest that is
+// online and may take units. If there is none, a bucket that the service took offline begins its
+// next epoch. It is nil if only an operator can bring one online.
+func (b *Books) Serving(u *Budget) *Bucket {
+	if list := b.takers(u); len(list) > 0 {
+		return list[0]
+	}
+	for _, row := range b.Buckets.All() {
+		if row.OfflineBy == byService && !b.newest(row).live() {
+			b.beginNext(u, row)
+			return row
+		}
+	}
+	return nil
+}
+
+// takers returns the buckets that are online and may take units of the open period, the fullest
+// first.
+func (b *Books) takers(u *Budget) (list []*Bucket) {
+	for _, row := range b.Buckets.All() {
+		if e := b.newest(row); row.Status == Online && e.mayGrow() && e.Period == u.Period {
+			list = append(list, row)
+		}
+	}
+	slices.SortStableFunc(list, func(x, y *Bucket) int {
+		return cmp.Compare(b.newest(y).Outstanding, b.newest(x).Outstanding)
+	})
+	return list
+}
+
+// Reach returns the most units that a bucket can have after Bring: its own, those of U that some
+// bucket may apply for, and those of the others.
+func (b *Books) Reach(u *Budget, target *Bucket) int64 {
+	units := u.releasable(b.NowMS)
+	if b.applicant(u, target) == nil {
+		units = min(units, b.cameBack(u))
+	}
+	for _, row := range b.donors(u, target) {
+		units += b.newest(row).Outstanding
+	}
+	return units + b.newest(target).Outstanding
+}
+
+// donors returns the buckets other than the target that have units for the open period, the fullest
+// first.
+func (b *Books) donors(u *Budget, target *Bucket) (list []*Bucket) {
+	for _, row := range b.Buckets.All() {
+		e := b.newest(row)
+		if row != target && e.mayGrow() && e.Period == u.Period && e.Outstanding > 0 {
+			list = append(list, row)
+		}
+	}
+	slices.SortStableFunc(list, func(x, y *Bucket) int {
+		return cmp.Compare(b.newest(y).Outstanding, b.newest(x).Outstanding)
+	})
+	return list
+}
+
+// applicant returns the bucket on which an application for units of the target counts: the target,
+// or another that may still apply (adjust_cnt). It is nil if none may.
+func (b *Books) applicant(u *Budget, target *Bucket) *Bucket {
+	if u.AdjustCnt == 0 || target.OutCnt < u.AdjustCnt {
+		return target
+	}
+	for _, row := range b.Buckets.All() {
+		if row.OutCnt < u.AdjustCnt && (row.OfflineBy == "" || row.OfflineBy == byService) {
+			return row
+		}
+	}
+	return nil
+}
+
+// Bring moves units into O of a bucket, so that it has at least taken, which is within Reach: first
+// units of U that came back, then the usual step of U, then units of other buckets, the fullest
+// first. R is swept before.
+//
+// Near the end of a budget it brings everything: if what is in reach is at most four times the
+// recent amount for each bucket that is online, the target gets all of it, and the others go
+// offline, by the service. They come back when more than that bound is handed out again. recent is
+// what a usual deduction takes; 0 means that nobody knows, and nothing contracts.
+func (b *Books) Bring(u *Budget, target *Bucket, taken, recent int64) {
+	reach, online := b.Reach(u, target), b.takers(u)
+	bound := near * int64(len(online)) * recent
+	contract := len(online) > 1 && reach <= bound
+	if contract {
+		taken = reach
+	}
+	b.bring(u, target, taken-b.newest(target).Outstanding)
+	if !contract {
+		return
+	}
+	u.ContractionBound, u.ContractedMS = bound, b.NowMS
+	for _, row := range online {
+		if row != target {
+			b.takeOffline(u, row, byService)
+		}
+	}
+}
+
+func (b *Books) bring(u *Budget, target *Bucket, need int64) {
+	free := u.releasable(b.NowMS)
+	if u.AdjustCnt > 0 {
+		if back := min(b.cameBack(u), need, free); back > 0 {
+			b.give(u, target, Again, back)
+			u.Undistributed -= back
+			need, free = need-back, free-back
+		}
+	}
+	if by := b.applicant(u, target); by != nil && min(need, free) > 0 {
+		usual := allocation.Step(need, free, len(b.Buckets.All()), u.Sharding)
+		units := min(max(usual, need), free)
+		b.give(u, target, Apply, units)
+		target.OutCnt--
+		by.OutCnt++
+		u.Undistributed -= units
+		need -= units
+	}
+	sum := int64(0)
+	for _, row := range b.donors(u, target) {
+		e := b.newest(row)
+		units := min(e.Outstanding, need-sum)
+		if units <= 0 {
+			break
+		}
+		e.Outstanding -= units
+		e.Closed += units
+		sum += units
+	}
+	b.give(u, target, Collect, sum)
+}
