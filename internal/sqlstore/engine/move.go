@@ -59,6 +59,9 @@ func (m *Move) Load(queries []*Statement, into []any) error {
 	packet := m.Statement()
 	if !m.begun { // START TRANSACTION would commit what a failed packet left open
 		packet.SQL("ROLLBACK;")
+		if !m.db.dialect.valuesList {
+			packet.SQL(waitsBriefly)
+		}
 	}
 	m.begun = true
 	for _, q := range queries {
@@ -172,13 +175,7 @@ func (db *DB) lookOnce(ctx context.Context, texts []*Statement, into []any) erro
 		return err
 	}
 	defer line.Close()
-	packet := line.Statement()
-	packet.SQL("ROLLBACK;")
-	for _, s := range texts {
-		packet.append(s)
-	}
-	packet.SQL("COMMIT") // ends the snapshot of a connection without autocommit
-	return line.load(ctx, packet, into)
+	return line.Look(ctx, texts, into)
 }
 
 // Move runs a movement: fn loads, decides and saves. If fn returns nil and has saved something,
@@ -246,7 +243,11 @@ func (db *DB) attemptMove(ctx context.Context, m *Move, fn func(*Move) error) (S
 func (l *Line) rollBack(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackLimit)
 	defer cancel()
-	_, err := l.raw.ExecContext(ctx, "ROLLBACK")
+	text := "ROLLBACK"
+	if !l.db.dialect.valuesList {
+		text = waitsUsually + text
+	}
+	_, err := l.raw.ExecContext(ctx, text)
 	return err
 }
 
@@ -268,6 +269,9 @@ func (db *DB) save(ctx context.Context, m *Move) (Sent, error) {
 			})
 			packet.SQL(";")
 		}
+	}
+	if !db.dialect.valuesList {
+		packet.SQL(waitsUsually)
 	}
 	packet.SQL("SELECT 1;COMMIT")
 	if packet.Len() > MostPacket {

@@ -68,3 +68,41 @@ func TestLostCommitOfAMove(t *testing.T) {
 		})
 	}
 }
+
+// TestStoppedMove checks that a movement that stops between its packets keeps nobody waiting for more
+// than about a second, and begins again when it goes on.
+func TestStoppedMove(t *testing.T) {
+	dsn := testservers.SharedMariaDB(t).NewDatabase(t)
+	db := mustOpen(t, Config{Driver: "mysql", DSN: dsn})
+	other := foreign(t, "mysql", dsn)
+	do(t, other, "SET SESSION innodb_lock_wait_timeout = 5")
+	attempts := 0
+	err := db.Move(t.Context(), "test", func(m *Move) error {
+		query := m.Statement()
+		query.SQL("SELECT removed_seq AS n FROM audit_log_head /*locked*/")
+		var rows []struct {
+			N int64 `db:"n"`
+		}
+		if err := m.Load([]*Statement{query}, []any{&rows}); err != nil {
+			return err
+		}
+		if attempts++; attempts == 1 { // while this one stands still
+			do(t, other, "UPDATE audit_log_head SET removed_seq = 5")
+		}
+		write := m.Statement()
+		write.SQL("UPDATE audit_log_head SET removed_seq = ")
+		write.Number(rows[0].N + 1)
+		m.Save(write)
+		return nil
+	})
+	var n int64
+	if err := db.Read(t.Context(), "test", func(r *Reader) error {
+		_, err := r.Get(&n, "SELECT removed_seq FROM audit_log_head")
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
+	if err != nil || attempts != 2 || n != 6 {
+		t.Errorf("%d attempts, %d instead of 6, %v", attempts, n, err)
+	}
+}
