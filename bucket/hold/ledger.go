@@ -2,61 +2,29 @@ package hold
 
 import (
 	"context"
-	"time"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// Kind says what an order does with one deduction.
-type Kind uint8
+type (
+	// Kind says what an order does.
+	Kind = ledger.OrderKind
+	// Order changes one deduction.
+	Order = ledger.Order
+	// GroupOrder changes every hold of a group.
+	GroupOrder = ledger.GroupOrder
+	// Result is the result of an order, or of one member of a group.
+	Result = ledger.Result
+)
 
 // The kinds of orders.
 const (
-	// Rollback gives units of a deduction back.
-	Rollback Kind = iota + 1
-	// Cancel gives back what is left, or writes a tombstone if there is no deduction.
-	Cancel
-	// Confirm uses held units.
-	Confirm
-	// Extend moves the end of a hold.
-	Extend
+	Rollback = ledger.OrderRollback
+	Cancel   = ledger.OrderCancel
+	Confirm  = ledger.OrderConfirm
+	Extend   = ledger.OrderExtend
 )
-
-// Order changes one deduction.
-type Order struct {
-	Kind      Kind
-	Budget    int64
-	RequestID string
-	// RollbackID names a rollback within its deduction. If it is empty, the whole deduction is rolled
-	// back.
-	RollbackID string
-	// Amount is in minor units. 0 means all that is left.
-	Amount int64
-	// TTL is how long an extended hold lasts from SQL's current time.
-	TTL time.Duration
-	// OnlyBy, unless it is empty, refuses an order on a deduction of another principal.
-	OnlyBy string
-}
-
-// GroupOrder changes every hold of a group. Kind is Confirm, Extend or Rollback.
-type GroupOrder struct {
-	Kind   Kind
-	Budget int64
-	Group  string
-	TTL    time.Duration
-	// OnlyBy is as in Order, for every member.
-	OnlyBy string
-}
-
-// Result is the result of an order, or of one member of a group.
-type Result struct {
-	Deduction ledger.Deduction
-	// Replayed says that an earlier call did the same, and that this one changed nothing.
-	Replayed bool
-	// Err is the refusal of the order. It does not affect the other orders of its transaction.
-	Err error
-}
 
 // Expired is the result of one step of the expiry.
 type Expired struct {

@@ -18,23 +18,8 @@ type waiter struct {
 
 const waiting, taken, left = 0, 1, 2
 
-// String returns the name of a kind as it appears in errors.
-func (k Kind) String() string {
-	switch k {
-	case Rollback:
-		return "rollback"
-	case Cancel:
-		return "cancel"
-	case Confirm:
-		return "confirm"
-	case Extend:
-		return "extend"
-	}
-	return "unknown"
-}
-
 func overloaded(k Kind) *budget.Error {
-	e := budget.Refuse(budget.Unavailable, k.String(),
+	e := budget.Refuse(budget.Unavailable, string(k),
 		"too many requests are waiting; repeat later")
 	e.Reason, e.RetryAfter = budget.ReasonOverloaded, time.Second
 	return e
@@ -54,7 +39,7 @@ func (s *Service) submit(ctx context.Context, o Order) Result {
 	}
 	if w.state.CompareAndSwap(waiting, left) {
 		return Result{
-			Err: &budget.Error{Code: budget.Unavailable, Op: o.Kind.String(), Err: ctx.Err(),
+			Err: &budget.Error{Code: budget.Unavailable, Op: string(o.Kind), Err: ctx.Err(),
 				Reason:  budget.ReasonOverloaded,
 				Message: "the deadline passed before the transaction began; nothing was changed"},
 		}
@@ -65,7 +50,7 @@ func (s *Service) submit(ctx context.Context, o Order) Result {
 	case got := <-w.done:
 		return got
 	case <-grace.C:
-		return Result{Err: &budget.Error{Code: budget.OutcomeUnknown, Op: o.Kind.String(),
+		return Result{Err: &budget.Error{Code: budget.OutcomeUnknown, Op: string(o.Kind),
 			Err:     ctx.Err(),
 			Message: "the deadline passed during the transaction; repeat the request"}}
 	}

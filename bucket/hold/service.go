@@ -195,7 +195,7 @@ func (s *Service) held(ctx context.Context, ref bucket.BudgetRef, group string, 
 	[]bucket.DeductionView, error) {
 	switch {
 	case (o.RequestID == "") == (group == ""):
-		return nil, invalid(o.Kind.String(), "request_id",
+		return nil, invalid(string(o.Kind), "request_id",
 			"exactly one of request_id and group must be given")
 	case group == "":
 		view, err := s.one(ctx, ref, o)
@@ -204,7 +204,7 @@ func (s *Service) held(ctx context.Context, ref bucket.BudgetRef, group string, 
 		}
 		return []bucket.DeductionView{view}, nil
 	}
-	b, err := s.find(ctx, o.Kind.String(), ref)
+	b, err := s.find(ctx, string(o.Kind), ref)
 	if err != nil {
 		return nil, err
 	}
@@ -225,7 +225,7 @@ func (s *Service) held(ctx context.Context, ref bucket.BudgetRef, group string, 
 // one carries out an order on one deduction.
 func (s *Service) one(ctx context.Context, ref bucket.BudgetRef, o Order) (
 	bucket.DeductionView, error) {
-	b, err := s.find(ctx, o.Kind.String(), ref)
+	b, err := s.find(ctx, string(o.Kind), ref)
 	if err == nil && b.HasLimits() { // whose counts it may lower
 		err = b.UnknownZone()
 	}

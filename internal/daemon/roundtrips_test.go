@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/internal/sqlstore/returns"
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
@@ -50,16 +51,28 @@ var conversations = []conversation{
 		before: func(c *talk) { c.deduct("a", 62_490, "") },
 		call:   func(c *talk) reply { return c.deduct("b", 1200, "") }},
 	{verb: "hold", today: 1, goal: 1, call: func(c *talk) reply { return c.deduct("a", 10, held) }},
-	{verb: "confirm", today: 10, goal: 3, before: func(c *talk) { c.deduct("a", 10, held) },
+	{verb: "confirm", today: 2, goal: 3, before: func(c *talk) { c.deduct("a", 10, held) },
 		call: func(c *talk) reply { return c.ask("POST", "/confirm", `{"request_id":"a"}`) }},
-	{verb: "extend", today: 5, goal: 3, before: func(c *talk) { c.deduct("a", 10, held) },
+	{verb: "extend", today: 2, goal: 3, before: func(c *talk) { c.deduct("a", 10, held) },
 		call: func(c *talk) reply {
 			return c.ask("POST", "/extend", `{"request_id":"a","hold_ttl":"2h"}`)
 		}},
-	{verb: "rollback", today: 9, goal: 3, before: func(c *talk) { c.deduct("a", 10, "") },
-		call: func(c *talk) reply { return c.ask("POST", "/rollback", `{"request_id":"a"}`) }},
-	{verb: "cancel", today: 9, goal: 3, before: func(c *talk) { c.deduct("a", 10, "") },
+	{verb: "rollback", today: 2, goal: 3, before: func(c *talk) { c.deduct("a", 10, "") },
+		call: func(c *talk) reply { return c.rollBack("a") }},
+	{verb: "cancel", today: 2, goal: 3, before: func(c *talk) { c.deduct("a", 10, "") },
 		call: func(c *talk) reply { return c.ask("POST", "/cancel", `{"request_id":"a"}`) }},
+	{verb: "rollback with two limits", today: 3, goal: 4, define: twoLimits,
+		before: func(c *talk) { c.deduct("a", 10, user); c.rollBack("first") },
+		call:   func(c *talk) reply { return c.rollBack("a") }},
+	{verb: "the first rollback with two limits", today: 4, goal: 4, define: twoLimits,
+		call: func(c *talk) reply { return c.rollBack("first") }},
+	{verb: "confirm of a group", today: 2, goal: 3, before: func(c *talk) {
+		for _, id := range []string{"a", "b", "c"} {
+			c.deduct(id, 10, held+`,"group":"g"`)
+		}
+	}, call: func(c *talk) reply { return c.ask("POST", "/confirm", `{"group":"g"}`) }},
+	{verb: "expiry of 40 holds", today: 3, goal: 4, before: func(c *talk) { c.overdue(40) },
+		call: func(c *talk) reply { return c.expire(40) }},
 	// The last one, because a node that sees repeats looks for ids before it writes.
 	{verb: "a repeat of an accepted id", today: 2, goal: 2,
 		before: func(c *talk) { c.deduct("a", 10, "") },
@@ -186,6 +199,31 @@ func (c *talk) deduct(id string, amount int, more string) reply {
 	c.t.Helper()
 	return c.ask("POST", "/deduct", fmt.Sprintf(`{"request_id":%q,"amount":%d,"key":"k"%s}`, id, amount,
 		more))
+}
+
+func (c *talk) rollBack(id string) reply {
+	c.t.Helper()
+	return c.ask("POST", "/rollback", fmt.Sprintf(`{"request_id":%q}`, id))
+}
+
+// overdue makes holds whose time is over.
+func (c *talk) overdue(n int) {
+	c.t.Helper()
+	for i := range n {
+		c.deduct(fmt.Sprint("h", i), 1, held)
+	}
+	c.sql(`UPDATE hold SET hold_until_ms = 1, due_ms = 1 WHERE state = 'held'
+		AND request_id LIKE ?`, "h%")
+}
+
+// expire ends holds, as a loop does.
+func (c *talk) expire(n int) reply {
+	c.t.Helper()
+	got, err := returns.New(c.backends.db).ExpireHolds(c.t.Context(), n+1, 0)
+	if err != nil || got.Holds != n {
+		c.t.Fatalf("%+v, %v", got, err)
+	}
+	return reply{status: http.StatusOK}
 }
 
 func (c *talk) adjust(quantity int) reply {

@@ -16,32 +16,50 @@ type Books struct {
 	Unlimited map[int64]bool
 	// Unsure means that an earlier attempt of the same movement may have been committed.
 	Unsure bool
+	// Back is what came back of the loaded deductions.
+	Back map[ID]int64
 
 	Budgets     Set[Budget, int64]
 	Limits      Set[Limit, [2]any]
 	Periods     Set[Period, [2]int64]
 	Buckets     Set[Bucket, int64]
+	Deductions  Set[Deduction, ID]
+	Holds       Set[Hold, ID]
+	GiveBacks   Set[GiveBack, BackID]
+	Groups      Set[Group, ID]
+	Counters    Set[Counter, CounterID]
 	Epochs      Set[Epoch, Position]
 	Grants      Set[Grant, [3]int64]
 	Adjustments Set[Adjustment, ID]
 	Partitions  Set[Partition, [2]any]
+	Feeds       Set[Feed, [2]int64]
 }
 
 // New returns Books without rows.
 func New(nowMS int64) *Books {
 	return &Books{
 		NowMS:   nowMS,
+		Back:    map[ID]int64{},
 		Budgets: newSet("budget_management_bucket", func(r *Budget) int64 { return r.ID }),
 		Limits:  newSet("budget_limit", func(r *Limit) [2]any { return [2]any{r.Budget, r.Name} }),
 		Periods: newSet("budget_period",
 			func(r *Period) [2]int64 { return [2]int64{r.Budget, r.Number} }),
-		Buckets: newSet("sharding_budget_management_bucket", func(r *Bucket) int64 { return r.ID }),
-		Epochs:  newSet("bucket_epoch", (*Epoch).Position),
+		Buckets:    newSet("sharding_budget_management_bucket", func(r *Bucket) int64 { return r.ID }),
+		Deductions: newSet("deduction", (*Deduction).ID),
+		Holds:      newSet("hold", func(r *Hold) ID { return ID{r.Budget, r.RequestID} }),
+		GiveBacks: newSet("give_back", func(r *GiveBack) BackID {
+			return BackID{ID{r.Budget, r.RequestID}, r.Kind, r.RollbackID}
+		}),
+		Groups: newSet("group_of_holds", func(r *Group) ID { return ID{r.Budget, r.Name} }),
+		Counters: newSet("limit_counter",
+			func(r *Counter) CounterID { return CounterID{r.Budget, r.Dimension, r.Value} }),
+		Epochs: newSet("bucket_epoch", (*Epoch).Position),
 		Grants: newSet("grant_log",
 			func(r *Grant) [3]int64 { return [3]int64{r.Bucket, r.Epoch, r.Number} }),
 		Adjustments: newSet("adjustment", func(r *Adjustment) ID { return ID{r.Budget, r.RequestID} }),
 		Partitions: newSet("store_partition",
 			func(r *Partition) [2]any { return [2]any{r.Instance, r.Number} }),
+		Feeds: newSet("feed", func(r *Feed) [2]int64 { return [2]int64{r.Bucket, r.First} }),
 	}
 }
 
@@ -53,14 +71,16 @@ type Written interface {
 
 // Sets returns the tables in the order in which they are written: the lock order of schema.sql.
 func (b *Books) Sets() []Written {
-	return []Written{&b.Budgets, &b.Limits, &b.Periods, &b.Buckets, &b.Epochs, &b.Grants,
-		&b.Adjustments, &b.Partitions}
+	return []Written{&b.Budgets, &b.Limits, &b.Periods, &b.Buckets, &b.Deductions, &b.Holds,
+		&b.GiveBacks, &b.Groups, &b.Counters, &b.Epochs, &b.Grants, &b.Adjustments, &b.Partitions,
+		&b.Feeds}
 }
 
 // Check compares what was changed with the accounting, from the rows in memory alone: that no
 // account is below 0, each budget's equation (I1), and that the columns of each epoch follow from
-// its grants. It sets what was handed out of each budget. A movement that fails must not be saved.
-// Neither applies to unlimited budgets, whose T, F, U and O are 0.
+// its grants, and from the new rows of deductions and of what came back of them. It sets what was
+// handed out of each budget. A movement that fails must not be saved. The equation and the columns
+// do not apply to unlimited budgets, whose T, F, U and O are 0.
 func (b *Books) Check() error {
 	off := map[int64]int64{} // by budget: how much T changed, less all other terms
 	for i, now := range b.Budgets.now {
@@ -88,7 +108,7 @@ func (b *Books) Check() error {
 			now.Swept) < 0 {
 			return fmt.Errorf("epoch %v: an account is below 0", now.Position())
 		}
-		if u := b.Budgets.Get(now.Budget); u != nil && u.Unlimited == 1 || b.Unlimited[now.Budget] {
+		if b.isUnlimited(now.Budget) {
 			continue
 		}
 		moved := now.Outstanding - was.Outstanding
@@ -111,7 +131,12 @@ func (b *Books) Check() error {
 			return fmt.Errorf("budget %d: the equation is off by %d", id, units)
 		}
 	}
-	return nil
+	return b.checkDeductions()
+}
+
+func (b *Books) isUnlimited(id int64) bool {
+	u := b.Budgets.Get(id)
+	return u != nil && u.Unlimited == 1 || b.Unlimited[id]
 }
 
 // orZero returns a row, or the zero one for a row that was not there.

@@ -2,6 +2,7 @@ package books
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -19,6 +20,13 @@ func committed(b *Books, nowMS int64) *Books {
 	reload(&out.Buckets, &b.Buckets)
 	reload(&out.Epochs, &b.Epochs)
 	reload(&out.Adjustments, &b.Adjustments)
+	reload(&out.Deductions, &b.Deductions)
+	reload(&out.Holds, &b.Holds)
+	reload(&out.GiveBacks, &b.GiveBacks)
+	reload(&out.Groups, &b.Groups)
+	reload(&out.Counters, &b.Counters)
+	reload(&out.Feeds, &b.Feeds)
+	out.Back = maps.Clone(b.Back)
 	return out
 }
 

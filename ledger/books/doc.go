@@ -11,4 +11,5 @@
 //	books.go   all tables of a transaction, and Check
 //	steps.go   the steps that movements are made of
 //	create.go  a new budget
+//	returns.go what deductions give back: rollback, cancel, confirm, extend, expiry
 package books

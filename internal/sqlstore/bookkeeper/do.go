@@ -47,6 +47,7 @@ func DoAnd(ctx context.Context, db *engine.DB, op string,
 			if err := fill(m, b, more); err != nil {
 				return err
 			}
+			b.NowMS = engine.ToMS(m.Now)
 		}
 		if err := b.Check(); err != nil {
 			return broken(op, err)

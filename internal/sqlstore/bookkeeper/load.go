@@ -38,6 +38,23 @@ func rowsOf[R any, K comparable](set func(*books.Books) *books.Set[R, K], l lock
 	}
 }
 
+// byKey returns a query of rows by their primary keys, which are sorted.
+func byKey[R any, K comparable](set func(*books.Books) *books.Set[R, K], l lock,
+	keys [][]any) Query {
+	return func(s *engine.Statement, b *books.Books) (any, func()) {
+		t := set(b).Table()
+		columns := make([]string, t.Keys)
+		for i := range columns {
+			columns[i] = "r." + t.Columns[i]
+		}
+		return rowsOf(set, l, func(s *engine.Statement) {
+			s.SQL(t.Name + " r /*by PRIMARY*/ WHERE ")
+			s.Tuples(columns, keys)
+			s.SQL(" ORDER BY " + strings.Join(columns, ", "))
+		})(s, b)
+	}
+}
+
 // The tables of a query.
 func budgets(b *books.Books) *books.Set[books.Budget, int64]            { return &b.Budgets }
 func periods(b *books.Books) *books.Set[books.Period, [2]int64]         { return &b.Periods }
@@ -194,12 +211,7 @@ func OneBucket(id, bucketID int64) []Query {
 
 // Adjustment locks the adjustment of a budget with a request id, if there is one.
 func Adjustment(budgetID int64, requestID string) Query {
-	return rowsOf(adjustments, locked, func(s *engine.Statement) {
-		s.SQL("adjustment r /*by PRIMARY*/ WHERE r.budget_id = ")
-		s.Number(budgetID)
-		s.SQL(" AND r.request_id = ")
-		s.Bytes(requestID)
-	})
+	return byKey(adjustments, locked, [][]any{{budgetID, []byte(requestID)}})
 }
 
 // BudgetByName reads the budget of a tenant with a name, if there is one. It locks nothing: the
@@ -221,13 +233,9 @@ type Partition struct {
 
 // Partitions keeps partitions, sorted and without duplicates, as they are until the commit.
 func Partitions(list []Partition) Query {
-	return rowsOf(partitions, shared, func(s *engine.Statement) {
-		keys := make([][]any, len(list))
-		for i, p := range list {
-			keys[i] = []any{[]byte(p.Instance), p.Number}
-		}
-		s.SQL("store_partition r /*by PRIMARY*/ WHERE ")
-		s.Tuples([]string{"r.instance", "r.partition_number"}, keys)
-		s.SQL(" ORDER BY r.instance, r.partition_number")
-	})
+	keys := make([][]any, len(list))
+	for i, p := range list {
+		keys[i] = []any{[]byte(p.Instance), p.Number}
+	}
+	return byKey(partitions, shared, keys)
 }

@@ -1,4 +1,4 @@
-// Package counters reads and writes the rows of limit_counter, and reads the limits that they count
+// Package counters reads the rows of limit_counter, and the limits that they count
 // for. A row holds all windows of one value of a dimension, encoded by package limit.
 package counters
 
@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
@@ -42,13 +41,7 @@ type Row struct {
 const (
 	selectCounters = `SELECT c.budget_id, c.dimension, c.value, c.version, c.counts
 		FROM limit_counter c /*by PRIMARY*/ WHERE `
-	inKeyOrder    = ` ORDER BY c.budget_id, c.dimension, c.value`
-	insertCounter = `INSERT INTO limit_counter (budget_id, dimension, value, version, counts,
-		expires_ms)`
-	counterWidth   = 6
-	updateCounters = `UPDATE limit_counter /*by PRIMARY*/ SET version = $value, counts = $value WHERE `
-	ofKey          = `budget_id = ? AND dimension = ? AND value = ?`
-	ofVersion      = ofKey + ` AND version = ?`
+	inKeyOrder = ` ORDER BY c.budget_id, c.dimension, c.value`
 )
 
 // Read reads rows by key, without locks. The result has no element for a row that does not exist.
@@ -137,27 +130,6 @@ func (r *counterRow) row() (*Row, error) {
 	return &Row{Key: Key{r.Budget, r.Dimension, r.Value}, Version: r.Version, Counts: counts}, nil
 }
 
-// Insert adds a row with version 1. If the row exists by now, the error makes the engine retry the
-// transaction.
-func Insert(t *engine.Tx, row *Row) error {
-	row.Version = 1
-	return t.Insert(insertCounter, counterWidth, append(row.Key.values(), row.Version,
-		[]byte(row.Counts.Pack()), row.Counts.ExpiresMS()))
-}
-
-// Update writes the counts of locked rows, which are sorted by key, and raises their versions. It
-// does not change when the rows expire.
-func Update(t *engine.Tx, locked []*Row) error {
-	changes := make([]engine.RowChange, len(locked))
-	for i, row := range locked {
-		changes[i] = engine.RowChange{Key: row.Key.values(),
-			Values: []any{row.Version + 1, []byte(row.Counts.Pack())},
-			Where:  append(row.Key.values(), row.Version)}
-		row.Version++
-	}
-	return t.ChangeRows(updateCounters, ofKey, ofVersion, changes)
-}
-
 const selectValues = `SELECT c.value, c.counts FROM limit_counter c /*by PRIMARY*/
 	WHERE c.budget_id = ? AND c.dimension = ? AND c.value > ? ORDER BY c.value LIMIT ?`
 
@@ -189,30 +161,13 @@ const selectLimits = `SELECT l.definition, l.changed_version, l.changed_ms
 // Limits reads and compiles the limits of a budget. version is the budget's limits_version. Errors:
 // Unavailable, also for a limit in an unknown time zone.
 func Limits(r *engine.Reader, budgetID, version int64) (*limit.Set, error) {
-	var found []struct {
-		Definition     []byte `db:"definition"`
-		ChangedVersion int64  `db:"changed_version"`
-		ChangedMS      int64  `db:"changed_ms"`
-	}
+	var found []books.Limit
 	if err := r.List(&found, selectLimits, budgetID); err != nil {
 		return nil, err
 	}
-	limits := &budget.Limits{Version: version}
-	for _, f := range found {
-		l, err := limit.Decode(f.Definition)
-		if err != nil {
-			return nil, engine.Defect("limit of budget %d: %w", budgetID, err)
-		}
-		l.ChangedVersion, l.ChangedAt = f.ChangedVersion, engine.FromMS(f.ChangedMS)
-		limits.List = append(limits.List, l)
+	list := make([]*books.Limit, len(found))
+	for i := range found {
+		list[i] = &found[i]
 	}
-	d := budget.Definition{ID: budgetID, Limits: limits}
-	if e := limit.UnknownZone("read", d); e != nil {
-		return nil, e
-	}
-	set, err := limit.Compile(limits)
-	if err != nil {
-		return nil, engine.Defect("limits of budget %d: %w", budgetID, err)
-	}
-	return set, nil
+	return books.CompileLimits(budgetID, version, list)
 }

@@ -83,9 +83,8 @@ func (t *Tx) ClockMS() (int64, error) {
 }
 
 // CheckClock compares SQL's clock, read under the locks of the transaction, with this node's
-// estimate of it (Now). Call it before something ends permanently because of the time. On a SQLite
-// file, whose clock is this machine's, it does nothing. It returns Unavailable if the two differ by
-// more than Config.ClockTolerance.
+// estimate of it: see DB.CheckClock. On a SQLite file, whose clock is this machine's, it does
+// nothing.
 func (t *Tx) CheckClock(op string) error {
 	if t.conn.dialect.name == sqliteName {
 		return nil
@@ -94,8 +93,15 @@ func (t *Tx) CheckClock(op string) error {
 	if _, err := t.Get(&micros, selectClock); err != nil {
 		return err
 	}
-	off := time.UnixMicro(micros).Sub(t.DB.Now())
-	if off <= t.DB.tolerance && off >= -t.DB.tolerance {
+	return t.DB.CheckClock(op, time.UnixMicro(micros))
+}
+
+// CheckClock compares SQL's clock, as it was just read under the locks of a transaction, with this
+// node's estimate of it (Now). Call it before something ends permanently because of the time. It
+// returns Unavailable if the two differ by more than Config.ClockTolerance.
+func (db *DB) CheckClock(op string, clock time.Time) error {
+	off := clock.Sub(db.Now())
+	if off <= db.tolerance && off >= -db.tolerance {
 		return nil
 	}
 	return &budget.Error{Code: budget.Unavailable, Op: op, RetryAfter: time.Second,

@@ -16,7 +16,7 @@ import (
 // what was decided together with its COMMIT. On a server each is one round trip. One goroutine uses
 // it.
 type Move struct {
-	// Now is SQL's clock, read once.
+	// Now is SQL's clock, read after the last Load, and so under its locks.
 	Now time.Time
 	// Unsure means that an earlier attempt of the same movement may have been committed.
 	Unsure bool
@@ -48,6 +48,7 @@ func (m *Move) InsertRows() int {
 
 // Load runs SELECTs. The rows of each go to the slice to which its element of into points.
 func (m *Move) Load(queries []*Statement, into []any) error {
+	defer func() { m.Now = m.db.Now() }()
 	if m.tx != nil {
 		for i, q := range queries {
 			if err := m.tx.RowsOf(into[i], q); err != nil {

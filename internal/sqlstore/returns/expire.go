@@ -4,10 +4,11 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/hold"
+	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/ledger/books"
 )
 
 const (
@@ -22,49 +23,51 @@ const (
 // I5.
 func (p *Part) ExpireHolds(ctx context.Context, limit, skip int) (
 	out hold.Expired, err error) {
-	var due []struct {
-		Budget    int64  `db:"budget_id"`
-		RequestID string `db:"request_id"`
+	due, err := p.due(ctx, limit, skip)
+	if err != nil || len(due) == 0 {
+		return hold.Expired{}, err
 	}
-	redo := &redo{}
-	err = p.db.Write(ctx, "expire", func(t *engine.Tx) error {
-		s := p.begin(t, redo)
-		due = due[:0]
-		if err := t.List(&due, selectDue, engine.ToMS(t.Now), limit, skip); err != nil {
-			return err
-		}
+	m := p.ofOrders(due)
+	m.first = append(m.first, bookkeeper.Clock)
+	err = m.do(ctx, "expire", func(b *books.Books) error {
 		out = hold.Expired{Found: len(due)}
-		ids := make([]bucket.ID, len(due))
-		for i, row := range due {
-			ids[i] = bucket.ID{Budget: row.Budget, RequestID: row.RequestID}
-		}
-		locked, err := s.lock(ids)
-		if err != nil {
+		if _, err := b.Return(due, m.sets); err != nil {
 			return err
 		}
-		for _, d := range locked {
-			if !ledger.DueHold(d.Deduction, t.Now) {
-				continue
-			}
-			end := ledger.Expire(d.Deduction)
-			s.endHold(d, end)
+		for _, g := range b.GiveBacks.All() {
 			out.Holds++
-			out.Units += end.Returned
+			out.Units += g.Amount
 		}
-		if len(s.changed) > 0 {
-			if err := t.CheckClock("expire"); err != nil {
-				return err
-			}
+		if out.Holds == 0 {
+			return nil
 		}
-		return s.write()
+		return p.db.CheckClock("expire", engine.FromMS(b.ClockMS))
 	})
-	if err != nil && len(due) == 1 {
-		err = fmt.Errorf("hold %q of budget %d: %w", due[0].RequestID, due[0].Budget, err)
-	}
-	if err != nil {
+	switch {
+	case err != nil && len(due) == 1:
+		return hold.Expired{}, fmt.Errorf("hold %q of budget %d: %w", due[0].RequestID,
+			due[0].Budget, err)
+	case err != nil:
 		return hold.Expired{}, err
 	}
 	return out, nil
+}
+
+// due lists holds whose time is over.
+func (p *Part) due(ctx context.Context, limit, skip int) (out []ledger.Order, err error) {
+	var found []struct {
+		Budget    int64  `db:"budget_id"`
+		RequestID string `db:"request_id"`
+	}
+	err = p.db.Read(ctx, "expire", func(r *engine.Reader) error {
+		found = nil
+		return r.List(&found, selectDue, engine.ToMS(p.db.Now()), limit, skip)
+	})
+	for _, row := range found {
+		out = append(out, ledger.Order{Kind: ledger.OrderExpire, Budget: row.Budget,
+			RequestID: row.RequestID})
+	}
+	return out, err
 }
 
 // OpenHolds counts open holds by their index: see hold.DueHolds.

@@ -54,7 +54,8 @@ func (w *world) take(set *limit.Set, b fixture.Budget, d fixture.Deduction, dime
 			row := locked[key]
 			if row == nil {
 				row = &counters.Row{Key: key}
-				if err := counters.Insert(t, row); err != nil {
+				if _, err := t.Exec(`INSERT INTO limit_counter VALUES (?, ?, ?, 1, ?, 0)`, key.Budget,
+					[]byte(key.Dimension), []byte(key.Value), []byte(row.Counts.Pack())); err != nil {
 					return err
 				}
 			}
@@ -62,7 +63,9 @@ func (w *world) take(set *limit.Set, b fixture.Budget, d fixture.Deduction, dime
 			tally.Stale()
 			limit.Count(touches[i:i+1], []*limit.Tally{&tally})
 			row.Counts.Put(&tally)
-			if err := counters.Update(t, []*counters.Row{row}); err != nil {
+			if err := t.Hit(1, `UPDATE limit_counter SET version = version + 1, counts = ?
+				WHERE budget_id = ? AND dimension = ? AND value = ?`, []byte(row.Counts.Pack()), key.Budget,
+				[]byte(key.Dimension), []byte(key.Value)); err != nil {
 				return err
 			}
 		}

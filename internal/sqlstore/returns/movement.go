@@ -1,0 +1,136 @@
+package returns
+
+import (
+	"context"
+	"slices"
+
+	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/ledger/books"
+	"github.com/budgetd/budgetd/limit"
+)
+
+// movement is a transaction that gives units back. It takes two round trips; one more for the rows
+// of limits, and one more if the limits have changed since their last use.
+type movement struct {
+	part    *Part
+	budgets []int64 // of the deductions
+	from    bookkeeper.Selection
+	first   []bookkeeper.Query // lock the deductions and load what came back of them
+	moves   bool               // units: extensions do not
+	isGroup bool
+	// lockBudgets means that an earlier attempt found limits that may have changed while a bucket is
+	// offline.
+	lockBudgets bool
+
+	// Of one attempt:
+	books  *books.Books
+	sets   map[int64]*limit.Set // of the budgets that have limits; nil until all are known
+	asked  bool                 // for limits
+	placed bool
+}
+
+// ofOrders returns the movement of orders on single deductions, of which there is at least one.
+func (p *Part) ofOrders(orders []ledger.Order) *movement {
+	m := &movement{part: p}
+	var ids []books.ID
+	var earlier []books.BackID
+	for i := range orders {
+		o := &orders[i]
+		ids = append(ids, books.ID{Budget: o.Budget, RequestID: o.RequestID})
+		earlier = append(earlier, books.Earlier(o)...)
+		m.moves = m.moves || o.Kind != ledger.OrderExtend
+	}
+	ids = bookkeeper.SortedIDs(ids)
+	for _, id := range ids {
+		m.budgets = append(m.budgets, id.Budget)
+	}
+	m.budgets = slices.Compact(m.budgets)
+	m.from = bookkeeper.ByID(ids)
+	m.first = append([]bookkeeper.Query{bookkeeper.Deductions(ids)},
+		bookkeeper.Given(m.from, earlier)...)
+	return m
+}
+
+// do loads the rows, decides and saves. decide runs once per attempt, when everything is loaded.
+func (m *movement) do(ctx context.Context, op string, decide func(b *books.Books) error) error {
+	load := append([]bookkeeper.Query{bookkeeper.Terms(m.budgets, &m.lockBudgets)}, m.first...)
+	if m.moves {
+		load = append(load, bookkeeper.Places(m.from.Unlimited(m.budgets))...)
+	}
+	return bookkeeper.Do(ctx, m.part.db, op, load,
+		func(b *books.Books) ([]bookkeeper.Query, error) {
+			if m.books != b {
+				m.books, m.sets, m.asked, m.placed = b, nil, false, false
+			}
+			if m.isGroup && !b.AreMembers() {
+				return nil, engine.ErrAgain
+			}
+			if m.moves && len(b.Deductions.All()) > 0 {
+				if more, err := m.lacks(b); more != nil || err != nil {
+					return more, err
+				}
+			}
+			return nil, decide(b)
+		})
+}
+
+// lacks returns the queries of the rows that are not loaded yet. Error: engine.ErrAgain if what was
+// read without a lock is no longer true.
+func (m *movement) lacks(b *books.Books) ([]bookkeeper.Query, error) {
+	if more, err := m.limits(b); more != nil || err != nil {
+		return more, err
+	}
+	keys, err := b.CountersToLower(m.sets)
+	if err != nil {
+		return nil, err
+	}
+	loaded, still, unsure := b.Places()
+	switch {
+	case !m.placed && (!loaded || len(keys) > 0):
+		m.placed = true
+		return append(bookkeeper.Counters(keys), bookkeeper.Places(m.from)...), nil
+	case !loaded:
+		return nil, engine.Defect("a budget, bucket, epoch or period of a deduction is gone")
+	case len(keys) > 0 && unsure && !m.lockBudgets:
+		m.lockBudgets = true
+		return nil, engine.ErrAgain
+	case !still:
+		return nil, engine.ErrAgain
+	}
+	return nil, nil
+}
+
+// limits finds the limits of the budgets that have any, cached or read now. They are those of the
+// version that Terms read, or of a later one.
+func (m *movement) limits(b *books.Books) ([]bookkeeper.Query, error) {
+	if m.sets != nil {
+		return nil, nil
+	}
+	sets := map[int64]*limit.Set{}
+	var unknown []int64
+	for _, u := range b.Budgets.All() {
+		set, known := m.part.sets.Get(u.ID)
+		switch {
+		case u.LimitsVersion == 0:
+		case known && set.Version == u.LimitsVersion:
+			sets[u.ID] = set
+		case !m.asked:
+			unknown = append(unknown, u.ID)
+		default:
+			set, err := b.LimitsOf(u)
+			if err != nil {
+				return nil, err
+			}
+			sets[u.ID] = set
+			m.part.sets.Add(u.ID, set)
+		}
+	}
+	if unknown != nil {
+		m.asked = true
+		return []bookkeeper.Query{bookkeeper.LimitsOf(unknown)}, nil
+	}
+	m.sets = sets
+	return nil, nil
+}

@@ -1,0 +1,119 @@
+package books
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/limit"
+)
+
+// CompileLimits compiles the limits of a budget from their rows. version is the budget's
+// limits_version. Errors: Unavailable for a limit in a time zone that is unknown here; a row that
+// cannot be read.
+func CompileLimits(budgetID, version int64, rows []*Limit) (*limit.Set, error) {
+	limits := &budget.Limits{Version: version}
+	for _, row := range rows {
+		l, err := limit.Decode([]byte(row.Definition))
+		if err != nil {
+			return nil, fmt.Errorf("limit of budget %d: %w", budgetID, err)
+		}
+		l.ChangedVersion = row.ChangedVersion
+		l.ChangedAt = at(row.ChangedMS)
+		limits.List = append(limits.List, l)
+	}
+	if e := limit.UnknownZone("read", budget.Definition{ID: budgetID, Limits: limits}); e != nil {
+		return nil, e
+	}
+	set, err := limit.Compile(limits)
+	if err != nil {
+		return nil, fmt.Errorf("limits of budget %d: %w", budgetID, err)
+	}
+	return set, nil
+}
+
+// LimitsOf compiles the loaded limits of a budget: see CompileLimits.
+func (b *Books) LimitsOf(u *Budget) (*limit.Set, error) {
+	var rows []*Limit
+	for _, row := range b.Limits.All() {
+		if row.Budget == u.ID {
+			rows = append(rows, row)
+		}
+	}
+	return CompileLimits(u.ID, u.LimitsVersion, rows)
+}
+
+// counted yields the counters in which a deduction may still be counted, with its touch of each.
+func (b *Books) counted(d *ledger.Deduction, set *limit.Set) iter.Seq2[CounterID, *limit.Touch] {
+	return func(yield func(CounterID, *limit.Touch) bool) {
+		if set == nil || d.State == ledger.StateVoid {
+			return
+		}
+		touches, _ := set.Touches(d.Amount, ledger.ReadDimensions(d.Dimensions),
+			ledger.ReadCounts(d.Counts))
+		for i := range touches {
+			l := touches[i].Limit
+			keeps, _ := l.Keeps(ms(d.CountedAt), b.NowMS)
+			if keeps && !yield(CounterID{d.Budget, l.Dimension, touches[i].Key}, &touches[i]) {
+				return
+			}
+		}
+	}
+}
+
+// CountersToLower returns the rows of limit counters, in lock order, that returns of the loaded
+// deductions may lower. Error: a note cannot be read.
+func (b *Books) CountersToLower(sets map[int64]*limit.Set) (keys []CounterID, err error) {
+	for _, row := range b.Deductions.All() {
+		d, err := b.DeductionOf(row)
+		if err != nil {
+			return nil, err
+		}
+		for key := range b.counted(&d, sets[d.Budget]) {
+			keys = append(keys, key)
+		}
+	}
+	slices.SortFunc(keys, func(x, y CounterID) int {
+		return cmp.Or(cmp.Compare(x.Budget, y.Budget), cmp.Compare(x.Dimension, y.Dimension),
+			cmp.Compare(x.Value, y.Value))
+	})
+	return slices.Compact(keys), nil
+}
+
+// lower lowers the windows in which the changed deductions were counted. If a flight may be about
+// to load a counter from the ledger, its row is created and its version raised even if nothing is
+// counted in it yet, so that the flight loads it again.
+func (t *returns) lower() error {
+	written := map[*Counter]bool{}
+	for id, was := range t.was {
+		for key, touch := range t.counted(&was, t.sets[was.Budget]) {
+			l, countedMS := touch.Limit, ms(was.CountedAt)
+			less := l.Kept(touch.Counts, was.Amount, was.RolledBack) -
+				l.Kept(touch.Counts, was.Amount, t.Back[id])
+			_, mayLoad := l.Keeps(countedMS, t.NowMS)
+			row := t.Counters.Get(key)
+			if less <= 0 || row == nil && !mayLoad {
+				continue
+			}
+			if row == nil {
+				row = t.Counters.Add(Counter{Budget: key.Budget, Dimension: key.Dimension,
+					Value: key.Value})
+			}
+			counts, err := limit.ReadCounters(row.Counts)
+			if err != nil {
+				return fmt.Errorf("counter %+v: %w", key, err)
+			}
+			if counts.GivenBack(l, countedMS, less) || mayLoad {
+				row.Counts = counts.Pack()
+				written[row] = true
+			}
+		}
+	}
+	for row := range written {
+		row.Version++
+	}
+	return nil
+}

@@ -1,0 +1,164 @@
+package books
+
+import (
+	"fmt"
+
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// Deduction is a row of deduction. Its hold and what came back of it change only under its lock.
+type Deduction struct {
+	Budget      int64   `db:"budget_id" key:""`
+	RequestID   string  `db:"request_id" key:""`
+	Bucket      int64   `db:"bucket_id"`
+	Epoch       int64   `db:"epoch"`
+	Amount      int64   `db:"amount"`
+	Fingerprint string  `db:"fingerprint"`
+	Nonce       string  `db:"nonce"`
+	CountedAt   int64   `db:"counted_at"`
+	Note        *string `db:"note"`
+}
+
+// Hold is a row of hold.
+type Hold struct {
+	Budget    int64   `db:"budget_id" key:""`
+	RequestID string  `db:"request_id" key:""`
+	State     Word    `db:"state"`
+	Group     *string `db:"hold_group"`
+	UntilMS   int64   `db:"hold_until_ms"`
+	DueMS     *int64  `db:"due_ms"`
+	Confirmed int64   `db:"confirmed"`
+	Bucket    int64   `db:"bucket_id"`
+	Epoch     int64   `db:"epoch"`
+}
+
+// Group is a row of group_of_holds.
+type Group struct {
+	Budget    int64  `db:"budget_id" key:""`
+	Name      string `db:"hold_group" key:""`
+	State     Word   `db:"state"`
+	CreatedAt int64  `db:"created_at"`
+}
+
+// BackID identifies a row of give_back. Kind is a ledger.FeedKind.
+type BackID struct {
+	ID
+	Kind       Word
+	RollbackID string
+}
+
+// GiveBack is a row of give_back.
+type GiveBack struct {
+	Budget     int64  `db:"budget_id" key:""`
+	RequestID  string `db:"request_id" key:""`
+	Kind       Word   `db:"kind" key:""`
+	RollbackID string `db:"rollback_id" key:""`
+	Amount     int64  `db:"amount"`
+	IsWhole    int64  `db:"is_whole"`
+	IsDirect   int64  `db:"is_direct"`
+	Bucket     int64  `db:"bucket_id"`
+	Epoch      int64  `db:"epoch"`
+	CreatedAt  int64  `db:"created_at"`
+}
+
+// CounterID identifies a row of limit_counter. Dimension is that of the limits, as in the
+// definition if it is a combined one; Value is limit.Touch.Key.
+type CounterID struct {
+	Budget           int64
+	Dimension, Value string
+}
+
+// Counter is a row of limit_counter. Version increases by one with each write.
+type Counter struct {
+	Budget    int64  `db:"budget_id" key:""`
+	Dimension string `db:"dimension" key:""`
+	Value     string `db:"value" key:""`
+	Version   int64  `db:"version"`
+	Counts    string `db:"counts"`
+	ExpiresMS int64  `db:"expires_ms"`
+}
+
+// Feed is a row of feed.
+type Feed struct {
+	Bucket    int64  `db:"bucket_id" key:""`
+	First     int64  `db:"first_entry" key:""`
+	Entries   int64  `db:"entries"`
+	Units     int64  `db:"units"`
+	Body      string `db:"body"`
+	CreatedAt int64  `db:"created_at"`
+}
+
+// ID returns the deduction's id.
+func (r *Deduction) ID() ID { return ID{r.Budget, r.RequestID} }
+
+// DeductionOf returns a loaded deduction as the other packages know it, with its hold and with what
+// came back of it. Error: its note cannot be read.
+func (b *Books) DeductionOf(r *Deduction) (ledger.Deduction, error) {
+	d := ledger.Deduction{Budget: r.Budget, RequestID: r.RequestID, Amount: r.Amount,
+		RolledBack: b.Back[r.ID()], State: ledger.StateUsed, Fingerprint: r.Fingerprint,
+		Nonce: r.Nonce, Bucket: r.Bucket, Epoch: r.Epoch, CountedAt: at(r.CountedAt)}
+	note, readable := ledger.ReadNote(textOf(r.Note))
+	if !readable {
+		return d, fmt.Errorf("the note of request %q of budget %d cannot be read", r.RequestID,
+			r.Budget)
+	}
+	d.Reference, d.Dimensions, d.Counts = note.Reference, note.Dimensions, note.Counts
+	d.By, d.VoidFor = note.By, note.VoidFor
+	h := b.Holds.Get(r.ID())
+	switch {
+	case r.Bucket == 0:
+		d.State = ledger.StateVoid
+	case h != nil:
+		d.State = ledger.State(h.State)
+		d.Confirmed = h.Confirmed
+		d.HoldUntil = at(h.UntilMS)
+		d.Group = textOf(h.Group)
+	case d.RolledBack == r.Amount:
+		d.State = ledger.StateRolledBack
+	}
+	return d, nil
+}
+
+// checkDeductions compares what moved with its new rows: the sum of H and S of an epoch rises by
+// what was deducted there and falls by what came back. No more came back of a deduction than it
+// took.
+func (b *Books) checkDeductions() error {
+	taken := map[Position]int64{}
+	for i, g := range b.GiveBacks.now {
+		if b.GiveBacks.was[i] == nil {
+			taken[Position{g.Bucket, g.Epoch}] -= g.Amount
+		}
+	}
+	for i, d := range b.Deductions.now {
+		if b.Back[d.ID()] > d.Amount {
+			return fmt.Errorf("request %q of budget %d: more came back than was deducted", d.RequestID,
+				d.Budget)
+		}
+		if d.Bucket != 0 && b.Deductions.was[i] == nil {
+			taken[Position{d.Bucket, d.Epoch}] += d.Amount
+		}
+	}
+	for i, now := range b.Epochs.now {
+		units, moved := taken[now.Position()]
+		delete(taken, now.Position())
+		if !moved || b.isUnlimited(now.Budget) {
+			continue
+		}
+		was := orZero(b.Epochs.was[i])
+		if got := now.Held + now.Used - was.Held - was.Used; got != units {
+			return fmt.Errorf("epoch %v: H and S changed by %d, their rows explain %d", now.Position(),
+				got, units)
+		}
+	}
+	for at := range taken {
+		return fmt.Errorf("epoch %v has a deduction and was not loaded", at)
+	}
+	return nil
+}
+
+func textOf(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}

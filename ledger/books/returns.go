@@ -1,0 +1,336 @@
+package books
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/limit"
+)
+
+// The kinds of rows of give_back.
+const (
+	rolledBack = Word(ledger.FeedRollback)
+	confirmed  = Word(ledger.FeedConfirm)
+)
+
+// Earlier returns the keys of the rows of give_back that tell whether an order was done before.
+func Earlier(o *ledger.Order) []BackID {
+	id := ID{o.Budget, o.RequestID}
+	switch o.Kind {
+	case ledger.OrderRollback:
+		return []BackID{{id, rolledBack, o.RollbackID}}
+	case ledger.OrderConfirm:
+		return []BackID{{id, confirmed, ""}}
+	}
+	return nil
+}
+
+// Return carries out orders on single deductions, one after the other. The deductions are loaded,
+// with their holds, their places, the sum of what came back, and the rows that Earlier and
+// CountersToLower name; and the terms of the budgets. sets has the limits of the budgets that have
+// any.
+//
+// Units go into O of the deduction's epoch if it is open and its period is not over, else into R.
+// Those of an unlimited budget are only subtracted. Limits are lowered in the windows in which the
+// deduction was counted. The feed gets an entry for each return, numbered by the bucket's newest
+// epoch.
+//
+// Refusals, of which each leaves the other orders alone, are those of ledger.DecideRollback,
+// ledger.DecideConfirm and ledger.DecideExtend; BudgetNotFound; DeductionNotFound, where a cancel
+// leaves a tombstone instead; Forbidden for another principal's deduction. Error: rows that cannot
+// be read. Keeps I1, I4, I5.
+func (b *Books) Return(orders []ledger.Order, sets map[int64]*limit.Set) ([]ledger.Result, error) {
+	t := b.returns(sets)
+	out := make([]ledger.Result, len(orders))
+	for i := range orders {
+		var err error
+		if out[i], err = t.execute(&orders[i]); err != nil {
+			return nil, err
+		}
+	}
+	return out, t.lower()
+}
+
+// returns is a movement that gives units back.
+type returns struct {
+	*Books
+	sets map[int64]*limit.Set
+	// was has the changed deductions as they were.
+	was   map[ID]ledger.Deduction
+	feeds map[int64]*Feed // the last row of each bucket
+}
+
+func (b *Books) returns(sets map[int64]*limit.Set) *returns {
+	return &returns{Books: b, sets: sets, was: map[ID]ledger.Deduction{}, feeds: map[int64]*Feed{}}
+}
+
+func (t *returns) execute(o *ledger.Order) (out ledger.Result, err error) {
+	row := t.Deductions.Get(ID{o.Budget, o.RequestID})
+	if row == nil {
+		out.Deduction, out.Err = t.absent(o)
+		return out, nil
+	}
+	d, err := t.DeductionOf(row)
+	if err != nil {
+		return out, err
+	}
+	switch {
+	case d.IsVoidFor(o.OnlyBy): // also if a deduction of another principal has taken the id
+		d = tombstoneOf(o, d.CountedAt)
+	case d.State == ledger.StateVoid && o.Kind == ledger.OrderCancel:
+		out.Err = widen(row, &d, o.OnlyBy)
+	case d.State == ledger.StateVoid:
+		out.Err = notDeducted(o)
+	default:
+		out.Err = refuseOthers(o.Kind, o.OnlyBy, &d)
+	}
+	if out.Err == nil {
+		out.Replayed, out.Err = t.decide(o, &d)
+	}
+	if out.Err == nil {
+		out.Deduction = d
+	}
+	return out, nil
+}
+
+// decide carries out an order on a deduction, which it changes.
+func (t *returns) decide(o *ledger.Order, d *ledger.Deduction) (replayed bool, err error) {
+	now := at(t.NowMS)
+	switch o.Kind {
+	case ledger.OrderRollback:
+		return t.decideRollback(o, d)
+	case ledger.OrderCancel:
+		if left := d.Left(); left > 0 {
+			t.rollBack(d, ledger.CancelID, left, true)
+		}
+	case ledger.OrderConfirm:
+		return t.decideConfirm(o, d)
+	case ledger.OrderExtend:
+		if err := ledger.DecideExtend(*d, now); err != nil {
+			return false, err
+		}
+		t.extend(d, o.TTL)
+	case ledger.OrderExpire:
+		if ledger.DueHold(*d, now) {
+			t.endHold(d, ledger.Expire(*d))
+		}
+	default:
+		return false, fmt.Errorf("an order of kind %q", o.Kind)
+	}
+	return false, nil
+}
+
+func (t *returns) decideRollback(o *ledger.Order, d *ledger.Deduction) (replayed bool, err error) {
+	var earlier *ledger.Rollback
+	if g := t.GiveBacks.Get(BackID{ID{o.Budget, o.RequestID}, rolledBack, o.RollbackID}); g != nil {
+		earlier = &ledger.Rollback{RollbackID: g.RollbackID, Amount: g.Amount, Whole: g.IsWhole == 1}
+	}
+	units, replayed, err := ledger.DecideRollback(*d, earlier, o.Amount)
+	if err == nil && !replayed {
+		t.rollBack(d, o.RollbackID, units, o.Amount == 0)
+	}
+	return replayed, err
+}
+
+func (t *returns) decideConfirm(o *ledger.Order, d *ledger.Deduction) (replayed bool, err error) {
+	var earlier *ledger.HoldEnd
+	if g := t.GiveBacks.Get(BackID{ID{o.Budget, o.RequestID}, confirmed, ""}); g != nil {
+		earlier = &ledger.HoldEnd{Kind: ledger.FeedConfirm, Amount: d.Confirmed, Returned: g.Amount}
+	}
+	end, replayed, err := ledger.DecideConfirm(*d, earlier, o.Amount, at(t.NowMS))
+	if err == nil && !replayed {
+		t.endHold(d, end)
+	}
+	return replayed, err
+}
+
+// absent carries out an order for an id without a row.
+func (t *returns) absent(o *ledger.Order) (d ledger.Deduction, err error) {
+	switch {
+	case t.Budgets.Get(o.Budget) == nil:
+		return d, noBudget(o.Kind, o.Budget)
+	case o.Kind != ledger.OrderCancel:
+		return d, notDeducted(o)
+	}
+	d = tombstoneOf(o, at(t.NowMS))
+	t.Deductions.Add(Deduction{Budget: o.Budget, RequestID: o.RequestID, CountedAt: t.NowMS,
+		Note: noteOf(&d)})
+	return d, nil
+}
+
+func noBudget(op ledger.OrderKind, id int64) error {
+	return budget.Refuse(budget.BudgetNotFound, string(op), "there is no budget %d", id)
+}
+
+func notDeducted(o *ledger.Order) error {
+	return budget.Refuse(budget.DeductionNotFound, string(o.Kind),
+		"request %q has not been deducted", o.RequestID)
+}
+
+// refuseOthers refuses to act on another principal's deduction.
+func refuseOthers(op ledger.OrderKind, onlyBy string, d *ledger.Deduction) error {
+	if onlyBy == "" || d.By == onlyBy {
+		return nil
+	}
+	return budget.Refuse(budget.Forbidden, string(op),
+		"request %q was not deducted by %q: that needs the role rollback", d.RequestID, onlyBy)
+}
+
+// tombstoneOf returns the tombstone that an order leaves, or finds.
+func tombstoneOf(o *ledger.Order, at time.Time) ledger.Deduction {
+	d := ledger.Deduction{Budget: o.Budget, RequestID: o.RequestID, State: ledger.StateVoid,
+		CountedAt: at}
+	if o.OnlyBy != "" {
+		d.VoidFor = o.OnlyBy + "\n"
+	}
+	return d
+}
+
+// mostVoidFor bounds Deduction.VoidFor, in bytes.
+const mostVoidFor = 4096
+
+// widen makes a tombstone hold for another principal too, or for everybody if onlyBy is "".
+func widen(row *Deduction, d *ledger.Deduction, onlyBy string) error {
+	after := ""
+	if onlyBy != "" {
+		after = d.VoidFor + onlyBy + "\n"
+	}
+	if len(after) > mostVoidFor {
+		return budget.Refuse(budget.Forbidden, "cancel", "too many principals have cancelled request "+
+			"%q: that needs the role rollback", d.RequestID)
+	}
+	d.VoidFor = after
+	row.Note = noteOf(d)
+	return nil
+}
+
+// noteOf returns the column note of a tombstone: nil if it is for everybody.
+func noteOf(d *ledger.Deduction) *string {
+	if d.VoidFor == "" {
+		return nil
+	}
+	text := ledger.Note{VoidFor: d.VoidFor}.Pack()
+	return &text
+}
+
+// rollBack gives units of a deduction back.
+func (t *returns) rollBack(d *ledger.Deduction, id string, units int64, isWhole bool) {
+	t.giveBack(d, ledger.AfterRollback(*d, units),
+		GiveBack{Kind: rolledBack, RollbackID: id, Amount: units, IsWhole: one(isWhole)})
+}
+
+// endHold confirms a hold, or lets it expire.
+func (t *returns) endHold(d *ledger.Deduction, end ledger.HoldEnd) {
+	t.giveBack(d, ledger.AfterEnd(*d, end), GiveBack{Kind: Word(end.Kind), Amount: end.Returned})
+}
+
+// extend makes a hold end a time from now.
+func (t *returns) extend(d *ledger.Deduction, ttl time.Duration) {
+	after := *d
+	after.HoldUntil = at(t.NowMS + ttl.Milliseconds())
+	t.change(d, after)
+}
+
+// giveBack moves units out of a deduction, and writes the rows of that.
+func (t *returns) giveBack(d *ledger.Deduction, after ledger.Deduction, g GiveBack) {
+	e := t.Epochs.Get(Position{d.Bucket, d.Epoch})
+	used := after.Confirmed - d.Confirmed // by a confirm
+	if d.State == ledger.StateHeld {
+		e.Held -= g.Amount + used
+		e.Used += used
+	} else {
+		e.Used -= g.Amount
+	}
+	direct := e.mayGrow() && (e.PeriodEndMS == 0 || t.NowMS < e.PeriodEndMS)
+	switch {
+	case t.Budgets.Get(d.Budget).Unlimited == 1: // flights stop H and S at budget.MaxAmount
+		direct = true
+		e.Held = max(e.Held, 0)
+		e.Used = min(max(e.Used, 0), budget.MaxAmount)
+	case direct:
+		e.Outstanding += g.Amount
+	default:
+		e.Returning += g.Amount
+		if p := t.Periods.Get([2]int64{d.Budget, e.Period}); p.EndMS != 0 && t.NowMS >= p.EndMS {
+			e.Late += g.Amount
+		}
+	}
+	g.Budget, g.RequestID, g.Bucket, g.Epoch = d.Budget, d.RequestID, d.Bucket, d.Epoch
+	g.IsDirect, g.CreatedAt = one(direct), t.NowMS
+	t.GiveBacks.Add(g)
+	t.enter(&g, used)
+	t.change(d, after)
+}
+
+// change writes what changes of a deduction.
+func (t *returns) change(d *ledger.Deduction, after ledger.Deduction) {
+	id := ID{d.Budget, d.RequestID}
+	if _, known := t.was[id]; !known {
+		t.was[id] = *d
+	}
+	t.Back[id] = after.RolledBack
+	if h := t.Holds.Get(id); h != nil {
+		h.State = Word(after.State)
+		h.Confirmed = after.Confirmed
+		h.UntilMS = ms(after.HoldUntil)
+		h.DueMS = nil
+		if after.State == ledger.StateHeld {
+			due := h.UntilMS
+			h.DueMS = &due
+		}
+	}
+	*d = after
+}
+
+// maxEntries bounds the entries of one feed row: a reader reads whole rows.
+const maxEntries = 512
+
+// enter adds an entry to the feed: of a confirm with what was confirmed, else with what came back.
+func (t *returns) enter(g *GiveBack, used int64) {
+	newest := t.newest(t.Buckets.Get(g.Bucket))
+	f := t.feeds[g.Bucket]
+	if f == nil || f.Entries == maxEntries {
+		f = t.Feeds.Add(Feed{Bucket: g.Bucket, First: newest.NextEntry, CreatedAt: t.NowMS,
+			Body: string(ledger.BeginFeed(nil))})
+		t.feeds[g.Bucket] = f
+	}
+	entry := ledger.FeedEntry{Kind: ledger.FeedKind(g.Kind), RequestID: g.RequestID,
+		RollbackID: g.RollbackID, Amount: g.Amount}
+	if g.Kind == confirmed {
+		entry.Amount = used
+	}
+	f.Body = string(ledger.AppendFeed([]byte(f.Body), entry))
+	f.Units -= g.Amount
+	f.Entries++
+	newest.NextEntry++
+}
+
+// Places reports whether the places of the loaded deductions are loaded: their epochs, the newest
+// epochs of their buckets, and the periods. still says that what was read without a lock is true
+// under the locks: the newest epochs are, and the terms of the budgets are those of now, because a
+// change writes its version into the live epochs. unsure means that only a budget's lock can tell:
+// it has limits, and a bucket without a live epoch.
+func (b *Books) Places() (loaded, still, unsure bool) {
+	still = true
+	for _, d := range b.Deductions.All() {
+		if d.Bucket == 0 {
+			continue
+		}
+		row, e := b.Buckets.Get(d.Bucket), b.Epochs.Get(Position{d.Bucket, d.Epoch})
+		u := b.Budgets.Get(d.Budget)
+		if row == nil || e == nil || u == nil || b.Periods.Get([2]int64{u.ID, e.Period}) == nil {
+			return false, false, false
+		}
+		switch newest := b.newest(row); {
+		case newest == nil:
+			still = false
+		case newest.live():
+			still = still && newest.Version <= u.Version
+		default:
+			unsure = unsure || u.LimitsVersion > 0
+		}
+	}
+	return true, still, unsure
+}

@@ -1,0 +1,304 @@
+package books
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/limit"
+)
+
+// TestReturns deducts and gives back at random: parts, the whole, holds and groups of them, by
+// several principals, in epochs that end, are halted, or whose period is over. After each movement
+// the accounts of every epoch, the feed and the counters of limits are what the rows of deductions
+// add up to, and the same orders again change nothing.
+func TestReturns(t *testing.T) {
+	all := maps.Clone(definitions)
+	all["unlimited"] = budget.Definition{Type: budget.Promo, Unlimited: true, BucketQuantity: 2}
+	for name, d := range all {
+		t.Run(name, func(t *testing.T) {
+			d.Tenant, d.Name, d.Unit, d.Durability = "shop", name, budget.Count, budget.Ledger
+			rapid.Check(t, func(r *rapid.T) { returnAtRandom(r, d) })
+		})
+	}
+}
+
+// userLimits count all deductions of a value, by amount and by call.
+func userLimits(t *rapid.T) *limit.Set {
+	ever := budget.Limit{Name: "ever", Dimension: "user", Max: 1000, Measure: budget.MeasureAmount,
+		Window: budget.LimitWindow{Kind: budget.WindowLifetime}}
+	calls := ever
+	calls.Name, calls.Measure = "calls", budget.MeasureCount
+	set, err := limit.Compile(limit.Begin([]budget.Limit{ever, calls}, at(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+func returnAtRandom(t *rapid.T, d budget.Definition) {
+	b := New(day + 1)
+	b.Create(Creation{Definition: d, As: "{}", ID: 1, FirstBucket: 1, Homes: make([]Home, d.BucketQuantity),
+		KeyOf: func(ordinal int) string { return fmt.Sprint(ordinal) }})
+	sets := map[int64]*limit.Set{1: userLimits(t)}
+	for i := range rapid.IntRange(1, 40).Draw(t, "steps") {
+		b = committed(b, b.NowMS+rapid.SampledFrom([]int64{0, 1, 40, 40, day / 3}).Draw(t, "later"))
+		switch rapid.SampledFrom([]string{"deduct", "deduct", "orders", "orders", "group", "end", "halt"}).Draw(t, "what") {
+		case "deduct":
+			deductOne(t, b, sets[1], fmt.Sprint("r", i))
+		case "orders":
+			orders := ordersAtRandom(t, i)
+			b = twice(t, b, func(b *Books) ([]ledger.Result, error) { return b.Return(orders, sets) })
+		case "group":
+			o := ledger.GroupOrder{Budget: 1, Group: "g", OnlyBy: rapid.SampledFrom(principals).Draw(t, "by"),
+				Kind: rapid.SampledFrom([]ledger.OrderKind{ledger.OrderRollback, ledger.OrderConfirm, ledger.OrderExtend}).Draw(t, "kind"),
+				TTL:  time.Duration(rapid.Int64Range(1, 60).Draw(t, "ttl")) * time.Millisecond}
+			rest := withoutOthers(b)
+			b = twice(t, b, func(b *Books) ([]ledger.Result, error) { return b.ReturnGroup(&o, sets) })
+			for _, row := range rest.Deductions.All() {
+				b.Deductions.Load([]Deduction{*row}, false)
+			}
+			for _, row := range rest.Holds.All() {
+				b.Holds.Load([]Hold{*row}, false)
+			}
+		case "end":
+			row := rapid.SampledFrom(b.Buckets.All()).Draw(t, "bucket")
+			if e := b.newest(row); e.live() && e.Halted == "" {
+				units := e.Outstanding
+				e.Outstanding, e.Closed, e.Status = 0, e.Closed+units, Closed
+				b.comeBack(b.Budgets.Get(1), e, units, 0)
+				b.beginNext(b.Budgets.Get(1), row)
+			}
+		case "halt":
+			rapid.SampledFrom(b.Epochs.All()).Draw(t, "epoch").Halted = rapid.SampledFrom([]string{"", "broken"}).Draw(t, "why")
+		}
+		if err := b.Check(); err != nil {
+			t.Fatal(err)
+		}
+		recount(t, b, sets[1])
+	}
+}
+
+var principals = []string{"", "", "ann", "bob"}
+
+// withoutOthers takes the deductions and holds that are in no group out of the books, and returns
+// them in books of their own.
+func withoutOthers(b *Books) *Books {
+	rest, all := New(0), committed(b, 0)
+	b.Deductions, b.Holds = New(0).Deductions, New(0).Holds
+	for _, row := range all.Deductions.All() {
+		h := all.Holds.Get(row.ID())
+		if h != nil && h.Group != nil {
+			b.Deductions.Load([]Deduction{*row}, false)
+			b.Holds.Load([]Hold{*h}, false)
+			continue
+		}
+		rest.Deductions.Load([]Deduction{*row}, false)
+		if h != nil {
+			rest.Holds.Load([]Hold{*h}, false)
+		}
+	}
+	return rest
+}
+
+func ordersAtRandom(t *rapid.T, step int) []ledger.Order {
+	out := make([]ledger.Order, rapid.IntRange(1, 4).Draw(t, "orders"))
+	for i := range out {
+		out[i] = ledger.Order{Budget: 1, RequestID: fmt.Sprint("r", rapid.IntRange(0, step+1).Draw(t, "id")),
+			Kind: rapid.SampledFrom([]ledger.OrderKind{ledger.OrderRollback, ledger.OrderRollback, ledger.OrderCancel,
+				ledger.OrderConfirm, ledger.OrderExtend, ledger.OrderExpire}).Draw(t, "kind"),
+			Amount:     rapid.Int64Range(0, 12).Draw(t, "amount"),
+			RollbackID: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "rollback"),
+			OnlyBy:     rapid.SampledFrom(principals).Draw(t, "by"),
+			TTL:        time.Duration(rapid.Int64Range(1, 60).Draw(t, "ttl")) * time.Millisecond}
+	}
+	return out
+}
+
+// deductOne writes what a flight writes of one deduction, if its bucket covers it.
+func deductOne(t *rapid.T, b *Books, set *limit.Set, id string) {
+	row := rapid.SampledFrom(b.Buckets.All()).Draw(t, "bucket")
+	amount := rapid.Int64Range(1, 20).Draw(t, "amount")
+	e, u := b.newest(row), b.Budgets.Get(1)
+	known := b.Deductions.Get(ID{1, id})
+	if !e.mayGrow() || known != nil || u.Unlimited == 0 && e.Outstanding < amount {
+		return
+	}
+	note := ledger.Note{Dimensions: ledger.Dimensions(map[string]string{"user": rapid.SampledFrom([]string{"u", "v"}).Draw(t, "user")}),
+		By: rapid.SampledFrom([]string{"ann", "bob"}).Draw(t, "deducted by")}
+	packed := note.Pack()
+	b.Deductions.Add(Deduction{Budget: 1, RequestID: id, Bucket: row.ID, Epoch: e.Number, Amount: amount,
+		CountedAt: b.NowMS, Note: &packed})
+	if u.Unlimited == 0 {
+		e.Outstanding -= amount
+	}
+	isHeld := rapid.Bool().Draw(t, "held")
+	if isHeld {
+		e.Held += amount
+		until := b.NowMS + rapid.Int64Range(1, 60).Draw(t, "ttl")
+		h := Hold{Budget: 1, RequestID: id, State: "held", UntilMS: until, DueMS: &until, Bucket: row.ID, Epoch: e.Number}
+		group := b.Groups.Get(ID{1, "g"})
+		if rapid.Bool().Draw(t, "grouped") && (group == nil || group.State == "open") {
+			name := "g"
+			h.Group = &name
+			if group == nil {
+				b.Groups.Add(Group{Budget: 1, Name: "g", State: "open"})
+			}
+		}
+		b.Holds.Add(h)
+	} else {
+		e.Used += amount
+	}
+	b.Feeds.Add(Feed{Bucket: row.ID, First: e.NextEntry, Entries: 1, Units: amount, Body: string(ledger.AppendFeed(
+		ledger.BeginFeed(nil), ledger.FeedEntry{Kind: ledger.FeedDeduct, RequestID: id, Amount: amount, Held: isHeld}))})
+	e.NextEntry++
+	touches, _ := set.Touches(amount, ledger.ReadDimensions(note.Dimensions), nil)
+	for i := range touches {
+		key := CounterID{1, "user", touches[i].Key}
+		c := b.Counters.Get(key)
+		if c == nil {
+			c = b.Counters.Add(Counter{Budget: 1, Dimension: key.Dimension, Value: key.Value})
+		}
+		counts, _ := limit.ReadCounters(c.Counts)
+		tally := counts.Tally(touches[i].Limit, key.Value, b.NowMS)
+		tally.Stale()
+		limit.Count(touches[i:i+1], []*limit.Tally{&tally})
+		counts.Put(&tally)
+		c.Counts, c.Version = counts.Pack(), c.Version+1
+	}
+}
+
+// twice carries out orders, commits, and carries them out again, which changes nothing.
+func twice(t *rapid.T, b *Books, do func(b *Books) ([]ledger.Result, error)) *Books {
+	before := committed(b, b.NowMS)
+	first, err := do(b)
+	if err == nil {
+		err = b.Check()
+	}
+	if err != nil && budget.CodeOf(err) == budget.Internal {
+		t.Fatal(err)
+	}
+	if err != nil {
+		if diff := cmp.Diff(rowsOfAll(before), rowsOfAll(b)); diff != "" {
+			t.Fatalf("%v, and it changed\n%s", err, diff)
+		}
+		return before
+	}
+	for _, c := range b.Counters.All() {
+		was := orZero(before.Counters.Get(CounterID{c.Budget, c.Dimension, c.Value}))
+		if (c.Counts != was.Counts) != (c.Version == was.Version+1) || c.Version > was.Version+1 {
+			t.Fatalf("%+v after %+v", *c, was)
+		}
+	}
+	after := committed(b, b.NowMS)
+	second, err := do(after)
+	if err != nil && !budget.Is(err, budget.NotHeld) {
+		t.Fatal(err)
+	}
+	for i := range second {
+		if (first[i].Err == nil) != (second[i].Err == nil) && budget.CodeOf(second[i].Err) == budget.Internal {
+			t.Fatalf("%+v, again %+v", first[i], second[i])
+		}
+	}
+	if diff := cmp.Diff(rowsOfAll(committed(b, 0)), rowsOfAll(after)); diff != "" {
+		t.Fatalf("the same again changed\n%s", diff)
+	}
+	return after
+}
+
+func rowsOfAll(b *Books) map[string]any {
+	return map[string]any{"epochs": b.Epochs.All(), "deductions": b.Deductions.All(), "holds": b.Holds.All(),
+		"back": b.GiveBacks.All(), "groups": b.Groups.All(), "counters": b.Counters.All(), "feed": b.Feeds.All(), "sums": b.Back}
+}
+
+// recount compares the accounts with the rows of deductions.
+func recount(t *rapid.T, b *Books, set *limit.Set) {
+	held, used, back := map[Position]int64{}, map[Position]int64{}, map[ID]int64{}
+	fed, counted := map[int64]int64{}, map[string]int64{}
+	for _, g := range b.GiveBacks.All() {
+		back[ID{g.Budget, g.RequestID}] += g.Amount
+	}
+	for _, row := range b.Deductions.All() {
+		d, err := b.DeductionOf(row)
+		if err != nil || d.RolledBack != back[row.ID()] || d.RolledBack > d.Amount {
+			t.Fatalf("%v, %+v: %d came back", err, d, back[row.ID()])
+		}
+		if h := b.Holds.Get(row.ID()); h != nil && (h.State == "held") != (h.DueMS != nil && *h.DueMS == h.UntilMS) {
+			t.Fatalf("%+v", *h)
+		}
+		if d.State == ledger.StateHeld {
+			held[Position{d.Bucket, d.Epoch}] += d.Left()
+		} else {
+			used[Position{d.Bucket, d.Epoch}] += d.Left()
+		}
+		touches, _ := set.Touches(d.Amount, ledger.ReadDimensions(d.Dimensions), nil)
+		for _, touch := range touches {
+			counted[touch.Limit.Name+" "+touch.Key] += touch.Limit.Kept(touch.Counts, d.Amount, d.RolledBack)
+		}
+	}
+	left := map[int64]int64{}
+	for _, e := range b.Epochs.All() {
+		if e.Held != held[e.Position()] || e.Used != used[e.Position()] {
+			t.Fatalf("%+v, the rows have %d held and %d used", *e, held[e.Position()], used[e.Position()])
+		}
+		left[e.Bucket] += e.Held + e.Used
+	}
+	for _, f := range slices.SortedFunc(slices.Values(b.Feeds.All()), func(x, y *Feed) int { return int(x.First - y.First) }) {
+		entries, err := ledger.ReadFeed(f.Body)
+		if err != nil || f.First != fed[f.Bucket]+1 || int(f.Entries) != len(entries) {
+			t.Fatalf("%+v after entry %d: %v, %+v", *f, fed[f.Bucket], err, entries)
+		}
+		fed[f.Bucket] += f.Entries
+		left[f.Bucket] -= f.Units
+	}
+	for _, row := range b.Buckets.All() {
+		if b.newest(row).NextEntry != fed[row.ID]+1 || left[row.ID] != 0 {
+			t.Fatalf("bucket %d: %d entries, the next is %d; the feed is off by %d", row.ID, fed[row.ID], b.newest(row).NextEntry, left[row.ID])
+		}
+	}
+	for _, c := range b.Counters.All() {
+		counts, err := limit.ReadCounters(c.Counts)
+		for _, l := range set.List {
+			tally := counts.Tally(l, c.Value, b.NowMS)
+			if got, _ := tally.Used(); err != nil || got != counted[l.Name+" "+c.Value] {
+				t.Fatalf("%s %s counts %d, its deductions %d: %v", l.Name, c.Value, got, counted[l.Name+" "+c.Value], err)
+			}
+		}
+	}
+}
+
+// TestCheckOfReturns checks that a movement is not saved that gives more or less back than its rows
+// say.
+func TestCheckOfReturns(t *testing.T) {
+	for name, spoil := range map[string]func(b *Books, e *Epoch){
+		"":                      func(*Books, *Epoch) {},
+		"H and S changed":       func(_ *Books, e *Epoch) { e.Used, e.Outstanding = e.Used+1, e.Outstanding-1 },
+		"was not loaded":        func(b *Books, _ *Epoch) { b.GiveBacks.All()[0].Epoch++ },
+		"than was deducted":     func(b *Books, _ *Epoch) { b.Back[ID{1, "r"}] = 11 },
+		"an account is below 0": func(_ *Books, e *Epoch) { e.Used, e.Held = e.Used-7, e.Held+7 },
+	} {
+		b := New(day)
+		b.Create(Creation{Definition: definitions["promo"], As: "{}", ID: 1, FirstBucket: 1, Homes: make([]Home, 3),
+			KeyOf: func(ordinal int) string { return fmt.Sprint(ordinal) }})
+		e := b.Epochs.All()[0]
+		e.Outstanding, e.Used = e.Outstanding-10, 10
+		b.Deductions.Add(Deduction{Budget: 1, RequestID: "r", Bucket: 1, Epoch: 1, Amount: 10})
+		b = committed(b, day)
+		e = b.Epochs.All()[0]
+		if _, err := b.Return([]ledger.Order{{Kind: ledger.OrderRollback, Budget: 1, RequestID: "r", Amount: 4}}, nil); err != nil {
+			t.Fatal(err)
+		}
+		spoil(b, e)
+		if err := b.Check(); (err == nil) != (name == "") || err != nil && !strings.Contains(err.Error(), name) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}

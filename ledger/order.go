@@ -1,0 +1,55 @@
+package ledger
+
+import "time"
+
+// OrderKind says what an order does with deductions. Errors name it as their operation.
+type OrderKind string
+
+// The kinds of orders.
+const (
+	// OrderRollback gives units of a deduction back.
+	OrderRollback OrderKind = "rollback"
+	// OrderCancel gives back what is left, or writes a tombstone if there is no deduction.
+	OrderCancel OrderKind = "cancel"
+	// OrderConfirm uses held units.
+	OrderConfirm OrderKind = "confirm"
+	// OrderExtend moves the end of a hold.
+	OrderExtend OrderKind = "extend"
+	// OrderExpire gives a hold back if its time is over, and otherwise changes nothing.
+	OrderExpire OrderKind = "expire"
+)
+
+// Order changes one deduction.
+type Order struct {
+	Kind      OrderKind
+	Budget    int64
+	RequestID string
+	// RollbackID names a rollback within its deduction. If it is empty, the whole deduction is rolled
+	// back.
+	RollbackID string
+	// Amount is in minor units. 0 means all that is left.
+	Amount int64
+	// TTL is how long an extended hold lasts from SQL's current time.
+	TTL time.Duration
+	// OnlyBy, unless it is empty, refuses an order on a deduction of another principal.
+	OnlyBy string
+}
+
+// GroupOrder changes every hold of a group. Kind is OrderConfirm, OrderExtend or OrderRollback.
+type GroupOrder struct {
+	Kind   OrderKind
+	Budget int64
+	Group  string
+	TTL    time.Duration
+	// OnlyBy is as in Order, for every member.
+	OnlyBy string
+}
+
+// Result is the result of an order, or of one member of a group.
+type Result struct {
+	Deduction Deduction
+	// Replayed says that an earlier call did the same, and that this one changed nothing.
+	Replayed bool
+	// Err is the refusal of the order. It does not affect the other orders of its transaction.
+	Err error
+}
