@@ -1,7 +1,6 @@
 package books
 
 import (
-	"cmp"
 	"fmt"
 	"iter"
 	"slices"
@@ -76,10 +75,7 @@ func (b *Books) CountersToLower(sets map[int64]*limit.Set) (keys []CounterID, er
 			keys = append(keys, key)
 		}
 	}
-	slices.SortFunc(keys, func(x, y CounterID) int {
-		return cmp.Or(cmp.Compare(x.Budget, y.Budget), cmp.Compare(x.Dimension, y.Dimension),
-			cmp.Compare(x.Value, y.Value))
-	})
+	slices.SortFunc(keys, CounterID.Compare)
 	return slices.Compact(keys), nil
 }
 

@@ -1,6 +1,7 @@
 package books
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/budgetd/budgetd/ledger"
@@ -68,6 +69,12 @@ type CounterID struct {
 	Dimension, Value string
 }
 
+// Compare orders keys as rows are locked.
+func (k CounterID) Compare(o CounterID) int {
+	return cmp.Or(cmp.Compare(k.Budget, o.Budget), cmp.Compare(k.Dimension, o.Dimension),
+		cmp.Compare(k.Value, o.Value))
+}
+
 // Counter is a row of limit_counter. Version increases by one with each write.
 type Counter struct {
 	Budget    int64  `db:"budget_id" key:""`
@@ -91,12 +98,18 @@ type Feed struct {
 // ID returns the deduction's id.
 func (r *Deduction) ID() ID { return ID{r.Budget, r.RequestID} }
 
-// DeductionOf returns a loaded deduction as the other packages know it, with its hold and with what
-// came back of it. Error: its note cannot be read.
+// DeductionOf returns a loaded deduction with its hold and with what came back of it: see
+// Deduction.Ledger.
 func (b *Books) DeductionOf(r *Deduction) (ledger.Deduction, error) {
+	return r.Ledger(b.Holds.Get(r.ID()), b.Back[r.ID()])
+}
+
+// Ledger returns a deduction as the other packages know it, with its hold, if it is or was one, and
+// with the units that came back. Error: its note cannot be read.
+func (r *Deduction) Ledger(h *Hold, back int64) (ledger.Deduction, error) {
 	d := ledger.Deduction{Budget: r.Budget, RequestID: r.RequestID, Amount: r.Amount,
-		RolledBack: b.Back[r.ID()], State: ledger.StateUsed, Fingerprint: r.Fingerprint,
-		Nonce: r.Nonce, Bucket: r.Bucket, Epoch: r.Epoch, CountedAt: at(r.CountedAt)}
+		RolledBack: back, State: ledger.StateUsed, Fingerprint: r.Fingerprint, Nonce: r.Nonce,
+		Bucket: r.Bucket, Epoch: r.Epoch, CountedAt: at(r.CountedAt)}
 	note, readable := ledger.ReadNote(textOf(r.Note))
 	if !readable {
 		return d, fmt.Errorf("the note of request %q of budget %d cannot be read", r.RequestID,
@@ -104,7 +117,6 @@ func (b *Books) DeductionOf(r *Deduction) (ledger.Deduction, error) {
 	}
 	d.Reference, d.Dimensions, d.Counts = note.Reference, note.Dimensions, note.Counts
 	d.By, d.VoidFor = note.By, note.VoidFor
-	h := b.Holds.Get(r.ID())
 	switch {
 	case r.Bucket == 0:
 		d.State = ledger.StateVoid
@@ -113,7 +125,7 @@ func (b *Books) DeductionOf(r *Deduction) (ledger.Deduction, error) {
 		d.Confirmed = h.Confirmed
 		d.HoldUntil = at(h.UntilMS)
 		d.Group = textOf(h.Group)
-	case d.RolledBack == r.Amount:
+	case back == r.Amount:
 		d.State = ledger.StateRolledBack
 	}
 	return d, nil

@@ -3,32 +3,18 @@
 package counters
 
 import (
-	"cmp"
 	"slices"
-	"strings"
 
 	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
-	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 	"github.com/budgetd/budgetd/ledger/books"
 	"github.com/budgetd/budgetd/limit"
 )
 
 // Key identifies a row of limit_counter.
-type Key struct {
-	Budget int64
-	// Dimension is that of the limits, as in the definition if it is a combined one. Value is
-	// limit.Touch.Key.
-	Dimension, Value string
-}
+type Key = books.CounterID
 
-// Compare orders keys in lock order.
-func (k Key) Compare(o Key) int {
-	return cmp.Or(cmp.Compare(k.Budget, o.Budget), strings.Compare(k.Dimension, o.Dimension),
-		strings.Compare(k.Value, o.Value))
-}
-
-func (k Key) values() []any { return []any{k.Budget, []byte(k.Dimension), []byte(k.Value)} }
+func values(k Key) []any { return []any{k.Budget, []byte(k.Dimension), []byte(k.Value)} }
 
 // Row is a row of limit_counter.
 type Row struct {
@@ -44,25 +30,16 @@ const (
 	inKeyOrder = ` ORDER BY c.budget_id, c.dimension, c.value`
 )
 
-// Read reads rows by key, without locks. The result has no element for a row that does not exist.
-func Read(r *engine.Reader, keys []Key) (map[Key]*Row, error) { return read(r, keys, "") }
-
-// Lock locks and reads rows in the order of their keys. The result has no element for a row that
-// does not exist.
-func Lock(t *engine.Tx, keys []Key) (map[Key]*Row, error) {
-	return read(&t.Reader, keys, rows.Locked)
-}
-
 // Queries returns the queries of rows by key, in lock order. lock is "" or rows.Locked. Rows that
 // do not exist are missing in the map.
 func Queries(keys []Key, lock string, into map[Key]*Row, failed *error) (out []bookkeeper.Query) {
 	for chunk := range slices.Chunk(Sorted(keys), engine.ListChunk) {
 		out = append(out, func(s *engine.Statement, _ *books.Books) (any, func()) {
-			var found []counterRow
+			var found []books.Counter
 			selectRows(s, chunk, lock)
 			return &found, func() {
 				for i := range found {
-					row, err := found[i].row()
+					row, err := rowOf(&found[i])
 					if err != nil {
 						*failed = err
 						continue
@@ -82,52 +59,39 @@ func Sorted(keys []Key) []Key {
 	return slices.Compact(keys)
 }
 
-func read(r *engine.Reader, keys []Key, suffix string) (map[Key]*Row, error) {
+// Read reads rows by key, without locks. The result has no element for a row that does not exist.
+func Read(r *engine.Reader, keys []Key) (map[Key]*Row, error) {
 	out := make(map[Key]*Row, len(keys))
-	for chunk := range slices.Chunk(Sorted(keys), engine.ListChunk) {
+	var failed error
+	for _, query := range Queries(keys, "", out, &failed) {
 		s := r.Statement()
-		selectRows(s, chunk, suffix)
-		var found []counterRow
-		if err := r.RowsOf(&found, s); err != nil {
+		found, load := query(s, nil)
+		if err := r.RowsOf(found, s); err != nil {
 			return nil, err
 		}
-		for i := range found {
-			row, err := found[i].row()
-			if err != nil {
-				return nil, err
-			}
-			out[row.Key] = row
-		}
+		load()
 	}
-	return out, nil
+	return out, failed
 }
 
 func selectRows(s *engine.Statement, keys []Key, suffix string) {
 	list := make([][]any, len(keys))
 	for i, k := range keys {
-		list[i] = k.values()
+		list[i] = values(k)
 	}
 	s.SQL(selectCounters)
 	s.Tuples([]string{"c.budget_id", "c.dimension", "c.value"}, list)
 	s.SQL(inKeyOrder + suffix)
 }
 
-// counterRow is a row as it is stored.
-type counterRow struct {
-	Budget    int64  `db:"budget_id"`
-	Dimension string `db:"dimension"`
-	Value     string `db:"value"`
-	Version   int64  `db:"version"`
-	Counts    string `db:"counts"`
-}
-
-func (r *counterRow) row() (*Row, error) {
+func rowOf(r *books.Counter) (*Row, error) {
 	counts, err := limit.ReadCounters(r.Counts)
 	if err != nil {
 		return nil, engine.Defect("counter of budget %d, %q %q: %w", r.Budget, r.Dimension, r.Value,
 			err)
 	}
-	return &Row{Key: Key{r.Budget, r.Dimension, r.Value}, Version: r.Version, Counts: counts}, nil
+	return &Row{Key: Key{Budget: r.Budget, Dimension: r.Dimension, Value: r.Value},
+		Version: r.Version, Counts: counts}, nil
 }
 
 const selectValues = `SELECT c.value, c.counts FROM limit_counter c /*by PRIMARY*/
@@ -136,21 +100,18 @@ const selectValues = `SELECT c.value, c.counts FROM limit_counter c /*by PRIMARY
 // ReadAfter reads up to most rows of a dimension whose values follow that of a key, in their order,
 // without locks. The rows have no Version.
 func ReadAfter(r *engine.Reader, key Key, most int) ([]Row, error) {
-	var found []struct {
-		Value  string `db:"value"`
-		Counts string `db:"counts"`
-	}
-	if err := r.List(&found, selectValues, append(key.values(), most)...); err != nil {
+	var found []books.Counter
+	if err := r.List(&found, selectValues, append(values(key), most)...); err != nil {
 		return nil, err
 	}
 	out := make([]Row, len(found))
-	for i, f := range found {
-		counts, err := limit.ReadCounters(f.Counts)
+	for i := range found {
+		found[i].Budget, found[i].Dimension = key.Budget, key.Dimension
+		row, err := rowOf(&found[i])
 		if err != nil {
-			return nil, engine.Defect("counter of budget %d, %q %q: %w", key.Budget, key.Dimension,
-				f.Value, err)
+			return nil, err
 		}
-		out[i] = Row{Key: Key{key.Budget, key.Dimension, f.Value}, Counts: counts}
+		out[i] = *row
 	}
 	return out, nil
 }

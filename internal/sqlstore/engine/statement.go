@@ -270,9 +270,6 @@ func (i *Inserting) End() error {
 	return i.err
 }
 
-// ListsManyBudgets reports whether IDs accepts ids of several budgets.
-func (r *Reader) ListsManyBudgets() bool { return r.conn.dialect.groups }
-
 // IDs appends the condition that two columns, a budget's number and a request id, equal one of the
 // ids.
 func (s *Statement) IDs(columns string, ids []bucket.ID) {

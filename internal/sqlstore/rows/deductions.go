@@ -27,43 +27,20 @@ const (
 
 // deductionRow is a deduction with its hold.
 type deductionRow struct {
-	Budget      int64   `db:"budget_id"`
-	RequestID   string  `db:"request_id"`
-	Bucket      int64   `db:"bucket_id"`
-	Epoch       int64   `db:"epoch"`
-	Amount      int64   `db:"amount"`
-	Fingerprint string  `db:"fingerprint"`
-	Nonce       string  `db:"nonce"`
-	CountedAt   int64   `db:"counted_at"`
-	Note        []byte  `db:"note"`
-	State       *string `db:"state"`
-	Group       []byte  `db:"hold_group"`
-	HoldUntil   *int64  `db:"hold_until_ms"`
-	Confirmed   *int64  `db:"confirmed"`
+	books.Deduction
+	State     *books.Word `db:"state"`
+	Group     *string     `db:"hold_group"`
+	HoldUntil *int64      `db:"hold_until_ms"`
+	Confirmed *int64      `db:"confirmed"`
 }
 
 // deduction converts the row, with the units that came back.
 func (r *deductionRow) deduction(back int64) (ledger.Deduction, error) {
-	d := ledger.Deduction{Budget: r.Budget, RequestID: r.RequestID, Amount: r.Amount,
-		RolledBack: back, State: ledger.StateUsed, Fingerprint: r.Fingerprint, Nonce: r.Nonce,
-		Bucket: r.Bucket, Epoch: r.Epoch, CountedAt: engine.FromMS(r.CountedAt)}
-	note, ok := ledger.ReadNote(string(r.Note))
-	if !ok {
-		return d, engine.Defect("the note of request %q of budget %d cannot be read", r.RequestID,
-			r.Budget)
+	if r.State == nil {
+		return r.Ledger(nil, back)
 	}
-	d.Reference, d.Dimensions, d.Counts = note.Reference, note.Dimensions, note.Counts
-	d.By, d.VoidFor = note.By, note.VoidFor
-	switch {
-	case r.Bucket == 0:
-		d.State = ledger.StateVoid
-	case r.State != nil:
-		d.State, d.Confirmed = ledger.State(*r.State), *r.Confirmed
-		d.HoldUntil, d.Group = engine.FromMS(*r.HoldUntil), string(r.Group)
-	case back == r.Amount:
-		d.State = ledger.StateRolledBack
-	}
-	return d, nil
+	return r.Ledger(&books.Hold{State: *r.State, Group: r.Group, UntilMS: *r.HoldUntil,
+		Confirmed: *r.Confirmed}, back)
 }
 
 // CompareIDs orders ids as deductions are locked.
@@ -137,74 +114,6 @@ type backRow struct {
 	Units     int64  `db:"units"`
 }
 
-// ReadDeductions reads deductions by id, without locks. Ids without a row are missing in the
-// result.
-func ReadDeductions(r *engine.Reader, ids []bucket.ID) (map[bucket.ID]ledger.Deduction, error) {
-	return readDeductions(r, ids, "")
-}
-
-// LockDeductions locks the rows of ids in order and reads them. Ids without a row are missing in
-// the result, and not locked. The sum of what came back is complete, because only the holder of a
-// deduction's lock writes it.
-func LockDeductions(t *engine.Tx, ids []bucket.ID) (map[bucket.ID]ledger.Deduction, error) {
-	return readDeductions(&t.Reader, ids, Locked)
-}
-
-func readDeductions(r *engine.Reader, ids []bucket.ID, suffix string) (
-	map[bucket.ID]ledger.Deduction, error) {
-	ids = SortedIDs(ids)
-	var found []deductionRow
-	err := EachChunk(r, ids, func(s *engine.Statement, chunk []bucket.ID) error {
-		var part []deductionRow
-		s.SQL(selectDeductions)
-		s.IDs(lockDeduction, chunk)
-		s.SQL(inIDOrder + suffix)
-		err := r.RowsOf(&part, s)
-		found = append(found, part...)
-		return err
-	})
-	if err != nil || len(found) == 0 {
-		return nil, err
-	}
-	back, err := givenBack(r, found)
-	if err != nil {
-		return nil, err
-	}
-	out := make(map[bucket.ID]ledger.Deduction, len(found))
-	for i := range found {
-		id := bucket.ID{Budget: found[i].Budget, RequestID: found[i].RequestID}
-		if out[id], err = found[i].deduction(back[id]); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
-}
-
-// givenBack sums what came back of each deduction.
-func givenBack(r *engine.Reader, found []deductionRow) (map[bucket.ID]int64, error) {
-	ids := make([]bucket.ID, len(found))
-	for i := range found {
-		ids[i] = bucket.ID{Budget: found[i].Budget, RequestID: found[i].RequestID}
-	}
-	out := map[bucket.ID]int64{}
-	err := EachChunk(r, ids, func(s *engine.Statement, chunk []bucket.ID) error {
-		var sums []struct {
-			Budget    int64  `db:"budget_id"`
-			RequestID string `db:"request_id"`
-			Units     int64  `db:"units"`
-		}
-		s.SQL(selectBacks)
-		s.IDs(lockDeduction, chunk)
-		s.SQL(perDeduction)
-		err := r.RowsOf(&sums, s)
-		for _, sum := range sums {
-			out[bucket.ID{Budget: sum.Budget, RequestID: sum.RequestID}] = sum.Units
-		}
-		return err
-	})
-	return out, err
-}
-
 // Chunks divides ids, which are sorted, into lists of one statement each. many says whether a
 // statement lists ids of several budgets.
 func Chunks(ids []bucket.ID, many bool) iter.Seq[[]bucket.ID] {
@@ -220,17 +129,6 @@ func Chunks(ids []bucket.ID, many bool) iter.Seq[[]bucket.ID] {
 			ids = ids[n:]
 		}
 	}
-}
-
-// EachChunk runs a statement for as many ids at a time as it may list.
-func EachChunk(r *engine.Reader, ids []bucket.ID,
-	run func(s *engine.Statement, chunk []bucket.ID) error) error {
-	for chunk := range Chunks(ids, r.ListsManyBudgets()) {
-		if err := run(r.Statement(), chunk); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // sameBudget returns how many of the first ids belong to one budget.
