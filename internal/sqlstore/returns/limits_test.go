@@ -193,50 +193,72 @@ func TestLimitsThatChange(t *testing.T) {
 }
 
 // TestLimitsChangeDuringARollback checks that a rollback lowers the limits of the definition that is
-// valid when it commits. It waits for a counter here while the definition changes.
+// valid when it commits: in a bucket that is online, and in one that is offline, where no epoch says
+// that the definition has changed. It waits for a counter here while the definition changes.
 func TestLimitsChangeDuringARollback(t *testing.T) {
 	t.Parallel()
-	config := engine.Config{Driver: "mysql", DSN: testservers.SharedMariaDB(t).NewDatabase(t)}
-	fixture.On(t, config, func(fw *fixture.World) {
-		w := &world{fw, returns.New(fw.DB)}
-		b := w.Create("b", 100, 1)
-		both := map[string]string{"user": "u1", "shop": "s1"}
-		w.take(w.limited(b, 1, ever), b, fixture.Deduction{Bucket: b.Buckets[0], ID: "order", Amount: 10},
-			both)
-		w.Clock.Advance(time.Minute)
-		locked, release, waiting := make(chan struct{}), make(chan struct{}), sync.WaitGroup{}
-		waiting.Go(func() {
-			w.Write(func(t *engine.Tx) error {
-				var one int
-				_, err := t.Get(&one, `SELECT 1 FROM limit_counter WHERE budget_id = ? /*locked*/`, b.ID)
-				close(locked)
-				<-release
-				return err
+	for _, test := range []struct {
+		name    string
+		offline bool
+	}{{"online", false}, {"offline", true}} {
+		t.Run(test.name, func(t *testing.T) { // one at a time, for awaitLockWait
+			config := engine.Config{Driver: "mysql", DSN: testservers.SharedMariaDB(t).NewDatabase(t)}
+			fixture.On(t, config, func(fw *fixture.World) {
+				w := &world{fw, returns.New(fw.DB)}
+				w.changesDuring(test.offline)
 			})
 		})
-		<-locked
-		waiting.Go(func() { w.gives(b, "order", "1", 1, 1, false) })
-		w.awaitLockWait()
-		shop := ever
-		shop.Name, shop.Dimension = "shop", "shop"
-		set := w.limited(b, 2, ever, shop)
-		w.take(set, b, fixture.Deduction{Bucket: b.Buckets[0], ID: "other", Amount: 5},
-			map[string]string{"user": "u2", "shop": "s1"})
-		close(release)
-		waiting.Wait()
-		w.counted(set, b, "shop", "s1", 4)
-	})
+	}
 }
 
-// awaitLockWait returns when a transaction of this database waits for a lock.
+func (w *world) changesDuring(offline bool) {
+	b := w.Create("b", 100, 2)
+	both := map[string]string{"user": "u1", "shop": "s1"}
+	w.take(w.limited(b, 1, ever), b, fixture.Deduction{Bucket: b.Buckets[0], ID: "order", Amount: 10},
+		both)
+	if offline {
+		w.Offline(b, b.Buckets[0])
+	}
+	w.Clock.Advance(time.Minute)
+	locked, release, waiting := make(chan struct{}), make(chan struct{}), sync.WaitGroup{}
+	waiting.Go(func() {
+		w.Write(func(t *engine.Tx) error {
+			var one int
+			_, err := t.Get(&one, `SELECT 1 FROM limit_counter WHERE budget_id = ? /*locked*/`, b.ID)
+			close(locked)
+			<-release
+			return err
+		})
+	})
+	<-locked
+	waiting.Go(func() { w.gives(b, "order", "1", 1, 1, false) })
+	w.awaitLockWait()
+	shop := ever
+	shop.Name, shop.Dimension = "shop", "shop"
+	set := w.limited(b, 2, ever, shop)
+	w.take(set, b, fixture.Deduction{Bucket: b.Buckets[1], ID: "other", Amount: 5},
+		map[string]string{"user": "u2", "shop": "s1"})
+	close(release)
+	waiting.Wait()
+	w.counted(set, b, "shop", "s1", 4)
+}
+
+// awaitLockWait returns when a transaction of this database waits for a lock. Only one caller may
+// wait at a time: the server answers from a cache until nobody has asked for 100 ms.
 func (w *world) awaitLockWait() {
 	w.Helper()
-	for n := 0; n == 0; time.Sleep(110 * time.Millisecond) { // answers are cached for 100 ms
+	for range 300 {
+		n := 0
 		w.OK(w.DB.Read(w.Ctx, "waits", func(r *engine.Reader) error {
 			_, err := r.Get(&n, `SELECT COUNT(*) FROM information_schema.innodb_trx t
 				JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id
 				WHERE t.trx_state = 'LOCK WAIT' AND p.db = DATABASE()`)
 			return err
 		}))
+		if n > 0 {
+			return
+		}
+		time.Sleep(110 * time.Millisecond)
 	}
+	w.Errorf("no transaction waits for a lock")
 }
