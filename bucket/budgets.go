@@ -205,6 +205,24 @@ func (c *Budgets) load(ctx context.Context, ref BudgetRef) (*Budget, error) {
 	return c.put(&read, at)
 }
 
+// Learn caches the budget that a movement reads after it, by which this node decides from now on.
+// Errors: that of the movement; Internal for limits that cannot be read.
+func (c *Budgets) Learn(move func() (Budget, error)) (*Budget, error) {
+	at := c.now()
+	b, err := move()
+	if err != nil {
+		return nil, err
+	}
+	return c.put(&b, at)
+}
+
+// Forget removes a budget that was deleted.
+func (c *Budgets) Forget(id int64) {
+	if entry, known := c.byID.Peek(id); known {
+		c.forget(entry)
+	}
+}
+
 // put caches a budget that was read at an instant, unless a later version is cached.
 func (c *Budgets) put(b *Budget, at int64) (*Budget, error) {
 	entry := &cached{id: b.ID}

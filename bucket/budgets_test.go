@@ -241,6 +241,38 @@ func TestReload(t *testing.T) {
 	}
 }
 
+// TestLearn checks that a node decides by the budget that a movement returns without reading it,
+// that an older one is not kept, and that a budget that is forgotten is read again.
+func TestLearn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDefined(1)
+		c := cache(t, d)
+		if _, err := c.Find(t.Context(), bucket.BudgetRef{ID: 1}); err != nil {
+			t.Fatal(err)
+		}
+		old := d.budgets[1]
+		d.pause(1)
+		reads := d.reads
+		for _, b := range []bucket.Budget{d.budgets[1], old} {
+			if got, err := c.Learn(func() (bucket.Budget, error) { return b, nil }); err != nil || !got.Paused {
+				t.Errorf("learnt %+v, %v", got, err)
+			}
+		}
+		refused := errors.New("refused")
+		if _, err := c.Learn(func() (bucket.Budget, error) { return bucket.Budget{}, refused }); !errors.Is(err, refused) {
+			t.Error(err)
+		}
+		got, err := c.Find(t.Context(), bucket.BudgetRef{ID: 1})
+		if err != nil || !got.Paused || d.reads != reads {
+			t.Errorf("%+v, %v after %d reads", got, err, d.reads-reads)
+		}
+		c.Forget(1)
+		if _, err := c.Find(t.Context(), bucket.BudgetRef{ID: 1}); err != nil || d.reads == reads {
+			t.Errorf("forgotten: %v after %d reads", err, d.reads-reads)
+		}
+	})
+}
+
 // TestRoute checks that keys go to buckets that are online, that a key keeps its bucket, and that
 // only the keys of a bucket that goes offline move.
 func TestRoute(t *testing.T) {

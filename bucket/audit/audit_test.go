@@ -31,8 +31,9 @@ func (w *world) history(name string) *bucket.Budget {
 			hold.Order{Kind: hold.Confirm, Budget: b.ID, RequestID: fmt.Sprint("sure", i), Amount: 15})
 	}
 	moving := transfer.New(w.DB)
-	w.OK(moving.Offline(w.Ctx, b.ID, b.Buckets[0].ID, bucket.ByOperator))
-	_, err := moving.Online(w.Ctx, b.ID, b.Buckets[0].ID)
+	_, err := moving.Offline(w.Ctx, b.ID, b.Buckets[0].ID, bucket.ByOperator)
+	w.OK(err)
+	_, _, err = moving.Online(w.Ctx, b.ID, b.Buckets[0].ID)
 	w.OK(err)
 	w.settle(hold.Order{Kind: hold.Rollback, Budget: b.ID, RequestID: "part0", RollbackID: "s", Amount: 3})
 	w.settle(hold.Order{Kind: hold.Rollback, Budget: b.ID, RequestID: "held1", RollbackID: "h", Amount: 4})

@@ -33,9 +33,9 @@ func TestNoFalseAlarm(t *testing.T) {
 		running.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
 				at := b.Buckets[i%len(b.Buckets)].ID
-				_ = moving.Offline(ctx, b.ID, at, bucket.ByOperator)
+				_, _ = moving.Offline(ctx, b.ID, at, bucket.ByOperator)
 				_, _ = moving.Sweep(ctx, []int64{b.ID})
-				_, _ = moving.Online(ctx, b.ID, at)
+				_, _, _ = moving.Online(ctx, b.ID, at)
 				_, _, _ = fixture.HandOut(ctx, w.DB, b.ID)
 			}
 		})

@@ -19,7 +19,8 @@ type Ledger interface {
 	View(ctx context.Context, ref bucket.BudgetRef) (bucket.View, error)
 	// Budgets reads a page of budgets with their figures, by id. Error: Invalid.
 	Budgets(ctx context.Context, page bucket.Page) ([]bucket.View, error)
-	// Change changes a definition. Errors: BudgetNotFound, VersionConflict, Invalid, LedgerModeOnly.
+	// Change changes a definition, and reads the budget afterwards. Errors: BudgetNotFound,
+	// VersionConflict, Invalid, LedgerModeOnly.
 	Change(ctx context.Context, id int64, change bucket.Change) (Changed, error)
 	// Delete deletes a budget that never had a deduction. Errors: BudgetNotFound, HasDeductions,
 	// InUse.
@@ -29,8 +30,8 @@ type Ledger interface {
 
 // Adjustments are the appends and shrinks in the database.
 type Adjustments interface {
-	// Adjust appends or shrinks, once per request id. Errors: BudgetNotFound, RequestConflict,
-	// Invalid, AmountExceedsRemaining.
+	// Adjust appends or shrinks, once per request id, and reads the budget afterwards. Errors:
+	// BudgetNotFound, RequestConflict, Invalid, AmountExceedsRemaining.
 	Adjust(ctx context.Context, order Adjustment) (Adjusted, error)
 	// Shrinks lists pending shrinks for Adjust (store mode).
 	Shrinks(ctx context.Context, limit int) ([]Adjustment, error)
@@ -47,7 +48,9 @@ type Created struct {
 
 // Changed is the result of Change.
 type Changed struct {
-	Definition budget.Definition
+	// Budget and View are the budget afterwards.
+	Budget bucket.Budget
+	View   bucket.View
 	// IsDue says that the open period is over under the new definition, so that a rollover must
 	// follow.
 	IsDue bool
@@ -73,14 +76,18 @@ type Adjusted struct {
 	State bucket.AdjustmentState
 	// Replayed says that an earlier call made the adjustment.
 	Replayed bool
+	// View is the budget afterwards.
+	View bucket.View
 }
 
 // Budgets finds definitions, at most 1 s old.
 type Budgets interface {
 	// Find returns a budget with its buckets. Errors: BudgetNotFound, Unavailable.
 	Find(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budget, error)
-	// Reload reads a budget, unless it was read after the call began. Errors: as Find.
-	Reload(ctx context.Context, id int64) (*bucket.Budget, error)
+	// Learn makes this node decide by the budget that a movement returns. Error: that of the movement.
+	Learn(move func() (bucket.Budget, error)) (*bucket.Budget, error)
+	// Forget removes a budget that was deleted.
+	Forget(id int64)
 }
 
 // Periods ends a budget's period if it is over.

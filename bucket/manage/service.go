@@ -191,17 +191,30 @@ func (s *Service) Change(ctx context.Context, ref bucket.BudgetRef, change bucke
 	step, cancel := s.bounded(ctx)
 	defer cancel()
 	s.rollOver(step, b)
-	changed, err := s.Ledger.Change(step, b.ID, change)
+	var changed Changed
+	_, err = s.Budgets.Learn(func() (_ bucket.Budget, err error) {
+		changed, err = s.Ledger.Change(step, b.ID, change)
+		return changed.Budget, err
+	})
 	if err != nil {
 		return bucket.View{}, err
 	}
-	s.reload(step, b.ID)
 	s.deliver(step, b)
 	if changed.IsDue {
 		s.turn(step, b.ID)
 	}
-	v, err := s.Ledger.View(step, bucket.BudgetRef{ID: b.ID})
-	return v, afterWrite("change", err)
+	return s.viewAfter(step, "change", b, changed.View, changed.IsDue)
+}
+
+// viewAfter returns the view of a budget after a call: the one that its transaction read, unless
+// something has happened since.
+func (s *Service) viewAfter(ctx context.Context, op string, b *bucket.Budget, v bucket.View,
+	changed bool) (bucket.View, error) {
+	if !changed && !b.InStoreMode() {
+		return v, nil
+	}
+	v, err := s.Ledger.View(ctx, bucket.BudgetRef{ID: b.ID})
+	return v, afterWrite(op, err)
 }
 
 // Delete deletes a budget that never had a deduction, and returns it as it was. Its name is free
@@ -222,10 +235,7 @@ func (s *Service) Delete(ctx context.Context, ref bucket.BudgetRef) (bucket.View
 	}
 	s.Log.Info("budget deleted", "budget", id, "name", v.Definition.Name,
 		"units", v.Definition.TotalQuantity)
-	_, err = s.Budgets.Reload(step, id)
-	if err != nil && !budget.Is(err, budget.BudgetNotFound) { // which makes this node forget it
-		s.Log.Warn("changed budget not read again", "budget", id, "error", err)
-	}
+	s.Budgets.Forget(id)
 	return v, nil
 }
 
@@ -256,9 +266,9 @@ func (s *Service) Adjust(ctx context.Context, r bucket.AdjustRequest) (bucket.Vi
 		}
 	}
 	s.deliver(step, b)
-	v, err := s.Ledger.View(step, bucket.BudgetRef{ID: b.ID})
+	v, err := s.viewAfter(step, "adjust", b, done.View, done.State == bucket.AdjustmentPending)
 	v.Replayed = done.Replayed
-	return v, afterWrite("adjust", err)
+	return v, err
 }
 
 // await collects units until a pending shrink is done or refused (store mode).
@@ -298,13 +308,6 @@ func (s *Service) FinishShrinks(ctx context.Context) error {
 		}
 	}
 	return err
-}
-
-// reload makes this node use a changed definition at once. Other nodes do so within a second.
-func (s *Service) reload(ctx context.Context, budgetID int64) {
-	if _, err := s.Budgets.Reload(ctx, budgetID); err != nil {
-		s.Log.Warn("changed budget not read again", "budget", budgetID, "error", err)
-	}
 }
 
 // rollOver rolls a budget over if its period has ended, so that a call decides about the open one.

@@ -28,11 +28,11 @@ var (
 // world is a service on a database of its own, with three instances.
 type world struct {
 	*manage.Service
-	t              *testing.T
-	part           *definitions.Part
-	db             *engine.DB
-	full           map[string]bool // instances that accept no buckets
-	rolls, reloads int
+	t             *testing.T
+	part          *definitions.Part
+	db            *engine.DB
+	full          map[string]bool // instances that accept no buckets
+	rolls, learnt int
 }
 
 func newWorld(t *testing.T) *world {
@@ -70,11 +70,14 @@ func (w *world) Find(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budget,
 	return &b, err
 }
 
-// Reload counts the calls.
-func (w *world) Reload(ctx context.Context, id int64) (*bucket.Budget, error) {
-	w.reloads++
-	return w.Find(ctx, bucket.BudgetRef{ID: id})
+// Learn and Forget count the calls.
+func (w *world) Learn(move func() (bucket.Budget, error)) (*bucket.Budget, error) {
+	w.learnt++
+	b, err := move()
+	return &b, err
 }
+
+func (w *world) Forget(int64) { w.learnt++ }
 
 // RollOver counts what it is asked for.
 func (w *world) RollOver(context.Context, int64) error {
@@ -254,7 +257,7 @@ func TestChangeOfTheNumberOfBuckets(t *testing.T) {
 	after := w.read(b.ID)
 	equal(t, "buckets", len(after.Ring()), 6)
 	equal(t, "rollovers while the period is open", w.rolls, 0)
-	equal(t, "reloads", w.reloads, 2)
+	equal(t, "learnt", w.learnt, 2)
 	n = 5000
 	_, err = w.Change(t.Context(), bucket.BudgetRef{ID: b.ID}, bucket.Change{BucketQuantity: &n})
 	w.refused(err, budget.Invalid)

@@ -38,14 +38,20 @@ type Supply interface {
 	// Apply moves units from U to a bucket's open epoch, as far as the period, sharding_quantity,
 	// adjust_cnt and pending shrinks allow. It returns the units moved.
 	Apply(ctx context.Context, budgetID int64, want Want) (int64, error)
+	// ApplyTo moves R to where it belongs, then does as Apply, and reads the budget afterwards. Error:
+	// BucketOffline.
+	ApplyTo(ctx context.Context, budgetID int64, want Want) (bucket.Budget, int64, error)
 	// Offline ends a bucket's epoch, returns its units to the total and removes the bucket from the
 	// bucket list. If the bucket is offline already, only the reason changes, from the service to an
-	// operator. Error: LastBucket for the only online bucket of an effective budget.
-	Offline(ctx context.Context, budgetID, bucketID int64, by bucket.OfflineBy) error
+	// operator. It reads the budget afterwards. Error: LastBucket for the only online bucket of an
+	// effective budget.
+	Offline(ctx context.Context, budgetID, bucketID int64, by bucket.OfflineBy) (
+		bucket.Budget, error)
 	// Online begins a bucket's next epoch, and spreads U over the buckets that are online and those
 	// that the service took offline, which begin an epoch. It returns the units moved. It changes
-	// nothing if the bucket is online. Error: BudgetExpired if the budget has no open period.
-	Online(ctx context.Context, budgetID, bucketID int64) (int64, error)
+	// nothing if the bucket is online, and reads the budget afterwards. Error: BudgetExpired if the
+	// budget has no open period.
+	Online(ctx context.Context, budgetID, bucketID int64) (bucket.Budget, int64, error)
 }
 
 // Stock is what a budget's open buckets hold, and the units they can apply for.

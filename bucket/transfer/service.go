@@ -25,12 +25,6 @@ type Ledger struct {
 	Counters   Counters
 }
 
-// Budgets finds definitions that are at most a second old. bucket.Budgets implements it.
-type Budgets interface {
-	Find(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budget, error)
-	Reload(ctx context.Context, id int64) (*bucket.Budget, error)
-}
-
 // Pages lists budgets by id.
 type Pages interface {
 	Budgets(ctx context.Context, page bucket.Page) ([]bucket.View, error)
@@ -55,7 +49,7 @@ type Stores interface {
 // Config configures a Service.
 type Config struct {
 	Ledger  Ledger
-	Budgets Budgets
+	Budgets *bucket.Budgets
 	Pages   Pages
 	// Health is used by Partitions and before buckets move. If it is nil, every partition is assumed
 	// to answer.
@@ -226,12 +220,13 @@ func find(op string, b *bucket.Budget, key string) (*bucket.Bucket, error) {
 	return nil, budget.Refuse(budget.BucketNotFound, op, "budget %s has no bucket %q", b.Name, key)
 }
 
-// verb applies an operator's action to one bucket and returns the bucket afterwards.
+// verb applies an operator's action to one bucket and returns the bucket afterwards. do returns the
+// budget as its transaction left it.
 func (s *Service) verb(ctx context.Context, op string, ref bucket.BudgetRef, key string,
-	do func(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket) error) (
+	do func(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket) (bucket.Budget, error)) (
 	bucket.BucketView, error) {
 	var none bucket.BucketView
-	b, err := s.fresh(ctx, ref)
+	b, err := s.Budgets.Find(ctx, ref)
 	if err == nil {
 		err = ledgerOnly(op, b)
 	}
@@ -239,19 +234,22 @@ func (s *Service) verb(ctx context.Context, op string, ref bucket.BudgetRef, key
 		return none, err
 	}
 	bk, err := find(op, b, key)
-	if err != nil {
-		return none, err
+	if err != nil { // it may have been added a moment ago
+		if b, err = s.Budgets.Reload(ctx, b.ID); err != nil {
+			return none, err
+		}
+		if bk, err = find(op, b, key); err != nil {
+			return none, err
+		}
 	}
 	step, cancel := s.bounded(ctx)
 	defer cancel()
 	if err := s.rollOverFirst(step, b); err != nil {
 		return none, err
 	}
-	if err := do(step, b, bk); err != nil {
+	b, err = s.Budgets.Learn(func() (bucket.Budget, error) { return do(step, b, bk) })
+	if err != nil {
 		return none, err
-	}
-	if b, err = s.Budgets.Reload(step, b.ID); err != nil {
-		return none, afterWrite(op, true, err)
 	}
 	if bk, err = find(op, b, bk.Key); err != nil {
 		return none, err
@@ -265,12 +263,12 @@ func (s *Service) verb(ctx context.Context, op string, ref bucket.BudgetRef, key
 func (s *Service) Offline(ctx context.Context, ref bucket.BudgetRef, key string) (
 	bucket.BucketView, error) {
 	return s.verb(ctx, "offline", ref, key,
-		func(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket) error {
-			err := s.Ledger.Supply.Offline(ctx, b.ID, bk.ID, bucket.ByOperator)
+		func(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket) (bucket.Budget, error) {
+			after, err := s.Ledger.Supply.Offline(ctx, b.ID, bk.ID, bucket.ByOperator)
 			if err == nil {
 				s.Log.Info("bucket taken offline", "budget", b.Name, "bucket", bk.Key)
 			}
-			return err
+			return after, err
 		})
 }
 
@@ -280,13 +278,13 @@ func (s *Service) Offline(ctx context.Context, ref bucket.BudgetRef, key string)
 func (s *Service) Online(ctx context.Context, ref bucket.BudgetRef, key string) (
 	bucket.BucketView, error) {
 	return s.verb(ctx, "online", ref, key,
-		func(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket) error {
-			units, err := s.Ledger.Supply.Online(ctx, b.ID, bk.ID)
+		func(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket) (bucket.Budget, error) {
+			after, units, err := s.Ledger.Supply.Online(ctx, b.ID, bk.ID)
 			if err == nil {
 				s.Moved("handout", units)
 				s.Log.Info("bucket brought online", "budget", b.Name, "bucket", bk.Key)
 			}
-			return err
+			return after, err
 		})
 }
 
@@ -296,18 +294,11 @@ func (s *Service) Online(ctx context.Context, ref bucket.BudgetRef, key string) 
 func (s *Service) ApplyTo(ctx context.Context, ref bucket.BudgetRef, key string) (
 	bucket.BucketView, error) {
 	return s.verb(ctx, "apply", ref, key,
-		func(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket) error {
-			if !bk.Online {
-				return budget.Refuse(budget.BucketOffline, "apply",
-					"bucket %s is offline: bring it online first", bk.Key)
-			}
-			if _, err := s.Ledger.Periods.Sweep(ctx, []int64{b.ID}); err != nil {
-				return err
-			}
-			units, err := s.Ledger.Supply.Apply(ctx, b.ID, Want{Bucket: bk.ID, Need: 1,
+		func(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket) (bucket.Budget, error) {
+			after, units, err := s.Ledger.Supply.ApplyTo(ctx, b.ID, Want{Bucket: bk.ID, Need: 1,
 				Units: budget.MaxAmount, Of: len(b.Ring())})
 			s.applied(units)
-			return err
+			return after, err
 		})
 }
 

@@ -21,16 +21,16 @@ var conversations = []conversation{
 		return c.create(64, 64_000, "")
 	}},
 	{verb: "get", today: 1, goal: 1, call: func(c *talk) reply { return c.ask("GET", "", "") }},
-	{verb: "pause", today: 14, goal: 2, call: func(c *talk) reply {
+	{verb: "pause", today: 2, goal: 2, call: func(c *talk) reply {
 		return c.ask("PATCH", "", `{"status":"paused"}`)
 	}},
-	{verb: "append", today: 3, goal: 2, call: func(c *talk) reply { return c.adjust(6400) }},
-	{verb: "shrink", today: 3, goal: 2, call: func(c *talk) reply { return c.adjust(-6400) }},
-	{verb: "offline", today: 5, goal: 2, call: func(c *talk) reply { return c.onBucket("offline") }},
-	{verb: "online", today: 5, goal: 2, before: func(c *talk) { c.onBucket("offline") },
+	{verb: "append", today: 2, goal: 2, call: func(c *talk) reply { return c.adjust(6400) }},
+	{verb: "shrink", today: 2, goal: 2, call: func(c *talk) reply { return c.adjust(-6400) }},
+	{verb: "offline", today: 2, goal: 2, call: func(c *talk) reply { return c.onBucket("offline") }},
+	{verb: "online", today: 2, goal: 2, before: func(c *talk) { c.onBucket("offline") },
 		call: func(c *talk) reply { return c.onBucket("online") }},
-	{verb: "apply", today: 6, goal: 2, before: func(c *talk) { c.onBucket("offline") },
-		call: func(c *talk) reply { return c.on(c.buckets()[1].Key, "apply") }},
+	{verb: "apply", today: 2, goal: 2, before: func(c *talk) { c.onBucket("offline") },
+		call: func(c *talk) reply { return c.on("bucket-1", "apply") }},
 	{verb: "recycle", today: 35, goal: 2, before: func(c *talk) { c.deduct("a", 10, "") },
 		call: func(c *talk) reply { return c.ask("POST", "/recycle", "") }},
 	{verb: "rollover", today: 24, goal: 2, define: daily, before: func(c *talk) { c.aDayLater() },
@@ -253,7 +253,7 @@ func (c *talk) on(key, verb string) reply {
 // onBucket makes a call on the first bucket.
 func (c *talk) onBucket(verb string) reply {
 	c.t.Helper()
-	return c.on(c.buckets()[0].Key, verb)
+	return c.on("bucket-0", verb)
 }
 
 // sellOut deducts all that is left.

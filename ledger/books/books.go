@@ -66,7 +66,7 @@ func New(nowMS int64) *Books {
 // Written is a Set as a writer sees it.
 type Written interface {
 	Table() *Table
-	Changes() (added, changed []Change, err error)
+	Changes() (added, changed, removed []Change, err error)
 }
 
 // Sets returns the tables in the order in which they are written: the lock order of schema.sql.

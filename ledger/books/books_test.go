@@ -16,6 +16,7 @@ const day = 24 * 60 * 60 * 1000
 func committed(b *Books, nowMS int64) *Books {
 	out := New(nowMS)
 	reload(&out.Budgets, &b.Budgets)
+	reload(&out.Limits, &b.Limits)
 	reload(&out.Periods, &b.Periods)
 	reload(&out.Buckets, &b.Buckets)
 	reload(&out.Epochs, &b.Epochs)

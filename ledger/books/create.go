@@ -46,13 +46,19 @@ func (b *Books) Create(c Creation) *Budget {
 		CreatedAt: b.NowMS, UpdatedAt: b.NowMS})
 	list := make([]*Bucket, len(c.Homes))
 	for i, home := range c.Homes {
-		list[i] = b.Buckets.Add(Bucket{ID: c.FirstBucket + int64(i), Budget: u.ID, Ordinal: int64(i),
-			Key: c.KeyOf(i), Instance: home.Instance, Partition: home.Partition, Status: Online, Epoch: 1,
-			CreatedAt: b.NowMS, UpdatedAt: b.NowMS})
-		b.begin(u, list[i], home.Incarnation)
+		list[i] = b.addBucket(u, c.FirstBucket+int64(i), i, c.KeyOf(i), home)
 	}
 	b.handOutFirst(u, d, list)
 	return u
+}
+
+// addBucket adds a bucket that is online, with a first epoch without units.
+func (b *Books) addBucket(u *Budget, id int64, ordinal int, key string, home Home) *Bucket {
+	row := b.Buckets.Add(Bucket{ID: id, Budget: u.ID, Ordinal: int64(ordinal), Key: key,
+		Instance: home.Instance, Partition: home.Partition, Status: Online, Epoch: 1,
+		CreatedAt: b.NowMS, UpdatedAt: b.NowMS})
+	b.begin(u, row, home.Incarnation)
+	return row
 }
 
 // firstVersion is the version of a new definition and of a new bucket list.
@@ -65,9 +71,10 @@ func budgetOf(d budget.Definition, now time.Time) Budget {
 		Durability: Word(d.Durability), OnLoss: Word(d.OnLoss), Unlimited: one(d.Unlimited),
 		Total: d.TotalQuantity, Sharding: d.ShardingQuantity, Buckets: int64(d.BucketQuantity),
 		AdjustCnt: int64(d.AdjustCnt), Type: Word(d.Type), Status: status, StatusDueMS: due,
-		IsPaused: one(d.Paused), StartMS: ms(d.StartAt), EndMS: endMS(d.EndAt), Timezone: d.Timezone,
-		Unused: unused(d), LateRefund: Word(d.LateRefund), Version: firstVersion,
-		ListVersion: firstVersion, NextRun: 1, CreatedAt: ms(now), UpdatedAt: ms(now)}
+		IsPaused: one(d.Paused), IsArchived: one(d.Archived), StartMS: ms(d.StartAt),
+		EndMS: endMS(d.EndAt), Timezone: d.Timezone, Unused: unused(d),
+		LateRefund: Word(d.LateRefund), Version: firstVersion, ListVersion: firstVersion, NextRun: 1,
+		CreatedAt: ms(now), UpdatedAt: ms(now)}
 	if u.OnLoss == "" {
 		u.OnLoss = Word(budget.Quarantine)
 	}

@@ -11,5 +11,8 @@
 //	books.go   all tables of a transaction, and Check
 //	steps.go   the steps that movements are made of
 //	create.go  a new budget
+//	adjust.go  appends and shrinks
+//	supply.go  apply, offline, online
+//	change.go  a changed definition, and another number of buckets
 //	returns.go what deductions give back: rollback, cancel, confirm, extend, expiry
 package books

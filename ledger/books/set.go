@@ -46,6 +46,7 @@ type Set[R any, K comparable] struct {
 	now   []*R // in the order in which they were loaded or added
 	was   []*R // as loaded; nil for a new row
 	bare  []bool
+	gone  []*R // those of was that were removed
 }
 
 func newSet[R any, K comparable](name string, key func(*R) K) Set[R, K] {
@@ -82,6 +83,24 @@ func (s *Set[R, K]) add(now, was *R, bare bool) {
 	s.at[s.key(now)] = now
 }
 
+// Remove removes the rows for which which is true. It is for tables without units, whose rows are
+// covered by their budget's lock.
+func (s *Set[R, K]) Remove(which func(*R) bool) {
+	old := *s
+	s.now, s.was, s.bare = nil, nil, nil
+	for i, row := range old.now {
+		switch {
+		case !which(row):
+			s.add(row, old.was[i], old.bare[i])
+		default:
+			delete(s.at, s.key(row))
+			if old.was[i] != nil {
+				s.gone = append(s.gone, old.was[i])
+			}
+		}
+	}
+}
+
 // Table returns the table of the rows.
 func (s *Set[R, K]) Table() *Table { return s.table }
 
@@ -92,9 +111,9 @@ type Change struct {
 	Differs []bool
 }
 
-// Changes returns the new rows and the changed ones, each in the order of the primary key. Error: a
-// row was changed that no lock covers.
-func (s *Set[R, K]) Changes() (added, changed []Change, err error) {
+// Changes returns the new rows, the changed ones and the removed ones, each in the order of the
+// primary key. Error: a row was changed that no lock covers.
+func (s *Set[R, K]) Changes() (added, changed, removed []Change, err error) {
 	for i, now := range s.now {
 		if s.was[i] == nil {
 			added = append(added, Change{Values: valuesOf(now)})
@@ -104,7 +123,7 @@ func (s *Set[R, K]) Changes() (added, changed []Change, err error) {
 			continue
 		}
 		if s.bare[i] {
-			return nil, nil, fmt.Errorf("%s %v was read without a lock and changed", s.table.Name,
+			return nil, nil, nil, fmt.Errorf("%s %v was read without a lock and changed", s.table.Name,
 				s.key(now))
 		}
 		changed = append(changed, difference(valuesOf(s.was[i]), valuesOf(now)))
@@ -112,7 +131,11 @@ func (s *Set[R, K]) Changes() (added, changed []Change, err error) {
 	order := func(a, b Change) int { return s.table.compare(a.Values, b.Values) }
 	slices.SortFunc(added, order)
 	slices.SortFunc(changed, order)
-	return added, changed, nil
+	for _, row := range s.gone {
+		removed = append(removed, Change{Values: valuesOf(row)})
+	}
+	slices.SortFunc(removed, order)
+	return added, changed, removed, nil
 }
 
 func valuesOf[R any](row *R) []any {

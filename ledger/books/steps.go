@@ -19,6 +19,7 @@ const (
 	inStore          = Word(budget.Store)
 	byOperator       = Word("operator")
 	byService        = Word("service")
+	byResize         = Word("resize")
 	firstGrantNumber = 1
 )
 
@@ -77,6 +78,19 @@ func (b *Books) beginNext(u *Budget, row *Bucket) {
 	}
 	b.begin(u, row, incarnation).NextEntry = entry
 	u.ListVersion++
+}
+
+// end ends a live epoch, and returns its units to where its period says.
+func (b *Books) end(u *Budget, e *Epoch) {
+	if !e.live() {
+		return
+	}
+	units := e.Outstanding
+	e.Outstanding, e.Closed, e.Status = 0, e.Closed+units, Closed
+	u.ListVersion++
+	if units > 0 {
+		b.comeBack(u, e, units, 0)
+	}
 }
 
 // handOut spreads the releasable part of U evenly over the buckets that can take it, the remainder

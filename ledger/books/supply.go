@@ -30,6 +30,19 @@ func (b *Books) Apply(u *Budget, row *Bucket, w Want) int64 {
 	return units
 }
 
+// ApplyTo is Apply for an operator: before it, R of the loaded epochs goes to where it belongs,
+// unless a rollover is due. Error: BucketOffline.
+func (b *Books) ApplyTo(u *Budget, row *Bucket, w Want) (int64, error) {
+	if row.Status != Online {
+		return 0, budget.Refuse(budget.BucketOffline, "apply",
+			"bucket %s is offline: bring it online first", row.Key)
+	}
+	if !u.IsDue(b.NowMS) {
+		b.sweep(u)
+	}
+	return b.Apply(u, row, w), nil
+}
+
 func (b *Books) applicable(u *Budget, row *Bucket, w Want) (units int64, kind Word) {
 	e := b.newest(row)
 	if !e.mayGrow() || row.Status != Online || e.Period != u.Period || u.IsOver == 1 ||
@@ -86,11 +99,8 @@ func (b *Books) Offline(u *Budget, row *Bucket, by Word) error {
 // takeOffline ends a bucket's epoch and removes the bucket from the list. A halted epoch keeps its
 // units until an operator decides.
 func (b *Books) takeOffline(u *Budget, row *Bucket, by Word) {
-	if e := b.newest(row); row.Status == Online && e.live() && e.Halted == "" {
-		units := e.Outstanding
-		e.Outstanding, e.Closed, e.Status = 0, e.Closed+units, Closed
-		u.ListVersion++
-		b.comeBack(u, e, units, 0)
+	if e := b.newest(row); row.Status == Online && e.Halted == "" {
+		b.end(u, e)
 	}
 	row.Status, row.OfflineBy, row.UpdatedAt = offline, by, b.NowMS
 	u.ListVersion++

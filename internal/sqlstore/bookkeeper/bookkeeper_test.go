@@ -252,7 +252,9 @@ func TestMovements(t *testing.T) {
 			adjustOnce(t, db, fmt.Sprint("r", n), quantity)
 		}
 		rapid.Check(t, func(r *rapid.T) {
-			switch rapid.SampledFrom([]string{"adjust", "use", "return"}).Draw(r, "what") {
+			switch rapid.SampledFrom([]string{"adjust", "use", "return", "change"}).Draw(r, "what") {
+			case "change":
+				changeOnce(t, db, rapid.IntRange(1, 6).Draw(r, "buckets"), rapid.IntRange(0, 3).Draw(r, "limits"))
 			case "adjust":
 				adjust(rapid.Int64Range(-300, 300).Draw(r, "quantity"))
 			case "use":
@@ -272,6 +274,9 @@ func TestMovements(t *testing.T) {
 					adjustOnce(t, db, fmt.Sprintf("w%d-%d", worker, i), int64(i%5*50-90))
 					use(t, db, i%4, 7)
 					giveBack(t, db, (i+1)%4, 3)
+					if i%5 == 4 {
+						changeOnce(t, db, 4+i%3, i%4)
+					}
 				}
 			})
 		}
@@ -290,6 +295,50 @@ func adjustOnce(t *testing.T, db *engine.DB, id string, quantity int64) {
 	if err != nil && !budget.Is(err, budget.AmountExceedsRemaining) && !budget.Is(err, budget.Invalid) {
 		t.Error(err)
 	}
+}
+
+// changeOnce gives the budget another number of buckets, of which the first four serve the others'
+// movements, and other limits; it checks that these are there afterwards.
+func changeOnce(t *testing.T, db *engine.DB, buckets, limits int) {
+	t.Helper()
+	first, err := db.TakeIDs(t.Context(), engine.SequenceBucket, 6)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	load := append(WholeBudget(1), Limits(1), Beside(1, "b1"))
+	wrote := int64(0)
+	do(t, db, load, func(b *books.Books) error {
+		u := b.Budgets.Get(1)
+		before, err := b.DefinitionOf(u)
+		if err != nil {
+			return err
+		}
+		after := before
+		after.BucketQuantity = buckets
+		after.Limits = &budget.Limits{Version: u.LimitsVersion + 1}
+		for i := range limits {
+			after.Limits.List = append(after.Limits.List, budget.Limit{Name: fmt.Sprint("l", i), Max: u.Version + 1,
+				Window: budget.LimitWindow{Kind: budget.WindowLifetime}})
+		}
+		after.Version, after.UpdatedAt, wrote = u.Version+1, after.UpdatedAt.Add(1), u.Version+1
+		return b.Change(u, books.Redefinition{Before: before, After: after, Limits: true, FirstBucket: first + 100,
+			KeyOf: func(ordinal int) string { return fmt.Sprint("b:", ordinal) }})
+	})
+	do(t, db, load, func(b *books.Books) error {
+		u := b.Budgets.Get(1)
+		if u.Version != wrote { // another change came after it
+			return nil
+		}
+		d, err := b.DefinitionOf(u)
+		if err != nil {
+			return err
+		}
+		if len(d.Limits.List) != limits || limits > 0 && d.Limits.List[limits-1].Max != wrote {
+			t.Errorf("%+v, want %d limits of version %d", d.Limits.List, limits, wrote)
+		}
+		return nil
+	})
 }
 
 // use moves up to units from O of a bucket to S.

@@ -17,14 +17,29 @@ type Decide func(b *books.Books) (more []Query, err error)
 // engine.Move. Nothing is saved if nothing changed. Errors: that of decide; Internal for a decision
 // that breaks the accounting, of which nothing is saved; Unavailable; OutcomeUnknown.
 func Do(ctx context.Context, db *engine.DB, op string, load []Query, decide Decide) error {
+	return db.Move(ctx, op, run(op, loading(load, decide), nil))
+}
+
+// DoAndLook is Do, and then reads what the movement has left, in the same round trip as its COMMIT:
+// see engine.MoveAndLook.
+func DoAndLook(ctx context.Context, db *engine.DB, op string, load []Query, decide Decide,
+	look engine.Looks) error {
+	return db.MoveAndLook(ctx, op, run(op, loading(load, decide), nil), look)
+}
+
+// decideOn decides in an attempt of a movement.
+type decideOn func(m *engine.Move, b *books.Books) (more []Query, err error)
+
+// loading returns a decision whose first queries are known.
+func loading(load []Query, decide Decide) decideOn {
 	var loaded *books.Books
-	return DoAnd(ctx, db, op, func(_ *engine.Move, b *books.Books) ([]Query, error) {
+	return func(_ *engine.Move, b *books.Books) ([]Query, error) {
 		if loaded != b && load != nil {
 			loaded = b
 			return load, nil
 		}
 		return decide(b)
-	}, nil)
+	}
 }
 
 // DoAnd is Do of a movement whose first queries are those that decide returns for new Books, and
@@ -33,7 +48,11 @@ func Do(ctx context.Context, db *engine.DB, op string, load []Query, decide Deci
 func DoAnd(ctx context.Context, db *engine.DB, op string,
 	decide func(m *engine.Move, b *books.Books) (more []Query, err error),
 	write func(m *engine.Move) error) error {
-	return db.Move(ctx, op, func(m *engine.Move) error {
+	return db.Move(ctx, op, run(op, decide, write))
+}
+
+func run(op string, decide decideOn, write func(m *engine.Move) error) func(m *engine.Move) error {
+	return func(m *engine.Move) error {
 		b := books.New(engine.ToMS(m.Now))
 		b.Unsure = m.Unsure
 		for {
@@ -44,7 +63,7 @@ func DoAnd(ctx context.Context, db *engine.DB, op string,
 			if more == nil {
 				break
 			}
-			if err := fill(m, b, more); err != nil {
+			if err := Load(m, b, more); err != nil {
 				return err
 			}
 			b.NowMS = engine.ToMS(m.Now)
@@ -56,7 +75,7 @@ func DoAnd(ctx context.Context, db *engine.DB, op string,
 			return err
 		}
 		return write(m)
-	})
+	}
 }
 
 func broken(op string, err error) error {
@@ -64,8 +83,8 @@ func broken(op string, err error) error {
 		Message: "the movement would break the accounting; nothing was changed"}
 }
 
-// fill loads the rows of queries.
-func fill(m *engine.Move, b *books.Books, queries []Query) error {
+// Load loads the rows of queries.
+func Load(m *engine.Move, b *books.Books, queries []Query) error {
 	if len(queries) == 0 {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package bookkeeper
 
 import (
+	"database/sql"
 	"strings"
 
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
@@ -57,6 +58,7 @@ func byKey[R any, K comparable](set func(*books.Books) *books.Set[R, K], l lock,
 
 // The tables of a query.
 func budgets(b *books.Books) *books.Set[books.Budget, int64]            { return &b.Budgets }
+func limits(b *books.Books) *books.Set[books.Limit, [2]any]             { return &b.Limits }
 func periods(b *books.Books) *books.Set[books.Period, [2]int64]         { return &b.Periods }
 func buckets(b *books.Books) *books.Set[books.Bucket, int64]            { return &b.Buckets }
 func epochs(b *books.Books) *books.Set[books.Epoch, books.Position]     { return &b.Epochs }
@@ -135,17 +137,25 @@ func NewestOf(list []int64, others bool) []Query {
 // as the sum of I3 does.
 func Applied(id int64) Query {
 	return func(s *engine.Statement, b *books.Books) (any, func()) {
-		var sums []struct {
-			Units int64 `db:"units"`
-		}
-		numbered(`SELECT COALESCE(SUM(g.amount), 0) AS units FROM budget_management_bucket u
+		return Sum(`SELECT COALESCE(SUM(g.amount), 0) AS units FROM budget_management_bucket u
 			/*in order*/ JOIN sharding_budget_management_bucket b ON b.budget_id = u.id
 			/*in order*/ JOIN bucket_epoch e /*by PRIMARY*/
 				ON e.bucket_id = b.id AND e.period = u.period
 			/*in order*/ JOIN grant_log g /*by PRIMARY*/
 				ON g.bucket_id = e.bucket_id AND g.epoch = e.epoch
-			WHERE u.id = ? AND u.adjust_cnt > 0 AND g.kind = 'apply'`, id)(s)
-		return &sums, func() { b.Applied = sums[0].Units }
+			WHERE u.id = ? AND u.adjust_cnt > 0 AND g.kind = 'apply'`, id, &b.Applied)(s, b)
+	}
+}
+
+// Sum reads one number, 0 if it is NULL, for a decision that needs no row. text names it units, and
+// has a question mark for each place of the budget's id.
+func Sum(text string, id int64, sum *int64) Query {
+	return func(s *engine.Statement, _ *books.Books) (any, func()) {
+		var sums []struct {
+			Units sql.NullInt64 `db:"units"`
+		}
+		s.Fill(text, func(int) { s.Number(id) })
+		return &sums, func() { *sum = sums[0].Units.Int64 }
 	}
 }
 
@@ -223,6 +233,23 @@ func BudgetByName(tenant, name string) Query {
 		s.SQL(" AND r.name = ")
 		s.Bytes(name)
 	})
+}
+
+// Beside reads the budget with a name that the tenant of another budget has, if there is one: see
+// BudgetByName.
+func Beside(id int64, name string) Query {
+	return rowsOf(budgets, bare, func(s *engine.Statement) {
+		s.SQL("budget_management_bucket r WHERE r.name = ")
+		s.Bytes(name)
+		numbered(` AND r.tenant = (SELECT u.tenant FROM budget_management_bucket u
+			WHERE u.id = ?)`, id)(s)
+	})
+}
+
+// Limits loads the limits of a budget that is locked, in their order.
+func Limits(id int64) Query {
+	return rowsOf(limits, under, numbered(`budget_limit r WHERE r.budget_id = ? ORDER BY r.ordinal`,
+		id))
 }
 
 // Partition identifies a partition of a store.

@@ -12,11 +12,14 @@ import (
 // save writes what differs.
 func save(m *engine.Move, op string, b *books.Books) error {
 	for _, set := range b.Sets() {
-		added, changed, err := set.Changes()
+		added, changed, removed, err := set.Changes()
 		if err != nil {
 			return broken(op, err)
 		}
 		table := set.Table()
+		if len(removed) > 0 {
+			m.Save(remove(m, table, removed))
+		}
 		switch {
 		case len(changed) == 0:
 		case m.Joins() && len(changed) > 1:
@@ -31,6 +34,19 @@ func save(m *engine.Move, op string, b *books.Books) error {
 		}
 	}
 	return nil
+}
+
+func remove(m *engine.Move, t *books.Table, rows []books.Change) *engine.Statement {
+	s := m.Statement()
+	s.SQL("DELETE FROM " + t.Name)
+	for i, row := range rows {
+		for j := range t.Keys {
+			s.SQL(separator(j, separator(i, " WHERE (", ") OR ("), " AND ") + t.Columns[j] + " = ")
+			literal(s, row.Values[j])
+		}
+	}
+	s.SQL(")")
+	return s
 }
 
 func insert(m *engine.Move, t *books.Table, rows []books.Change) *engine.Statement {

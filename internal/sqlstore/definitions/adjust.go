@@ -9,6 +9,7 @@ import (
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 	"github.com/budgetd/budgetd/ledger/books"
 	"github.com/budgetd/budgetd/trail"
 )
@@ -26,7 +27,8 @@ func (p *Part) Adjust(ctx context.Context, order manage.Adjustment) (
 	load := append(bookkeeper.WholeBudget(id), bookkeeper.Adjustment(id, order.RequestID))
 	var done books.Adjusted
 	var looked *books.Books // those of the attempt that has looked twice
-	err = bookkeeper.Do(ctx, p.db, "adjust", load, func(b *books.Books) ([]bookkeeper.Query, error) {
+	read := viewing{Reading: rows.Reading{Ref: bucket.BudgetRef{ID: id}, ListLess: true}}
+	decide := func(b *books.Books) ([]bookkeeper.Query, error) {
 		u := b.Budgets.Get(id)
 		if u == nil {
 			return nil, budget.Refuse(budget.BudgetNotFound, "adjust", "there is no budget %d", id)
@@ -39,14 +41,19 @@ func (p *Part) Adjust(ctx context.Context, order manage.Adjustment) (
 		}
 		trail.FromContext(ctx).Change(u.Tenant, u.Name, totalOf(was), totalOf(u.Total))
 		return nil, err
-	})
+	}
+	err = bookkeeper.DoAndLook(ctx, p.db, "adjust", load, decide, read.Queries)
 	if err == nil {
 		err = done.Refusal
+	}
+	if err == nil {
+		_, out.View, err = read.view("adjust", p.db.Now())
 	}
 	if err != nil {
 		return manage.Adjusted{}, err
 	}
-	return manage.Adjusted{State: bucket.AdjustmentState(done.State), Replayed: done.Replayed}, nil
+	out.State, out.Replayed = bucket.AdjustmentState(done.State), done.Replayed
+	return out, nil
 }
 
 // totalOf encodes the total of an adjusted budget for the audit log.

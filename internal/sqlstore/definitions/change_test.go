@@ -27,7 +27,10 @@ func TestChangeHoldsForLaterCommits(t *testing.T) {
 		changed := w.change(b.ID, bucket.Change{Paused: &paused, ShardingQuantity: &sharding,
 			AdjustCnt: &applies, EndAt: &end})
 		after := w.read(b.ID)
-		equal(w, "answer", changed.Definition, after.Definition)
+		equal(w, "answer", changed.Budget, after)
+		seen, err := w.part.View(w.ctx, bucket.BudgetRef{ID: b.ID})
+		w.ok(err)
+		equal(w, "view", changed.View, seen)
 		want := b.Definition
 		want.Paused, want.ShardingQuantity, want.AdjustCnt, want.EndAt = true, 7, 3, end
 		want.Version, want.UpdatedAt = 2, after.UpdatedAt

@@ -11,7 +11,6 @@ import (
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
-	"github.com/budgetd/budgetd/internal/sqlstore/moves"
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 	"github.com/budgetd/budgetd/ledger/books"
 	"github.com/budgetd/budgetd/limit"
@@ -210,44 +209,4 @@ func bucketOf(b *books.Books, row *books.Bucket) bucket.Bucket {
 		CollectCnt: int(row.CollectCnt),
 		Epoch:      b.Epochs.Get(books.Position{Bucket: row.ID, Epoch: row.Epoch}).Ledger(),
 		UpdatedAt:  engine.FromMS(row.UpdatedAt)}
-}
-
-const (
-	insertBucket = `INSERT INTO sharding_budget_management_bucket (id, budget_id, ordinal,
-		sharding_bucket_key, instance, partition_number, out_quantity, sharding_quantity, out_cnt, status,
-		offline_by, epoch, created_at, updated_at)`
-	bucketWidth = 14 // the number of columns
-)
-
-// addBuckets creates one bucket of a locked budget per home, with ordinals from `from` and ids from
-// first on. They are online and have first epochs without units.
-func addBuckets(t *engine.Tx, b *rows.Budget, from int, first int64, homes []bucket.Partition,
-	incarnations map[bucket.Partition]int64) ([]*rows.Bucket, error) {
-	if len(homes) == 0 {
-		return nil, nil
-	}
-	now := engine.ToMS(t.Now)
-	list, epochs, values := []*rows.Bucket(nil), []*rows.Epoch(nil), []any(nil)
-	for i, partition := range homes {
-		id, ordinal := first+int64(i), from+i
-		row := &rows.Bucket{
-			Ordinal:        ordinal,
-			Key:            bucket.KeyOf(b.Name, ordinal),
-			Instance:       partition.Instance,
-			PartitionIndex: partition.Index,
-			ListStatus:     rows.Online,
-			UpdatedAt:      now,
-		}
-		row.Epoch = rows.Epoch{Bucket: id, Number: 1, Budget: b.ID,
-			Status:      string(moves.FirstStatus(budget.Durability(b.Durability))),
-			Incarnation: incarnations[partition], NextGrant: 1, NextEntry: 1, DefinitionVersion: b.Version,
-			Period: b.Period, PeriodEndMS: b.PeriodEndMS}
-		values = append(values, id, b.ID, ordinal, []byte(row.Key), []byte(partition.Instance),
-			partition.Index, 0, 0, 0, rows.Online, "", 1, now, now)
-		list, epochs = append(list, row), append(epochs, &row.Epoch)
-	}
-	if err := t.Insert(insertBucket, bucketWidth, values); err != nil {
-		return nil, err
-	}
-	return list, moves.InsertEpochs(t, epochs...)
 }

@@ -4,8 +4,9 @@ import (
 	"context"
 
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
-	"github.com/budgetd/budgetd/internal/sqlstore/rows"
+	"github.com/budgetd/budgetd/ledger/books"
 	"github.com/budgetd/budgetd/trail"
 )
 
@@ -15,10 +16,11 @@ const (
 	countUses = `SELECT (SELECT COUNT(*) FROM (SELECT request_id FROM deduction WHERE budget_id = ?
 		LIMIT 1) d) + (SELECT COUNT(*) FROM (SELECT bucket_id FROM quarantine WHERE budget_id = ?
 		LIMIT 1) q) + (SELECT COUNT(*) FROM bucket_epoch WHERE budget_id = ? AND (taken_quantity > 0
-		OR used_quantity > 0 OR held_quantity > 0))`
+		OR used_quantity > 0 OR held_quantity > 0)) AS units`
 	// deleteGrants goes by buckets, because grant_log has no index by budgets.
 	deleteGrants = `DELETE FROM grant_log WHERE `
-	countOpen    = `SELECT COUNT(*) FROM bucket_epoch WHERE budget_id = ? AND status <> 'closed'`
+	countOpen    = `SELECT COUNT(*) AS units FROM bucket_epoch
+		WHERE budget_id = ? AND status <> 'closed'`
 )
 
 // deletes remove the rows of a budget, in lock order, after the grants.
@@ -36,72 +38,68 @@ var deletes = []string{
 	`DELETE FROM budget_management_bucket WHERE id = ?`,
 }
 
-// Delete removes a budget that never had a deduction, with all of its rows, in one transaction. It
-// holds the locks of all epochs: a deduction that comes before it makes it refused, and one that
-// comes after finds no epoch. In store mode the stores deduct without these locks, so every epoch
-// must have ended before. A repeated call finds no budget.
+// Delete removes a budget that never had a deduction, with all of its rows, in one transaction of
+// two round trips. It holds the locks of all epochs: a deduction that comes before it makes it
+// refused, and one that comes after finds no epoch. In store mode the stores deduct without these
+// locks, so every epoch must have ended before. A repeated call finds no budget.
 //
 // Errors: BudgetNotFound; HasDeductions; InUse for an epoch that has not ended (store mode);
 // Unavailable; OutcomeUnknown.
 func (p *Part) Delete(ctx context.Context, id int64) error {
-	return p.db.Write(ctx, "delete", func(t *engine.Tx) error {
-		b, err := rows.LockBudget(t, "delete", id)
-		if err != nil {
-			if t.Unsure && budget.Is(err, budget.BudgetNotFound) {
+	return p.db.Move(ctx, "delete", func(m *engine.Move) error {
+		var uses, open int64
+		b := books.New(engine.ToMS(m.Now))
+		load := append(bookkeeper.WholeBudget(id), bookkeeper.Sum(countUses, id, &uses),
+			bookkeeper.Sum(countOpen, id, &open))
+		if err := bookkeeper.Load(m, b, load); err != nil {
+			return err
+		}
+		u := b.Budgets.Get(id)
+		if u == nil {
+			if m.Unsure {
 				return nil // an earlier attempt was committed
 			}
+			return budget.Refuse(budget.BudgetNotFound, "delete", "there is no budget %d", id)
+		}
+		if err := unused(u, uses, open); err != nil {
 			return err
 		}
-		list, err := rows.LockBuckets(t, id)
+		was, err := creationOf(u.Definition()).text()
 		if err != nil {
 			return err
 		}
-		if err := unused(t, b); err != nil {
-			return err
-		}
-		was, err := creationOf(b.Definition()).text()
-		if err != nil {
-			return err
-		}
-		trail.FromContext(ctx).Change(b.Tenant, b.Name, []byte(was), nil)
-		ids := make([]int64, len(list))
-		for i := range list {
-			ids[i] = list[i].Epoch.Bucket
-		}
-		grants := t.Statement()
-		grants.SQL(deleteGrants)
-		grants.Numbers("bucket_id", ids)
-		if _, err := t.Execute(grants); err != nil {
-			return err
-		}
-		for _, statement := range deletes {
-			if _, err := t.Exec(statement, id); err != nil {
-				return err
-			}
-		}
+		trail.FromContext(ctx).Change(u.Tenant, u.Name, []byte(was), nil)
+		saveDeletes(m, b, id)
 		return nil
 	})
 }
 
+// saveDeletes saves the statements that remove a budget's rows.
+func saveDeletes(m *engine.Move, b *books.Books, id int64) {
+	var ids []int64
+	for _, row := range b.Buckets.All() {
+		ids = append(ids, row.ID)
+	}
+	grants := m.Statement()
+	grants.SQL(deleteGrants)
+	grants.Numbers("bucket_id", ids)
+	m.Save(grants)
+	for _, text := range deletes {
+		s := m.Statement()
+		s.Fill(text, func(int) { s.Number(id) })
+		m.Save(s)
+	}
+}
+
 // unused refuses a budget that has, or may have, deductions. All locks are held.
-func unused(t *engine.Tx, b *rows.Budget) error {
-	var n int64
-	if _, err := t.Get(&n, countUses, b.ID, b.ID, b.ID); err != nil {
-		return err
-	}
-	if n > 0 {
+func unused(u *books.Budget, uses, open int64) error {
+	switch {
+	case uses > 0:
 		return budget.Refuse(budget.HasDeductions, "delete",
-			"budget %s has deductions, cancelled ids or quarantined units; end it and archive it", b.Name)
-	}
-	if budget.Durability(b.Durability) != budget.Store {
-		return nil
-	}
-	if _, err := t.Get(&n, countOpen, b.ID); err != nil {
-		return err
-	}
-	if n > 0 {
+			"budget %s has deductions, cancelled ids or quarantined units; end it and archive it", u.Name)
+	case u.Durability == books.Word(budget.Store) && open > 0:
 		return budget.Refuse(budget.InUse, "delete", "budget %s has %d buckets whose units are in "+
-			"stores; pause it, take each bucket offline and delete it then", b.Name, n)
+			"stores; pause it, take each bucket offline and delete it then", u.Name, open)
 	}
 	return nil
 }

@@ -2,6 +2,8 @@ package definitions
 
 import (
 	"context"
+	"slices"
+	"time"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
@@ -98,19 +100,18 @@ func writeFigures(s *engine.Statement, of func(column string)) {
 // figuresByID reads figures of budgets. The result has no element for a budget that does not exist.
 func figuresByID(r *engine.Reader, ids []int64) (map[int64]ledger.Figures, error) {
 	out := make(map[int64]ledger.Figures, len(ids))
-	err := inChunks(ids, func(keys [][]any) error {
+	for chunk := range slices.Chunk(ids, engine.ListChunk) {
 		var read []figuresRow
 		s := r.Statement()
-		writeFigures(s, func(column string) { s.Tuples([]string{column}, keys) })
+		writeFigures(s, func(column string) { s.Numbers(column, chunk) })
 		if err := r.RowsOf(&read, s); err != nil {
-			return err
+			return nil, err
 		}
 		for i := range read {
 			out[read[i].ID] = read[i].figures()
 		}
-		return nil
-	})
-	return out, err
+	}
+	return out, nil
 }
 
 // Figures reads a budget's figures in one statement, hence in one snapshot, so they add up (I1).
@@ -133,30 +134,40 @@ func (p *Part) Figures(ctx context.Context, budgetID int64) (f ledger.Figures, e
 // View reads a budget with its figures, in one round trip. The figures are not older than the
 // definition. Errors: BudgetNotFound, Unavailable.
 func (p *Part) View(ctx context.Context, ref bucket.BudgetRef) (v bucket.View, err error) {
-	var found []rows.Budget
-	var limits []limitRow
-	var figures []figuresRow
-	err = p.db.Look(ctx, "view", func(begin func() *engine.Statement) ([]*engine.Statement, []any) {
-		found, limits, figures = nil, nil, nil
-		texts := []*engine.Statement{begin(), begin(), begin()}
-		texts[0].SQL(selectBudgets)
-		named(texts[0], "id", ref)
-		texts[1].SQL(selectLimits)
-		named(texts[1], "b.id", ref)
-		texts[1].SQL(inLimitOrder)
-		writeFigures(texts[2], func(column string) { named(texts[2], column, ref) })
-		return texts, []any{&found, &limits, &figures}
-	})
-	if err == nil && (len(found) == 0 || len(figures) == 0) {
-		err = notFound("view", ref)
-	}
-	if err != nil {
+	read := viewing{Reading: rows.Reading{Ref: ref, ListLess: true}}
+	if err := p.db.Look(ctx, "view", read.Queries); err != nil {
 		return v, err
 	}
-	d, err := limited(found[0].Definition(), limits)
-	v = viewOf(d, figures[0].figures())
-	v.At(p.db.Now())
+	_, v, err = read.view("view", p.db.Now())
 	return v, err
+}
+
+// viewing is a budget that is read with its figures.
+type viewing struct {
+	rows.Reading
+	figures []figuresRow
+}
+
+// Queries are the SELECTs of the reading, that of the figures last.
+func (r *viewing) Queries(begin func() *engine.Statement) ([]*engine.Statement, []any) {
+	r.figures = nil
+	texts, into := r.Reading.Queries(begin)
+	figures := begin()
+	writeFigures(figures, func(column string) { rows.Named(figures, column, r.Ref) })
+	return append(texts, figures), append(into, &r.figures)
+}
+
+// view returns what was read. Error: BudgetNotFound.
+func (r *viewing) view(op string, now time.Time) (b bucket.Budget, v bucket.View, err error) {
+	if b, err = r.Budget(op); err != nil {
+		return b, v, err
+	}
+	if len(r.figures) == 0 {
+		return b, v, budget.Refuse(budget.BudgetNotFound, op, "budget %q was deleted", b.Name)
+	}
+	v = viewOf(b.Definition, r.figures[0].figures())
+	v.At(now)
+	return b, v, nil
 }
 
 // viewOf joins a definition with figures that were read after it. The caller sets the status.

@@ -113,7 +113,7 @@ func views(r *engine.Reader, read []rows.Budget) ([]bucket.View, error) {
 			limited = append(limited, read[i].ID)
 		}
 	}
-	limits, err := limitsOf(r, limited)
+	limits, err := rows.LimitsOf(r, limited)
 	if err != nil {
 		return nil, err
 	}

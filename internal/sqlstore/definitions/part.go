@@ -25,10 +25,8 @@ import (
 	"slices"
 
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
-	"github.com/budgetd/budgetd/limit"
 )
 
 // Part reads and writes the definitions in a database. It is safe for concurrent use.
@@ -37,71 +35,15 @@ type Part struct{ db *engine.DB }
 // New returns the part of a database.
 func New(db *engine.DB) *Part { return &Part{db: db} }
 
-// Budget reads a budget with its bucket list, in one round trip. It reads the row with the versions
-// first, so a list or limits that change meanwhile are newer than their version, never older.
-// Errors: BudgetNotFound, also if the budget with that id belongs to a tenant other than the
-// reference's; Unavailable.
+// Budget reads a budget with its bucket list, in one round trip: see rows.Reading. Errors:
+// BudgetNotFound, also if the budget with that id belongs to a tenant other than the reference's;
+// Unavailable.
 func (p *Part) Budget(ctx context.Context, ref bucket.BudgetRef) (out bucket.Budget, err error) {
-	var found []rows.Budget
-	var limits []limitRow
-	var list []rows.Bucket
-	err = p.db.Look(ctx, "read", func(begin func() *engine.Statement) ([]*engine.Statement, []any) {
-		found, limits, list = nil, nil, nil
-		texts := []*engine.Statement{begin(), begin(), begin()}
-		texts[0].SQL(selectBudgets)
-		named(texts[0], "id", ref)
-		texts[1].SQL(rows.SelectBuckets)
-		named(texts[1], "b.budget_id", ref)
-		texts[1].SQL(rows.InOrdinalOrder)
-		texts[2].SQL(selectLimits)
-		named(texts[2], "b.id", ref)
-		texts[2].SQL(inLimitOrder)
-		return texts, []any{&found, &list, &limits}
-	})
-	if err == nil && len(found) == 0 {
-		err = notFound("read", ref)
-	}
-	if err != nil {
+	read := rows.Reading{Ref: ref}
+	if err := p.db.Look(ctx, "read", read.Queries); err != nil {
 		return out, err
 	}
-	out.Definition, err = limited(found[0].Definition(), limits)
-	out.ListVersion, out.Period = found[0].ListVersion, found[0].PeriodNow()
-	out.Buckets = make([]bucket.Bucket, len(list))
-	for i := range list {
-		out.Buckets[i] = list[i].View()
-	}
-	return out, err
-}
-
-// named writes the condition that a column has the number of a budget, which is named by its id or
-// by tenant and name. One that is named by its id must belong to the tenant, if there is one.
-func named(s *engine.Statement, column string, ref bucket.BudgetRef) {
-	s.SQL(column + " = ")
-	if ref.ID != 0 && ref.Tenant == "" {
-		s.Number(ref.ID)
-		return
-	}
-	s.SQL("(SELECT n.id FROM budget_management_bucket n WHERE n.tenant = ")
-	s.Bytes(ref.Tenant)
-	if ref.ID != 0 {
-		s.SQL(" AND n.id = ")
-		s.Number(ref.ID)
-	} else {
-		s.SQL(" AND n.name = ")
-		s.Bytes(ref.Name)
-	}
-	s.SQL(")")
-}
-
-func notFound(op string, ref bucket.BudgetRef) error {
-	switch {
-	case ref.ID == 0:
-		return budget.Refuse(budget.BudgetNotFound, op, "tenant %q has no budget %q", ref.Tenant,
-			ref.Name)
-	case ref.Tenant == "":
-		return budget.Refuse(budget.BudgetNotFound, op, "there is no budget %d", ref.ID)
-	}
-	return budget.Refuse(budget.BudgetNotFound, op, "tenant %q has no budget %d", ref.Tenant, ref.ID)
+	return read.Budget("read")
 }
 
 const selectOwned = `SELECT COUNT(*) FROM budget_management_bucket WHERE id = ? AND tenant = ?`
@@ -116,8 +58,6 @@ func (p *Part) Belongs(ctx context.Context, tenant string, id int64) (bool, erro
 	})
 	return n > 0, err
 }
-
-const selectBudgets = `SELECT ` + rows.BudgetColumns + ` FROM budget_management_bucket WHERE `
 
 const (
 	selectVersions = `SELECT id, version, list_version
@@ -179,126 +119,4 @@ func readVersions(ctx context.Context, p *Part, query string, ids []int64) (
 		return nil
 	})
 	return found, err
-}
-
-const (
-	// selectLimits reads limits of budgets with their version in one statement, hence in one
-	// snapshot.
-	selectLimits = `SELECT b.id, b.limits_version, l.definition, l.changed_version, l.changed_ms
-		FROM budget_management_bucket b LEFT JOIN budget_limit l ON l.budget_id = b.id WHERE `
-	inLimitOrder = ` ORDER BY b.id, l.ordinal`
-	insertLimit  = `INSERT INTO budget_limit (budget_id, name, definition, ordinal, changed_version,
-		changed_ms)`
-	limitWidth          = 6
-	deleteLimits        = `DELETE FROM budget_limit WHERE budget_id = ?`
-	updateLimitsVersion = `UPDATE budget_management_bucket SET limits_version = ? WHERE id = ?`
-)
-
-// withLimits returns a budget's definition with its present limits.
-func withLimits(r *engine.Reader, row *rows.Budget) (budget.Definition, error) {
-	d := row.Definition()
-	if row.LimitsVersion == 0 {
-		return d, nil
-	}
-	all, err := limitsOf(r, []int64{row.ID})
-	d.Limits = all[row.ID]
-	return d, err
-}
-
-// limitsOf reads the limits of budgets.
-func limitsOf(r *engine.Reader, ids []int64) (map[int64]*budget.Limits, error) {
-	out := make(map[int64]*budget.Limits, len(ids))
-	err := inChunks(ids, func(keys [][]any) error {
-		var read []limitRow
-		s := r.Statement()
-		s.SQL(selectLimits)
-		s.Tuples([]string{"b.id"}, keys)
-		s.SQL(inLimitOrder)
-		if err := r.RowsOf(&read, s); err != nil {
-			return err
-		}
-		return addLimits(out, read)
-	})
-	return out, err
-}
-
-// limitRow is a row of selectLimits.
-type limitRow struct {
-	Budget         int64  `db:"id"`
-	Version        int64  `db:"limits_version"`
-	Definition     []byte `db:"definition"`
-	ChangedVersion *int64 `db:"changed_version"`
-	ChangedMS      *int64 `db:"changed_ms"`
-}
-
-// limited returns a definition with the limits of its budget.
-func limited(d budget.Definition, read []limitRow) (budget.Definition, error) {
-	all := map[int64]*budget.Limits{}
-	err := addLimits(all, read)
-	d.Limits = all[d.ID]
-	return d, err
-}
-
-// addLimits adds the limits of budgets that have or had any.
-func addLimits(out map[int64]*budget.Limits, read []limitRow) error {
-	for _, row := range read {
-		if row.Version == 0 {
-			continue
-		}
-		limits := out[row.Budget]
-		if limits == nil {
-			limits = &budget.Limits{Version: row.Version}
-			out[row.Budget] = limits
-		}
-		if row.Definition == nil || row.ChangedVersion == nil || row.ChangedMS == nil {
-			continue // the budget has no limits any more
-		}
-		l, err := limit.Decode(row.Definition)
-		if err != nil {
-			return engine.Defect("a limit of budget %d cannot be read: %v", row.Budget, err)
-		}
-		l.ChangedVersion, l.ChangedAt = *row.ChangedVersion, engine.FromMS(*row.ChangedMS)
-		limits.List = append(limits.List, l)
-	}
-	return nil
-}
-
-// insertLimits writes the limits of a budget.
-func insertLimits(t *engine.Tx, id int64, limits *budget.Limits) error {
-	if limits == nil {
-		return nil
-	}
-	var args []any
-	for i, l := range limits.List {
-		args = append(args, id, []byte(l.Name), limit.Encode(l), i, l.ChangedVersion,
-			engine.ToMS(l.ChangedAt))
-	}
-	return t.Insert(insertLimit, limitWidth, args)
-}
-
-// replaceLimits replaces the limits of a locked budget.
-func replaceLimits(t *engine.Tx, d budget.Definition) error {
-	if err := t.Hit(1, updateLimitsVersion, d.Limits.Version, d.ID); err != nil {
-		return err
-	}
-	if _, err := t.Exec(deleteLimits, d.ID); err != nil {
-		return err
-	}
-	return insertLimits(t, d.ID, d.Limits)
-}
-
-// inChunks calls fn with as many ids at a time as one statement may list, each as a key.
-func inChunks(ids []int64, fn func(keys [][]any) error) error {
-	for len(ids) > 0 {
-		n := min(len(ids), engine.ListChunk)
-		keys := make([][]any, n)
-		for i, id := range ids[:n] {
-			keys[i] = []any{id}
-		}
-		if err := fn(keys); err != nil {
-			return err
-		}
-		ids = ids[n:]
-	}
-	return nil
 }

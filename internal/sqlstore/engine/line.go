@@ -160,7 +160,15 @@ const (
 // a COMMIT. After a statement that fails the server skips the rest of the packet, so nothing is
 // committed. The error says why the packet was not Committed.
 func (l *Line) Send(ctx context.Context, packet *Statement,
-	row func(*sql.Rows) error) (_ Sent, err error) {
+	row func(*sql.Rows) error) (Sent, error) {
+	return l.send(ctx, packet, row, nil)
+}
+
+// send is Send of a packet that may go on after its COMMIT: with a SELECT of one row, and one for
+// each element of after, to which their rows go. If these fail, the packet is Committed, and the
+// line is broken.
+func (l *Line) send(ctx context.Context, packet *Statement, row func(*sql.Rows) error,
+	after []any) (_ Sent, err error) {
 	ctx, end := span.Begin(ctx, "sql", "packet")
 	defer func() { end(err) }()
 	if len(packet.args) > 0 {
@@ -180,21 +188,22 @@ func (l *Line) Send(ctx context.Context, packet *Statement,
 	if err := rows.Err(); err != nil {
 		return Unheard, err
 	}
-	if rows.NextResultSet() {
-		return Unheard, Defect("a packet with two results")
-	}
-	// What remains is the answer to COMMIT.
-	if err := rows.Err(); err != nil {
-		if rolledBack(err) {
-			return Failed, err
-		}
+	more := rows.NextResultSet()
+	switch err := rows.Err(); { // the answer to COMMIT
+	case err != nil && rolledBack(err):
+		return Failed, err
+	case err != nil:
 		return Unheard, err
+	case more != (after != nil):
+		return Unheard, Defect("a packet with more or fewer results than SELECTs")
 	}
-	if err := rows.Close(); err != nil {
-		return Unheard, err
-	}
-	l.broken = false
 	l.db.accepted()
+	for i := range after {
+		if !rows.NextResultSet() || sqlx.StructScan(rows, after[i]) != nil {
+			return Committed, nil
+		}
+	}
+	l.broken = rows.Close() != nil
 	return Committed, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/budgetd/budgetd/bucket/span"
+	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/auditlog"
 	"github.com/budgetd/budgetd/trail"
 )
@@ -27,6 +28,16 @@ type Move struct {
 	line  *Line // of a server
 	begun bool
 	saves []*Statement
+	look  *lookAfter
+}
+
+// Looks returns SELECTs, and the slices for their rows. It may be called several times.
+type Looks func(begin func() *Statement) (texts []*Statement, into []any)
+
+// lookAfter is what is read after the COMMIT of a movement.
+type lookAfter struct {
+	queries Looks
+	done    bool
 }
 
 // bucketRows is the most rows of one INSERT in a packet: those of the largest budget.
@@ -114,10 +125,7 @@ func (l *Line) load(ctx context.Context, packet *Statement, into []any) error {
 	defer rows.Close()
 	for i := range into {
 		if i > 0 && !rows.NextResultSet() {
-			if err := rows.Err(); err != nil {
-				return err
-			}
-			return Defect("a packet without its result %d", i)
+			return missing(rows, i)
 		}
 		if err := sqlx.StructScan(rows, into[i]); err != nil {
 			return err
@@ -130,15 +138,22 @@ func (l *Line) load(ctx context.Context, packet *Statement, into []any) error {
 	return rows.Close()
 }
 
+// missing returns why a packet has no further result.
+func missing(rows *sql.Rows, i int) error {
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	return Defect("a packet without its result %d", i)
+}
+
+func (db *DB) begin() *Statement { return &Statement{dialect: db.dialect} }
+
 // Look runs SELECTs on one connection, each with a snapshot of its own, and repeats all of them if
-// the connection is lost. queries returns them, and the slices for their rows. On a server they are
-// one round trip. Errors: Unavailable, Internal.
-func (db *DB) Look(ctx context.Context, op string,
-	queries func(begin func() *Statement) (texts []*Statement, into []any)) error {
-	begin := func() *Statement { return &Statement{dialect: db.dialect} }
+// the connection is lost. On a server they are one round trip. Errors: Unavailable, Internal.
+func (db *DB) Look(ctx context.Context, op string, queries Looks) error {
 	if db.committers == nil {
 		return db.Read(ctx, op, func(r *Reader) error {
-			texts, into := queries(begin)
+			texts, into := queries(db.begin)
 			for i, s := range texts {
 				if err := r.RowsOf(into[i], s); err != nil {
 					return err
@@ -150,7 +165,7 @@ func (db *DB) Look(ctx context.Context, op string,
 	ctx, end := span.Begin(ctx, "sql", op)
 	pause := firstPause
 	for attempt := 1; ; attempt++ {
-		texts, into := queries(begin)
+		texts, into := queries(db.begin)
 		err := db.lookOnce(ctx, texts, into)
 		if err == nil || !fateOf(err).retried() || attempt == readAttempts ||
 			db.sleep(ctx, db.jitter(pause)) != nil {
@@ -223,6 +238,27 @@ func (db *DB) moveInFile(t *Tx, fn func(*Move) error) error {
 	return nil
 }
 
+// MoveAndLook is Move, and then reads what the movement has left. On a server the SELECTs go with
+// the COMMIT, after it: no lock is held, and the same round trip brings their rows. Each has a
+// snapshot of its own. If nothing was saved, or their rows were lost, they are run again; if that
+// fails, the outcome is unknown.
+func (db *DB) MoveAndLook(ctx context.Context, op string, fn func(*Move) error,
+	queries Looks) error {
+	after := &lookAfter{queries: queries}
+	err := db.Move(ctx, op, func(m *Move) error {
+		m.look = after
+		return fn(m)
+	})
+	if err != nil || after.done {
+		return err
+	}
+	if err := db.Look(ctx, op, queries); err != nil {
+		return &budget.Error{Code: budget.OutcomeUnknown, Op: op, Err: err,
+			Message: "the change may have been made, but could not be read back; repeat the call"}
+	}
+	return nil
+}
+
 // attemptMove runs a movement once, on a server.
 func (db *DB) attemptMove(ctx context.Context, m *Move, fn func(*Move) error) (Sent, error) {
 	line, err := db.connect(ctx)
@@ -275,11 +311,24 @@ func (db *DB) save(ctx context.Context, m *Move) (Sent, error) {
 		packet.SQL(waitsUsually)
 	}
 	packet.SQL("SELECT 1;COMMIT")
+	var into []any
+	if m.look != nil { // a SELECT that cannot fail tells a refused COMMIT from a refused look
+		packet.SQL(";SELECT 1;")
+		var texts []*Statement
+		texts, into = m.look.queries(db.begin)
+		for _, s := range texts {
+			packet.append(s)
+		}
+		packet.SQL("COMMIT") // ends the snapshot
+	}
 	if packet.Len() > MostPacket {
 		m.line.broken = true
 		return Unsent, Defect("a packet of %d bytes", packet.Len())
 	}
-	sent, err := m.line.Send(ctx, packet, func(*sql.Rows) error { return nil })
+	sent, err := m.line.send(ctx, packet, func(*sql.Rows) error { return nil }, into)
+	if m.look != nil {
+		m.look.done = sent == Committed && !m.line.broken
+	}
 	if sent == Unheard {
 		if e := m.line.Gone(ctx); e != nil {
 			return sent, maybeDone("save", err)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -104,5 +105,53 @@ func TestStoppedMove(t *testing.T) {
 	}
 	if err != nil || attempts != 2 || n != 6 {
 		t.Errorf("%d attempts, %d instead of 6, %v", attempts, n, err)
+	}
+}
+
+// TestLookAfterAMove checks that a movement's rows are read after its COMMIT, also if it saves
+// nothing, and that a look that fails leaves the movement done.
+func TestLookAfterAMove(t *testing.T) {
+	for driver, dsn := range map[string]string{"mysql": testservers.SharedMariaDB(t).NewDatabase(t),
+		"sqlite": filepath.Join(t.TempDir(), "db")} {
+		t.Run(driver, func(t *testing.T) {
+			db := mustOpen(t, Config{Driver: driver, DSN: dsn})
+			type row struct {
+				N int64 `db:"n"`
+			}
+			move := func(to int64, text string) ([]row, error) {
+				var now []row
+				err := db.MoveAndLook(t.Context(), "test", func(m *Move) error {
+					query := m.Statement()
+					query.SQL("SELECT removed_seq AS n FROM audit_log_head")
+					var was []row
+					if err := m.Load([]*Statement{query}, []any{&was}); err != nil || to == was[0].N {
+						return err
+					}
+					write := m.Statement()
+					write.SQL("UPDATE audit_log_head SET removed_seq = ")
+					write.Number(to)
+					m.Save(write)
+					return nil
+				}, func(begin func() *Statement) ([]*Statement, []any) {
+					now = nil
+					query := begin()
+					query.SQL(text)
+					return []*Statement{query, query}, []any{&[]row{}, &now}
+				})
+				return now, err
+			}
+			const text = "SELECT removed_seq AS n FROM audit_log_head"
+			for _, to := range []int64{7, 7, 8} {
+				if now, err := move(to, text); err != nil || len(now) != 1 || now[0].N != to {
+					t.Errorf("%v, %v", now, err)
+				}
+			}
+			if _, err := move(9, text+" WHERE nothing = 1"); !budget.Is(err, budget.OutcomeUnknown) {
+				t.Errorf("a look that fails: %v", err)
+			}
+			if now, err := move(9, text); err != nil || now[0].N != 9 {
+				t.Errorf("%v, %v", now, err)
+			}
+		})
 	}
 }

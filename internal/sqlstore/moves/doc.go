@@ -6,9 +6,9 @@
 // step changes the rows in memory as it changes them in SQL, so that the next step need not read
 // them again.
 //
-//	F, U, X    Units, Fund, TakeBack, TopUp, ComeBack, Sweep (R)
-//	O          Give (U or another bucket's O into an epoch), Draw (out of epochs), HandOut
+//	F, U, X    Units, ComeBack, Sweep (R)
+//	O          Give (U or another bucket's O into an epoch), Draw (out of epochs)
 //	epochs     Begin, End, RestartCounts
-//	the list   PutOnline, PutOffline, Retire, ListChanged
+//	the list   PutOnline, PutOffline, ListChanged
 //	periods    OpenPeriod, InsertPeriod, Leave, Turn
 package moves

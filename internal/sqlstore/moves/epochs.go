@@ -157,12 +157,6 @@ func PutOffline(t *engine.Tx, b *rows.Budget, row *rows.Bucket, by bucket.Offlin
 	return list(t, b, putOffline, by, []*rows.Bucket{row})
 }
 
-// Retire removes buckets of a locked budget from the list and the ring, after the number of buckets
-// was reduced. Their epochs have ended.
-func Retire(t *engine.Tx, b *rows.Budget, buckets ...*rows.Bucket) error {
-	return list(t, b, putOffline, bucket.ByResize, buckets)
-}
-
 // list sets whether buckets are in the bucket list.
 func list(t *engine.Tx, b *rows.Budget, update string, by bucket.OfflineBy,
 	buckets []*rows.Bucket) error {

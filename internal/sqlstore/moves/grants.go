@@ -1,7 +1,6 @@
 package moves
 
 import (
-	"github.com/budgetd/budgetd/allocation"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
@@ -117,50 +116,6 @@ func Draw(t *engine.Tx, portions ...Portion) error {
 		p.Row.Closed += p.Units
 	}
 	return nil
-}
-
-// HandOut spreads the releasable part of U evenly over the buckets that can take it
-// (rows.Bucket.MayTake), the remainder to the first; under the rule free each gets a first step. A
-// bucket that the service took offline gets a new epoch. The budget and the newest epochs of the
-// buckets are locked. Buckets on drained partitions are skipped. It does nothing if U is 0.
-func HandOut(t *engine.Tx, b *rows.Budget, kind Kind, list []rows.Bucket) error {
-	units := b.Releasable(t.Now)
-	if units == 0 || b.IsOver == 1 {
-		return nil
-	}
-	drained := map[bucket.Partition]bool{}
-	if b.Durability == string(budget.Store) {
-		var err error
-		if drained, err = Drained(t); err != nil {
-			return err
-		}
-	}
-	var takers []*rows.Bucket
-	for i := range list {
-		if list[i].MayTake(b) && !drained[list[i].Partition()] {
-			takers = append(takers, &list[i])
-		}
-	}
-	var portions []Portion
-	var ended []*rows.Bucket
-	sum := int64(0)
-	for i, share := range allocation.Shares(b.Definition(), units, len(takers)) {
-		if share == 0 {
-			break
-		}
-		portions = append(portions, Portion{takers[i], share})
-		sum += share
-		if !takers[i].Live() {
-			ended = append(ended, takers[i])
-		}
-	}
-	if err := Begin(t, "hand out", b, ended...); err != nil {
-		return err
-	}
-	if err := Give(t, b, kind, portions...); err != nil {
-		return err
-	}
-	return Units(t, b, allocation.Movement{Undistributed: -sum})
 }
 
 const selectDrained = `SELECT instance, partition_number FROM store_partition WHERE is_draining = 1`

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/budgetd/budgetd/allocation"
-	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 	"github.com/budgetd/budgetd/limit"
@@ -15,8 +14,6 @@ const (
 	moveUnits = `UPDATE budget_management_bucket SET unfunded_quantity = unfunded_quantity + ?,
 		undistributed_quantity = undistributed_quantity + ?,
 		forfeited_quantity = forfeited_quantity + ?, out_quantity = out_quantity - ? WHERE id = ?`
-	fundPeriod = `UPDATE budget_period SET funded_quantity = funded_quantity + ?
-		WHERE budget_id = ? AND number = ?`
 	carryInto = `UPDATE budget_period SET carried_quantity = carried_quantity + ?
 		WHERE budget_id = ? AND number = ?`
 	leavePeriod = `UPDATE budget_period SET returned_quantity = returned_quantity + ?,
@@ -35,35 +32,6 @@ func Units(t *engine.Tx, b *rows.Budget, m allocation.Movement) error {
 	b.Forfeited += m.Forfeited
 	return t.Hit(1, moveUnits, m.Unfunded, m.Undistributed, m.Forfeited,
 		m.Unfunded+m.Undistributed+m.Forfeited, b.ID)
-}
-
-// Fund moves units F -> U of the open period of a locked budget; negative units move U -> F.
-func Fund(t *engine.Tx, b *rows.Budget, units int64) error {
-	if units == 0 {
-		return nil
-	}
-	err := Units(t, b, allocation.Movement{Unfunded: -units, Undistributed: units})
-	if err != nil {
-		return err
-	}
-	return t.Hit(1, fundPeriod, units, b.ID, b.Period)
-}
-
-// TopUp gives the open period of a locked budget its part of the unfunded units, after an append or
-// a change of the rule. A period that is over gets nothing.
-func TopUp(t *engine.Tx, b *rows.Budget, d budget.Definition) error {
-	if b.PeriodNow().OverAt(t.Now) {
-		return nil
-	}
-	if e := limit.UnknownZone("top up", d); e != nil {
-		return e
-	}
-	p, err := OpenPeriod(t, b)
-	if err != nil {
-		return err
-	}
-	fundable := allocation.Fundable(d, b.Unfunded, b.PendingShrink)
-	return Fund(t, b, allocation.TopUp(d, p, fundable))
 }
 
 // Turnable returns why a locked budget must not be rolled over by this node: its time zone is

@@ -120,7 +120,7 @@ func (r *Budget) Releasable(now time.Time) int64 {
 	return max(r.Undistributed-max(r.PendingShrink-r.Unfunded, 0), 0)
 }
 
-// ReadRule parses the result of WriteRule; nil means none.
+// ReadRule parses the text of a rule; nil means none.
 func ReadRule(text []byte) *budget.Rule {
 	if len(text) == 0 {
 		return nil
@@ -138,24 +138,6 @@ func SayRule(rule *budget.Rule) []byte {
 		return nil
 	}
 	return []byte(allocation.Canonical(*rule))
-}
-
-// WriteRule returns a rule as it was given, nil for none.
-func WriteRule(rule *budget.Rule) []byte {
-	if rule == nil {
-		return nil
-	}
-	text, _ := json.Marshal(rule) // strings and numbers only
-	return text
-}
-
-// UnusedColumn returns the column unused, from which selectCovers derives what may still come to
-// the open period.
-func UnusedColumn(d budget.Definition) string {
-	if allocation.IsWhole(d) {
-		return "whole"
-	}
-	return string(allocation.Unused(d))
 }
 
 // EpochColumns are the columns of an Epoch, of bucket_epoch e.

@@ -340,7 +340,7 @@ func TestRollOverAfterAChangeOfTheRule(t *testing.T) {
 func TestNothingIsGivenAfterThePeriod(t *testing.T) {
 	everywhere(t, func(w *world) {
 		b := w.daily("b", 1000, day(""))
-		w.ok(w.part.Offline(w.ctx, b.ID, b.Buckets[0].ID, bucket.ByService)) // 20 in U
+		w.ok(w.offline(b.ID, b.Buckets[0].ID, bucket.ByService)) // 20 in U
 		second := b.Buckets[1].ID
 		w.until(dayLong - time.Millisecond)
 		equal(w, "before the end", w.apply(b.ID, want.Want{Bucket: second, Need: 1, Units: 5}), 5)

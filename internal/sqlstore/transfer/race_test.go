@@ -85,10 +85,10 @@ func TestMovementsAtOnce(t *testing.T) {
 		})
 		run("offline", func(r *rand.Rand, i int) error {
 			by := []bucket.OfflineBy{bucket.ByOperator, bucket.ByService}[i%2]
-			return w.part.Offline(w.ctx, b.ID, any(r), by)
+			return w.offline(b.ID, any(r), by)
 		})
 		run("online", func(r *rand.Rand, _ int) error {
-			_, err := w.part.Online(w.ctx, b.ID, any(r))
+			_, err := w.online(b.ID, any(r))
 			return err
 		})
 		run("recycle", func(r *rand.Rand, _ int) error {

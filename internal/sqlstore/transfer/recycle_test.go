@@ -165,7 +165,7 @@ func (w *world) stepAll(id, number int64) {
 func TestRecycleLeavesOut(t *testing.T) {
 	everywhere(t, func(w *world) {
 		b := w.create(promo("b", 400, 4))
-		w.ok(w.part.Offline(w.ctx, b.ID, b.Buckets[0].ID, bucket.ByOperator))
+		w.ok(w.offline(b.ID, b.Buckets[0].ID, bucket.ByOperator))
 		w.change(func(t *engine.Tx) error {
 			return t.Hit(1, `UPDATE bucket_epoch SET halted = 'broken' WHERE bucket_id = ?`,
 				b.Buckets[1].ID)
@@ -194,7 +194,7 @@ func TestLayout(t *testing.T) {
 	everywhere(t, func(w *world) {
 		b := w.create(promo("b", 4000, 4))
 		w.use(b.Buckets[0].ID, "a", 70)
-		w.ok(w.part.Offline(w.ctx, b.ID, b.Buckets[3].ID, bucket.ByOperator))
+		w.ok(w.offline(b.ID, b.Buckets[3].ID, bucket.ByOperator))
 		l := must(w.part.Layout(w.ctx, b.ID))(w)
 		equal(w, "units", l.Units, 3930)
 		equal(w, "least", l.Least, 100)
@@ -211,7 +211,7 @@ func TestStocks(t *testing.T) {
 		b, empty := w.stock("b", 100, 3, func(d *budget.Definition) { d.ShardingQuantity = 7 }),
 			w.create(promo("empty", 10, 2))
 		w.use(b.Buckets[0].ID, "a", 1)
-		w.ok(w.part.Offline(w.ctx, b.ID, b.Buckets[2].ID, bucket.ByOperator))
+		w.ok(w.offline(b.ID, b.Buckets[2].ID, bucket.ByOperator))
 		list := must(w.part.Stocks(w.ctx, []int64{b.ID, empty.ID, 1 << 40}))(w)
 		if len(list) != 1 || len(list[0].Buckets) != 2 {
 			w.Fatalf("stocks %+v", list)

@@ -14,11 +14,21 @@ import (
 	"github.com/budgetd/budgetd/ledger/books"
 )
 
-// on runs a movement of one bucket. Errors: BudgetNotFound; BucketNotFound, also for one that was
-// removed from the ring; that of do.
+// on runs a movement of one bucket, and reads the budget afterwards. Errors: BudgetNotFound;
+// BucketNotFound, also for one that was removed from the ring; that of do.
 func (p *Part) on(ctx context.Context, op string, budgetID, bucketID int64, load []bookkeeper.Query,
-	do func(b *books.Books, u *books.Budget, row *books.Bucket) error) error {
-	return bookkeeper.Do(ctx, p.db, op, load, func(b *books.Books) ([]bookkeeper.Query, error) {
+	do func(b *books.Books, u *books.Budget, row *books.Bucket) error) (out bucket.Budget, err error) {
+	read := rows.Reading{Ref: bucket.BudgetRef{ID: budgetID}}
+	err = bookkeeper.DoAndLook(ctx, p.db, op, load, deciding(op, budgetID, bucketID, do), read.Queries)
+	if err != nil {
+		return out, err
+	}
+	return read.Budget(op)
+}
+
+func deciding(op string, budgetID, bucketID int64,
+	do func(b *books.Books, u *books.Budget, row *books.Bucket) error) bookkeeper.Decide {
+	return func(b *books.Books) ([]bookkeeper.Query, error) {
 		u, row := b.Budgets.Get(budgetID), b.Buckets.Get(bucketID)
 		switch {
 		case u == nil:
@@ -28,7 +38,7 @@ func (p *Part) on(ctx context.Context, op string, budgetID, bucketID int64, load
 				u.Name, bucketID)
 		}
 		return nil, do(b, u, row)
-	})
+	}
 }
 
 // Apply moves units from U to a bucket's open epoch. See transfer.Supply and books.Apply. It
@@ -36,21 +46,9 @@ func (p *Part) on(ctx context.Context, op string, budgetID, bucketID int64, load
 // bucket that is gone gets nothing.
 func (p *Part) Apply(ctx context.Context, budgetID int64, want transfer.Want) (
 	units int64, err error) {
-	var tried struct{ epoch, grant, units int64 } // what an earlier attempt wrote, committed or not
 	load := append(bookkeeper.OneBucket(budgetID, want.Bucket), bookkeeper.Applied(budgetID))
-	err = p.on(ctx, "apply", budgetID, want.Bucket, load,
-		func(b *books.Books, u *books.Budget, row *books.Bucket) error {
-			e := b.Epochs.Get(books.Position{Bucket: row.ID, Epoch: row.Epoch})
-			if b.Unsure && tried.units > 0 && e.Number == tried.epoch && e.NextGrant > tried.grant {
-				units = tried.units
-				return nil
-			}
-			grant := e.NextGrant
-			units = b.Apply(u, row,
-				books.Want{Units: want.Units, Need: want.Need, Of: int64(want.Of)})
-			tried.epoch, tried.grant, tried.units = e.Number, grant, units
-			return nil
-		})
+	err = bookkeeper.Do(ctx, p.db, "apply", load,
+		deciding("apply", budgetID, want.Bucket, applying(want, &units, false)))
 	if budget.Is(err, budget.BucketNotFound) {
 		return 0, nil
 	}
@@ -60,8 +58,42 @@ func (p *Part) Apply(ctx context.Context, budgetID int64, want transfer.Want) (
 	return units, nil
 }
 
+// ApplyTo sweeps the budget, and applies for a bucket. See transfer.Supply.
+func (p *Part) ApplyTo(ctx context.Context, budgetID int64, want transfer.Want) (
+	out bucket.Budget, units int64, err error) {
+	load := append(bookkeeper.WholeBudget(budgetID), bookkeeper.Applied(budgetID))
+	out, err = p.on(ctx, "apply", budgetID, want.Bucket, load,
+		applying(want, &units, true))
+	if err != nil {
+		return bucket.Budget{}, 0, err
+	}
+	return out, units, nil
+}
+
+// applying returns the decision of an apply, for an operator or for the service.
+func applying(want transfer.Want, units *int64, operator bool) func(*books.Books, *books.Budget,
+	*books.Bucket) error {
+	var tried struct{ epoch, grant, units int64 } // what an earlier attempt wrote, committed or not
+	return func(b *books.Books, u *books.Budget, row *books.Bucket) (err error) {
+		e := b.Epochs.Get(books.Position{Bucket: row.ID, Epoch: row.Epoch})
+		if b.Unsure && tried.units > 0 && e.Number == tried.epoch && e.NextGrant > tried.grant {
+			*units = tried.units
+			return nil
+		}
+		grant, w := e.NextGrant, books.Want{Units: want.Units, Need: want.Need, Of: int64(want.Of)}
+		if operator {
+			*units, err = b.ApplyTo(u, row, w)
+		} else {
+			*units = b.Apply(u, row, w)
+		}
+		tried.epoch, tried.grant, tried.units = e.Number, grant, *units
+		return err
+	}
+}
+
 // Offline ends a bucket's epoch and removes the bucket from the list. See transfer.Supply.
-func (p *Part) Offline(ctx context.Context, budgetID, bucketID int64, by bucket.OfflineBy) error {
+func (p *Part) Offline(ctx context.Context, budgetID, bucketID int64, by bucket.OfflineBy) (
+	bucket.Budget, error) {
 	load := append(bookkeeper.OneBucket(budgetID, bucketID), bookkeeper.Buckets(budgetID))
 	return p.on(ctx, "offline", budgetID, bucketID, load,
 		func(b *books.Books, u *books.Budget, row *books.Bucket) error {
@@ -86,15 +118,16 @@ func takeOffline(t *engine.Tx, b *rows.Budget, row *rows.Bucket, by bucket.Offli
 }
 
 // Online begins a bucket's next epoch and hands out U. See transfer.Supply.
-func (p *Part) Online(ctx context.Context, budgetID, bucketID int64) (units int64, err error) {
+func (p *Part) Online(ctx context.Context, budgetID, bucketID int64) (
+	out bucket.Budget, units int64, err error) {
 	load := append(bookkeeper.WholeBudget(budgetID), bookkeeper.Applied(budgetID))
-	err = p.on(ctx, "online", budgetID, bucketID, load,
+	out, err = p.on(ctx, "online", budgetID, bucketID, load,
 		func(b *books.Books, u *books.Budget, row *books.Bucket) error {
 			units, err = b.Online(u, row)
 			return err
 		})
 	if err != nil {
-		return 0, err
+		return bucket.Budget{}, 0, err
 	}
-	return units, nil
+	return out, units, nil
 }

@@ -62,6 +62,22 @@ func TestApplyGrants(t *testing.T) {
 	})
 }
 
+// TestApplyToSweeps checks that an operator's apply moves what is returning to U first, and that the
+// budget that it answers is the one afterwards.
+func TestApplyToSweeps(t *testing.T) {
+	everywhere(t, func(w *world) {
+		b := w.create(promo("b", 90, 3))
+		w.use(b.Buckets[0].ID, "a", 9)
+		w.giveBack(b.ID, "a", "r", 9, false)
+		got, units, err := w.part.ApplyTo(w.ctx, b.ID, want.Want{Bucket: b.Buckets[1].ID, Need: 1,
+			Units: budget.MaxAmount, Of: 3})
+		w.ok(err)
+		equal(w, "units", units, 3)
+		equal(w, "in the answer", got.Buckets[1].Epoch.Outstanding, 33)
+		equal(w, "undistributed", w.figures(b.ID).Undistributed, 6)
+	})
+}
+
 func TestApplyIsBounded(t *testing.T) {
 	everywhere(t, func(w *world) {
 		for i, tc := range []struct {
@@ -99,7 +115,7 @@ func TestApplyCounts(t *testing.T) {
 		equal(w, "the hand-out counts as the first", w.apply(b.ID, wish), 10)
 		equal(w, "used up", w.apply(b.ID, wish), 0)
 		equal(w, "the other bucket", w.apply(b.ID, want.Want{Bucket: second, Need: 1, Units: 20}), 20)
-		w.ok(w.part.Offline(w.ctx, b.ID, second, bucket.ByOperator)) // 21 units come back
+		w.ok(w.offline(b.ID, second, bucket.ByOperator)) // 21 units come back
 		equal(w, "units that came back", w.apply(b.ID, wish), 10)
 		equal(w, "they are not counted", w.read(b.ID).Buckets[0].OutCnt, 2)
 		wish.Units = 50
@@ -112,7 +128,7 @@ func TestApplyCounts(t *testing.T) {
 func TestApplyOnlyToAnOpenEpoch(t *testing.T) {
 	everywhere(t, func(w *world) {
 		b, other := w.stock("b", 1000, 4), w.stock("other", 10, 1)
-		w.ok(w.part.Offline(w.ctx, b.ID, b.Buckets[1].ID, bucket.ByOperator))
+		w.ok(w.offline(b.ID, b.Buckets[1].ID, bucket.ByOperator))
 		w.change(func(t *engine.Tx) error {
 			return t.Hit(1, `UPDATE bucket_epoch SET halted = 'broken' WHERE bucket_id = ?`,
 				b.Buckets[2].ID)
@@ -152,9 +168,9 @@ func TestHandOutReopensWhatTheServiceTookOffline(t *testing.T) {
 			ids[i] = b.Buckets[i].ID
 		}
 		w.use(ids[1], "order", 1)
-		w.ok(w.part.Offline(w.ctx, b.ID, ids[1], bucket.ByService))
-		w.ok(w.part.Offline(w.ctx, b.ID, ids[3], bucket.ByService))
-		w.ok(w.part.Offline(w.ctx, b.ID, ids[4], bucket.ByOperator))
+		w.ok(w.offline(b.ID, ids[1], bucket.ByService))
+		w.ok(w.offline(b.ID, ids[3], bucket.ByService))
+		w.ok(w.offline(b.ID, ids[4], bucket.ByOperator))
 		before := w.read(b.ID)
 		equal(w, "undistributed", w.figures(b.ID).Undistributed, 29)
 		moved := must(w.part.HandOut(w.ctx, b.ID))(w)
@@ -192,24 +208,24 @@ func TestOfflineAndOnline(t *testing.T) {
 		b := w.create(promo("sale", 40, 2))
 		first, second := b.Buckets[0].ID, b.Buckets[1].ID
 		w.use(first, "order", 5)
-		w.ok(w.part.Offline(w.ctx, b.ID, first, bucket.ByService))
+		w.ok(w.offline(b.ID, first, bucket.ByService))
 		equal(w, "undistributed", w.figures(b.ID).Undistributed, 15)
 		equal(w, "offline by", w.read(b.ID).Buckets[0].OfflineBy, bucket.ByService)
-		w.ok(w.part.Offline(w.ctx, b.ID, first, bucket.ByOperator))
+		w.ok(w.offline(b.ID, first, bucket.ByOperator))
 		equal(w, "now by", w.read(b.ID).Buckets[0].OfflineBy, bucket.ByOperator)
-		w.ok(w.part.Offline(w.ctx, b.ID, first, bucket.ByService))
+		w.ok(w.offline(b.ID, first, bucket.ByService))
 		equal(w, "still by", w.read(b.ID).Buckets[0].OfflineBy, bucket.ByOperator)
 
-		err := w.part.Offline(w.ctx, b.ID, second, bucket.ByOperator)
+		err := w.offline(b.ID, second, bucket.ByOperator)
 		w.refused(err, budget.LastBucket)
 		if text := fmt.Sprint(err); !strings.Contains(text, "sale:bucket-1") {
 			w.Errorf("the refusal does not name the bucket: %s", text)
 		}
-		w.refused(w.part.Offline(w.ctx, b.ID, 1<<40, bucket.ByOperator), budget.BucketNotFound)
+		w.refused(w.offline(b.ID, 1<<40, bucket.ByOperator), budget.BucketNotFound)
 
-		equal(w, "units", must(w.part.Online(w.ctx, b.ID, first))(w), 15)
+		equal(w, "units", must(w.online(b.ID, first))(w), 15)
 		w.lies("back online", b.ID, 8, 27)
-		equal(w, "again", must(w.part.Online(w.ctx, b.ID, first))(w), 0)
+		equal(w, "again", must(w.online(b.ID, first))(w), 0)
 		equal(w, "epoch", w.read(b.ID).Buckets[0].Epoch.Number, 2)
 	})
 }
@@ -219,7 +235,7 @@ func TestOnlineWithoutAnOpenPeriod(t *testing.T) {
 		b := w.daily("b", 100, day(""), func(d *budget.Definition) { d.EndAt = start.Add(dayLong) })
 		w.until(dayLong)
 		must(w.part.RollOver(w.ctx, b.ID))(w)
-		_, err := w.part.Online(w.ctx, b.ID, b.Buckets[0].ID)
+		_, err := w.online(b.ID, b.Buckets[0].ID)
 		w.refused(err, budget.BudgetExpired)
 	})
 }

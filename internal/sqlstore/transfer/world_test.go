@@ -366,3 +366,13 @@ func (w *world) returnable(id string) (units int64, ended bool) {
 	}))
 	return units, ended
 }
+
+func (w *world) offline(budgetID, bucketID int64, by bucket.OfflineBy) error {
+	_, err := w.part.Offline(w.ctx, budgetID, bucketID, by)
+	return err
+}
+
+func (w *world) online(budgetID, bucketID int64) (int64, error) {
+	_, units, err := w.part.Online(w.ctx, budgetID, bucketID)
+	return units, err
+}
