@@ -2,22 +2,23 @@ package trail
 
 import (
 	"cmp"
-	"slices"
 	"sync"
 )
 
-// MaxRefusals bounds the distinct refusals that are counted between two calls of Take: half of it
-// for callers that are known and half for others.
+// MaxRefusals bounds the distinct refusals that wait: half of it for callers that are known and
+// half for others.
 const MaxRefusals = 1000
 
-// Refusals counts refused authentications and forbidden calls. Equal ones become one row with a
-// count, so that a flood of them costs few rows. If there are too many distinct ones, those of the
-// tenant or the source with the most are counted by outcome alone, so that it does not push out
+// Refusals counts refused authentications and forbidden calls until they are written, one row at a
+// time. Refused authentications of one source with one outcome share a row, and so do equal
+// forbidden calls, so a flood of them costs few rows. If there are too many distinct ones, those of
+// the tenant or the source with the most are counted by outcome alone, so that it does not push out
 // those of others. It is safe for concurrent use. The zero value is ready to use.
 type Refusals struct {
 	mu             sync.Mutex
 	known, unknown shares
 	rest           map[string]*tally // by outcome alone
+	last           int               // which of the three Take took from last
 }
 
 // shares holds refusals by whose they are: a tenant, a principal of no tenant, or a source.
@@ -26,17 +27,22 @@ type shares struct {
 	n  int
 }
 
-// refusal is the key of equal refusals.
+// refusal is the key of refusals that share a row. keyID and op are empty for a refused
+// authentication.
 type refusal struct{ tenant, principal, keyID, source, op, outcome string }
 
-// tally has the time of the first of equal refusals, and their number.
-type tally struct{ firstMS, times int64 }
+// tally has the time of the first of the refusals of a row, their number, and the key and the call
+// that all of them have; empty if they differ.
+type tally struct {
+	firstMS, times int64
+	keyID, op      string
+}
 
 // Add counts a refused authentication.
 func (f *Refusals) Add(nowMS int64, keyID, source, op, outcome string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.add(refusal{"", "", keyID, source, op, outcome}, tally{nowMS, 1})
+	f.add(refusal{source: source, outcome: outcome}, tally{nowMS, 1, keyID, op})
 }
 
 // forbidden is the outcome of a call that a known principal may not make.
@@ -46,7 +52,7 @@ const forbidden = "forbidden"
 func (f *Refusals) Forbid(nowMS int64, tenant, principal, keyID, source, op string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.add(refusal{tenant, principal, keyID, source, op, forbidden}, tally{nowMS, 1})
+	f.add(refusal{tenant, principal, keyID, source, op, forbidden}, tally{nowMS, 1, keyID, op})
 }
 
 func (f *Refusals) add(one refusal, t tally) {
@@ -86,44 +92,100 @@ func counted[K comparable](all map[K]*tally, key K, t tally) map[K]*tally {
 		all = map[K]*tally{}
 	}
 	if had := all[key]; had != nil {
-		t = tally{min(had.firstMS, t.firstMS), had.times + t.times}
+		t = tally{min(had.firstMS, t.firstMS), had.times + t.times, ifEqual(had.keyID, t.keyID),
+			ifEqual(had.op, t.op)}
 	}
 	all[key] = &t
 	return all
 }
 
-// Take returns rows for all refusals since the last call, the earliest first.
-func (f *Refusals) Take() []Row {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	rows := make([]Row, 0, f.known.n+f.unknown.n+len(f.rest))
-	for _, s := range []shares{f.known, f.unknown} {
-		for _, list := range s.of {
-			for one, t := range list {
-				rows = append(rows, Row{AtMS: t.firstMS, Tenant: one.tenant, Principal: one.principal,
-					KeyID: one.keyID, Source: one.source, Op: one.op, Outcome: one.outcome,
-					Times: t.times})
-			}
-		}
+func ifEqual(a, b string) string {
+	if a != b {
+		return ""
 	}
-	for outcome, t := range f.rest {
-		rows = append(rows, Row{AtMS: t.firstMS, Outcome: outcome, Times: t.times})
-	}
-	f.known, f.unknown, f.rest = shares{}, shares{}, nil
-	slices.SortFunc(rows, func(a, b Row) int {
-		return cmp.Or(cmp.Compare(a.AtMS, b.AtMS), cmp.Compare(a.Source, b.Source),
-			cmp.Compare(a.Principal, b.Principal), cmp.Compare(a.Tenant, b.Tenant),
-			cmp.Compare(a.KeyID, b.KeyID), cmp.Compare(a.Op, b.Op), cmp.Compare(a.Outcome, b.Outcome))
-	})
-	return rows
+	return a
 }
 
-// Return adds rows of Take again, for a caller that could not append them.
-func (f *Refusals) Return(rows []Row) {
+// Take returns the row of the refusals that wait longest, if there are any, of those of known
+// callers, of other callers, and of those that are counted by outcome alone, in turn.
+func (f *Refusals) Take() (row Row, found bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, row := range rows {
-		f.add(refusal{row.Tenant, row.Principal, row.KeyID, row.Source, row.Op, row.Outcome},
-			tally{row.AtMS, row.Times})
+	for range 3 {
+		f.last = (f.last + 1) % 3
+		switch f.last {
+		case 0:
+			row, found = f.known.take()
+		case 1:
+			row, found = f.unknown.take()
+		default:
+			outcome, t := first(f.rest, cmp.Compare[string])
+			if found = t != nil; found {
+				row = rowOf(refusal{outcome: outcome}, *t)
+				delete(f.rest, outcome)
+			}
+		}
+		if found {
+			return row, true
+		}
+	}
+	return row, false
+}
+
+// take removes and returns the row of the refusals that wait longest.
+func (s *shares) take() (Row, bool) {
+	var one refusal
+	var t *tally
+	var owner string
+	for name, list := range s.of {
+		key, found := first(list, compareRefusals)
+		if t == nil || found.firstMS < t.firstMS ||
+			found.firstMS == t.firstMS && compareRefusals(key, one) < 0 {
+			one, t, owner = key, found, name
+		}
+	}
+	if t == nil {
+		return Row{}, false
+	}
+	delete(s.of[owner], one)
+	if s.n--; len(s.of[owner]) == 0 {
+		delete(s.of, owner)
+	}
+	return rowOf(one, *t), true
+}
+
+// first returns the tally that waits longest, or nil.
+func first[K comparable](all map[K]*tally, compare func(a, b K) int) (key K, t *tally) {
+	for other, found := range all {
+		if t == nil || cmp.Or(cmp.Compare(found.firstMS, t.firstMS), compare(other, key)) < 0 {
+			key, t = other, found
+		}
+	}
+	return key, t
+}
+
+func compareRefusals(a, b refusal) int {
+	return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.principal, b.principal),
+		cmp.Compare(a.tenant, b.tenant), cmp.Compare(a.keyID, b.keyID), cmp.Compare(a.op, b.op),
+		cmp.Compare(a.outcome, b.outcome))
+}
+
+func rowOf(one refusal, t tally) Row {
+	return Row{AtMS: t.firstMS, Tenant: one.tenant, Principal: one.principal, KeyID: t.keyID,
+		Source: one.source, Op: t.op, Outcome: one.outcome, Times: t.times}
+}
+
+// Return adds a row of Take again, for a caller that could not append it.
+func (f *Refusals) Return(row Row) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	t := tally{row.AtMS, row.Times, row.KeyID, row.Op}
+	switch {
+	case row.Principal != "":
+		f.add(refusal{row.Tenant, row.Principal, row.KeyID, row.Source, row.Op, row.Outcome}, t)
+	case row.Source == "":
+		f.rest = counted(f.rest, row.Outcome, t)
+	default:
+		f.add(refusal{source: row.Source, outcome: row.Outcome}, t)
 	}
 }

@@ -89,8 +89,10 @@ func TestCallsAreAttested(t *testing.T) {
 			}
 		}
 	}
-	if err := o.security.auditLog.noteRefusals(t.Context()); err != nil {
-		t.Fatal(err)
+	for range 3 { // a row each time
+		if err := o.security.auditLog.noteRefusals(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
 	found := map[string]int{}
 	for _, row := range o.rows(after) {

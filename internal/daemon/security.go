@@ -32,8 +32,9 @@ const (
 	// keysEvery is the interval at which changes of keys are read. A pause of a loop is up to one and
 	// a half times its interval, so a revoked key is refused within a second.
 	keysEvery = 200 * time.Millisecond
-	// refusalsEvery is the interval at which counted refusals are written to the audit log,
-	// pruneEvery that at which old rows of the audit log, and keys that ended long ago, are removed.
+	// refusalsEvery is the interval at which a row of refusals is written to the audit log: a pause is
+	// at least half of it, so one row a second at most. pruneEvery is that at which old rows of the
+	// audit log, and keys that ended long ago, are removed.
 	refusalsEvery, pruneEvery = 2 * time.Second, time.Minute
 )
 

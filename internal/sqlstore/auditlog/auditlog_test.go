@@ -281,6 +281,12 @@ func TestTampering(t *testing.T) {
 			{"UPDATE audit_log_head SET removed_seq = 1", "UPDATE audit_log_head SET removed_seq = 0", 1},
 			{copyOf("5", "6"), "DELETE FROM audit_log WHERE seq = 6", 6},
 			{exchange, exchange, 2},
+			{kept("seq = 3"), restored, 3},
+			{kept("seq > 2"), restored, 3},
+			{kept("seq > 0"), restored, 1},
+			{"UPDATE audit_log SET seq = seq + 10 WHERE seq > 2;" + copyOf("2", "3") + ";UPDATE audit_log SET seq = seq - 9 WHERE seq > 10;" +
+				"UPDATE audit_log_head SET last_seq = 6", "DELETE FROM audit_log WHERE seq = 3;UPDATE audit_log SET seq = seq + 9 WHERE seq > 3;" +
+				"UPDATE audit_log SET seq = seq - 10 WHERE seq > 10;UPDATE audit_log_head SET last_seq = 5", 3},
 		} {
 			for statement := range strings.SplitSeq(test.do, ";") {
 				exec(t, db, statement)
@@ -296,12 +302,44 @@ func TestTampering(t *testing.T) {
 				t.Fatalf("%s: %v", test.undo, err)
 			}
 		}
+		for _, column := range []string{"at_ms", "principal", "key_id", "source", "op", "tenant", "target", "request_id",
+			"correlation_id", "before_json", "after_json", "outcome", "times", "hash"} {
+			for statement := range strings.SplitSeq(kept("seq = 3"), ";") {
+				exec(t, db, statement)
+			}
+			exec(t, db, "INSERT INTO audit_log SELECT * FROM kept")
+			exec(t, db, "UPDATE audit_log SET "+column+" = 7 WHERE seq = 3")
+			if _, err := Verify(t.Context(), db); err == nil {
+				t.Errorf("an edited %s is not noticed", column)
+			}
+			exec(t, db, "DELETE FROM audit_log WHERE seq = 3")
+			for statement := range strings.SplitSeq(restored, ";") {
+				exec(t, db, statement)
+			}
+		}
+		last, err := Verify(t.Context(), db)
+		if err != nil {
+			t.Fatal(err)
+		}
 		exec(t, db, "DELETE FROM audit_log WHERE seq = 5")
 		if _, err := Verify(t.Context(), db); err == nil {
 			t.Error("a removed last row is not noticed")
 		}
+		// Without a row and with a head that says so, a log is as a new one: only an anchor tells.
+		exec(t, db, "DELETE FROM audit_log")
+		exec(t, db, "UPDATE audit_log_head SET last_seq = 0, last_hash = ?", make([]byte, 32))
+		if _, err := Verify(t.Context(), db, last); err == nil {
+			t.Error("a log that was emptied is not noticed with an anchor")
+		}
 	})
 }
+
+// kept is statements that remove rows, and restored is those that bring them back.
+func kept(where string) string {
+	return "CREATE TABLE kept AS SELECT * FROM audit_log WHERE " + where + ";DELETE FROM audit_log WHERE " + where
+}
+
+const restored = "INSERT INTO audit_log SELECT * FROM kept;DROP TABLE kept"
 
 // copyOf is a statement that adds a copy of a row, with another number and all else.
 func copyOf(seq, as string) string {

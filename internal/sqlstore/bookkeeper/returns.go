@@ -14,7 +14,6 @@ func holds(b *books.Books) *books.Set[books.Hold, books.ID]              { retur
 func giveBacks(b *books.Books) *books.Set[books.GiveBack, books.BackID]  { return &b.GiveBacks }
 func groups(b *books.Books) *books.Set[books.Group, books.ID]            { return &b.Groups }
 func counters(b *books.Books) *books.Set[books.Counter, books.CounterID] { return &b.Counters }
-func limits(b *books.Books) *books.Set[books.Limit, [2]any]              { return &b.Limits }
 
 // Selection writes what follows FROM to find deductions by a table d, which has their budget_id,
 // request_id, bucket_id and epoch. It ends with a condition.

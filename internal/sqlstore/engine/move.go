@@ -259,6 +259,34 @@ func (db *DB) MoveAndLook(ctx context.Context, op string, fn func(*Move) error,
 	return nil
 }
 
+// Attest appends a row to the audit log, in a transaction of its own, which on a server is one
+// round trip. A row whose COMMIT lost its reply may be there twice. Errors: those of Move.
+func (db *DB) Attest(ctx context.Context, row trail.Row) error {
+	ctx = trail.NewContext(ctx, nil)
+	if db.committers == nil {
+		return db.Write(ctx, "audit log", func(t *Tx) error { return t.Attest(row) })
+	}
+	return db.Move(ctx, "audit log", func(m *Move) error {
+		m.attest(row)
+		return nil
+	})
+}
+
+// attest saves the statements that link a row of the audit log, after all others.
+func (m *Move) attest(row trail.Row) {
+	for _, linking := range auditlog.Linking(row) {
+		s := m.Statement()
+		s.Fill(linking.Text, func(place int) {
+			if text, is := linking.Values[place].([]byte); is && text == nil {
+				s.Null()
+				return
+			}
+			s.Value(linking.Values[place])
+		})
+		m.Save(s)
+	}
+}
+
 // attemptMove runs a movement once, on a server.
 func (db *DB) attemptMove(ctx context.Context, m *Move, fn func(*Move) error) (Sent, error) {
 	line, err := db.connect(ctx)
@@ -291,21 +319,15 @@ func (l *Line) rollBack(ctx context.Context) error {
 // save sends what a movement saves, and its COMMIT. The SELECT tells a refused statement from a
 // refused COMMIT.
 func (db *DB) save(ctx context.Context, m *Move) (Sent, error) {
+	if entry := trail.FromContext(ctx); entry != nil {
+		m.attest(entry.Succeed())
+	}
 	packet := m.Statement()
+	if !m.begun {
+		packet.SQL("ROLLBACK;")
+	}
 	for _, s := range m.saves {
 		packet.append(s)
-	}
-	if entry := trail.FromContext(ctx); entry != nil {
-		for _, s := range auditlog.Linking(entry.Succeed()) {
-			packet.Fill(s.Text, func(place int) {
-				if text, is := s.Values[place].([]byte); is && text == nil {
-					packet.Null()
-					return
-				}
-				packet.Value(s.Values[place])
-			})
-			packet.SQL(";")
-		}
 	}
 	if !db.dialect.valuesList {
 		packet.SQL(waitsUsually)
