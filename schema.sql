@@ -371,22 +371,17 @@ CREATE TABLE recycle_run (
   budget_id BIGINT NOT NULL,                -- the budget
   number BIGINT NOT NULL,                   -- from 1, per budget
   cause VARBINARY(12) NOT NULL,             -- operator | schedule | automatic
-  is_open BIGINT,                           -- 1: in progress; NULL afterwards
-  next_ordinal BIGINT NOT NULL DEFAULT 0,   -- buckets below it are done
-  buckets BIGINT NOT NULL DEFAULT 0,        -- how many buckets it recycled
-  buckets_skipped BIGINT NOT NULL DEFAULT 0, -- how many buckets could not be recycled
-  moved BIGINT NOT NULL DEFAULT 0,          -- units returned to the total
-  units_before BIGINT NOT NULL DEFAULT 0,   -- U and O when it began, units
-  stranded_before BIGINT NOT NULL DEFAULT 0, -- the stranded part of them, units
-  units_after BIGINT NOT NULL DEFAULT 0,    -- U and O when it ended, units
-  stranded_after BIGINT NOT NULL DEFAULT 0, -- the stranded part of them, units
-  created_at BIGINT NOT NULL,               -- ms since 1970
-  touched_ms BIGINT NOT NULL DEFAULT 0,     -- when a node last continued it
-  ended_at BIGINT NOT NULL DEFAULT 0,       -- 0: in progress
-  PRIMARY KEY (budget_id, number),
-  UNIQUE (budget_id, is_open)
+  buckets BIGINT NOT NULL,                  -- how many buckets it recycled
+  buckets_skipped BIGINT NOT NULL,          -- how many buckets could not be recycled
+  moved BIGINT NOT NULL,                    -- units returned to the total
+  units_before BIGINT NOT NULL,             -- U and O when it began, units
+  stranded_before BIGINT NOT NULL,          -- the stranded part of them, units
+  units_after BIGINT NOT NULL,              -- U and O when it ended, units
+  stranded_after BIGINT NOT NULL,           -- the stranded part of them, units
+  created_at BIGINT NOT NULL,               -- when it began, ms since 1970
+  ended_at BIGINT NOT NULL,                 -- ms since 1970
+  PRIMARY KEY (budget_id, number)
 );
-CREATE INDEX recycle_run_open ON recycle_run (is_open, created_at);
 
 -- A budget's figures over time: one row per minute in which something changed.
 CREATE TABLE budget_sample (

@@ -33,6 +33,7 @@ var larger = map[string]string{
 	"package client":                                          "one file per noun of the API, in one package for its users",
 	"package internal/httpapi":                                "one file per noun of the API, and the console's calls",
 	"package bucket":                                          "the contract: one file per part of it",
+	"package ledger/books":                                    "one file per movement of units, all on the same rows",
 	"function internal/hostile/bodies.go:bodies":              "one table",
 	"function internal/hostile/limits.go:limits":              "one table",
 	"function internal/hostile/rules.go:rules":                "one table",

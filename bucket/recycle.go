@@ -33,15 +33,6 @@ type Recycle struct {
 	// Moved is how many units returned to the total.
 	Moved         int64
 	Before, After Spread
-	// TouchedAt is when a node last continued the run. EndedAt is zero while the run is open. All
-	// instants are by SQL's clock.
-	BeganAt, TouchedAt, EndedAt time.Time
-}
-
-// Used is what a bucket sold recently.
-type Used struct {
-	// Units is the sum of its last deductions and Largest the largest of them, in minor units. Since
-	// is when the first of them was counted.
-	Units, Largest int64
-	Since          time.Time
+	// Both instants are by SQL's clock. EndedAt is zero while the run is open.
+	BeganAt, EndedAt time.Time
 }

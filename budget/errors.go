@@ -30,7 +30,6 @@ const (
 	BudgetPaused       Code = "budget_paused"
 	BudgetExpired      Code = "budget_expired"
 	LastBucket         Code = "last_bucket"
-	RecycleRunning     Code = "recycle_running"
 	// BudgetNotOver means that the budget has not ended, or has open holds, so it is not archived.
 	BudgetNotOver Code = "budget_not_over"
 	// HasDeductions means that the budget has or had deductions, so it is not deleted. InUse means
@@ -135,7 +134,7 @@ func (c Code) Kind() Kind {
 		Unauthenticated, Forbidden, KeyNotFound, WebhookNotFound, DeliveryNotFound:
 		return Faulty
 	case BudgetExhausted, PeriodExhausted, BudgetNotEffective, BudgetPaused, BudgetExpired,
-		BudgetNotOver, HasDeductions, InUse, LastBucket, LastInstance, RecycleRunning,
+		BudgetNotOver, HasDeductions, InUse, LastBucket, LastInstance,
 		BucketOffline, BucketHalted, InstanceAnswers, AmountExceedsRemaining, LimitExceeded,
 		LedgerModeOnly:
 		return Refused

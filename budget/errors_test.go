@@ -23,7 +23,7 @@ var kinds = map[budget.Code]budget.Kind{
 
 	budget.BudgetExhausted: budget.Refused, budget.PeriodExhausted: budget.Refused, budget.BudgetNotEffective: budget.Refused,
 	budget.BudgetPaused: budget.Refused, budget.BudgetExpired: budget.Refused,
-	budget.BudgetNotOver: budget.Refused, budget.HasDeductions: budget.Refused, budget.InUse: budget.Refused, budget.LastBucket: budget.Refused, budget.LastInstance: budget.Refused, budget.RecycleRunning: budget.Refused,
+	budget.BudgetNotOver: budget.Refused, budget.HasDeductions: budget.Refused, budget.InUse: budget.Refused, budget.LastBucket: budget.Refused, budget.LastInstance: budget.Refused,
 	budget.BucketOffline: budget.Refused, budget.LedgerModeOnly: budget.Refused,
 	budget.AmountExceedsRemaining: budget.Refused, budget.LimitExceeded: budget.Refused,
 

@@ -49,7 +49,7 @@ const recycleAnswered = 15 * time.Second
 
 // Recycle recycles a budget and returns the report. If that takes longer than the service's request
 // timeout, it returns the progress so far and the recycle continues; see Recycles. A recycle has no
-// request id, so a lost answer is not retried. Errors: budget_not_found, recycle_running.
+// request id, so a lost answer is not retried. Errors: budget_not_found, budget_expired.
 func (c *Client) Recycle(ctx context.Context, name string) (*Recycle, error) {
 	what := c.post("recycle", nil, name, "recycle")
 	what.longer = recycleAnswered

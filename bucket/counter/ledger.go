@@ -215,7 +215,7 @@ type Moves interface {
 type Rollover struct {
 	// Closing are buckets whose epochs must be closed first.
 	Closing []int64
-	// Begun are buckets with new epochs.
+	// Begun are buckets with new grants.
 	Begun []int64
 }
 
@@ -223,12 +223,10 @@ type Rollover struct {
 type Periods interface {
 	// Over lists budgets whose rollover is due.
 	Over(ctx context.Context, limit int) ([]int64, error)
-	// End sets the epochs of a period that is over to closing.
-	End(ctx context.Context, budgetID int64) (Rollover, error)
-	// Turn opens the next period once no epoch is open. Epochs that are still closing stay so, and
-	// their units go where the rule says. Turn begins epochs for the other buckets and hands out what
-	// the period was funded with.
-	Turn(ctx context.Context, budgetID int64) (Rollover, error)
+	// RollOver sets the open epochs of a period that is over to closing. If there is none, it opens
+	// the next period: it begins epochs and hands out what the period was funded with. Epochs that are
+	// still closing stay so, and their units go where the rule says.
+	RollOver(ctx context.Context, budgetID int64) (Rollover, error)
 }
 
 // Covers reads I3's sums. Error: Unavailable.

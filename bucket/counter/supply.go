@@ -292,23 +292,17 @@ func (p *provision) fitting(ops []*op) (units int64) {
 
 // turn rolls over a budget's period if that is due.
 func (s *Service) turn(ctx context.Context, budgetID int64) error {
-	const rounds = 3 // epochs may have been opened meanwhile
+	const rounds = 6 // epochs may have been opened meanwhile
 	for range rounds {
-		ended, err := s.ledger.Periods.End(ctx, budgetID)
+		turned, err := s.ledger.Periods.RollOver(ctx, budgetID)
 		if err != nil {
 			return err
 		}
 		// The epochs of a partition that is down stay closing. Their units go where the rule says.
-		s.failed("store", s.push(ctx, ended.Closing, -1))
-		turned, err := s.ledger.Periods.Turn(ctx, budgetID)
-		if err != nil {
-			return err
+		s.failed("store", s.push(ctx, slices.Concat(turned.Closing, turned.Begun), -1))
+		if len(turned.Closing) == 0 {
+			break
 		}
-		if len(turned.Closing) > 0 {
-			continue
-		}
-		s.failed("store", s.push(ctx, turned.Begun, -1))
-		break
 	}
 	_, err := s.budgets.Reload(ctx, budgetID)
 	return err

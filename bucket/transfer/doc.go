@@ -2,11 +2,13 @@
 // recycle, rollover and sweep. It also lists the instances of store mode, and drains and rebalances
 // them.
 //
-// Each movement is one SQL transaction under the budget's row lock and the row locks of at most 64
-// epochs. A movement of more buckets is a series of such transactions. Each of them keeps I1, and
-// any node can continue the series:
+// Each movement of a budget is one SQL transaction, whatever the number of its buckets, and keeps
+// I1. One packet locks the budget and its epochs and reads them, package ledger/books decides, and
+// another packet writes what differs:
 //
 //	lock budget, lock epochs by (bucket, epoch)  ->  F, U, X, O, R  ->  COMMIT
+//
+// If the budget's period is over, its rollover is the first part of the movement.
 //
 // # Periods
 //

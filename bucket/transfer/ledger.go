@@ -9,12 +9,6 @@ import (
 	"github.com/budgetd/budgetd/fragment"
 )
 
-// MaxEpochs bounds the epochs that one transaction locks.
-const MaxEpochs = 64
-
-// PeriodsAtOnce bounds the periods that one rollover transaction skips.
-const PeriodsAtOnce = 1000
-
 // Want is what a bucket applies for, in minor units.
 type Want struct {
 	Bucket int64
@@ -32,8 +26,9 @@ type Moved struct {
 	Units int64
 }
 
-// Supply moves units between a budget's total and its buckets. Errors of every method:
-// BudgetNotFound; Unavailable (nothing was changed); OutcomeUnknown.
+// Supply moves units between a budget's total and its buckets. Each method is one transaction, in
+// which a rollover that is due comes first. Errors of every method: BudgetNotFound; Unavailable
+// (nothing was changed); OutcomeUnknown.
 type Supply interface {
 	// Apply moves units from U to a bucket's open epoch, as far as the period, sharding_quantity,
 	// adjust_cnt and pending shrinks allow. It returns the units moved.
@@ -93,14 +88,13 @@ type RolledOver struct {
 type Periods interface {
 	// Over lists budgets whose rollover is due by SQL's clock, the longest overdue first.
 	Over(ctx context.Context, limit int) ([]int64, error)
-	// RollOver ends a budget's period if it is over, and opens the next one. It skips at most
-	// PeriodsAtOnce periods that nobody opened. If Done is set and Period is over, the caller must
-	// call again.
+	// RollOver ends a budget's period if it is over, and opens the one that contains the present
+	// instant. It takes a transaction, or one for each thousand periods that nobody opened.
 	RollOver(ctx context.Context, budgetID int64) (RolledOver, error)
 	// Returning lists budgets with units that return to the total (R).
 	Returning(ctx context.Context, limit int) ([]int64, error)
-	// Sweep moves R of budgets to where the period's rule says, and returns the units moved. It skips
-	// a budget whose rollover is due.
+	// Sweep moves R of budgets to where the period's rule says, and returns the units moved. A budget
+	// whose rollover is due is rolled over first.
 	Sweep(ctx context.Context, budgetIDs []int64) (int64, error)
 	// Restate updates the status column of at most limit budgets whose status by the clock differs.
 	// Only readers of the table need it; no decision uses it.
@@ -120,23 +114,20 @@ func (l *Layout) Spread() bucket.Spread {
 	return bucket.Spread{Units: l.Units, Stranded: fragment.Stranded(l.Holdings, l.Least)}
 }
 
-// Recycles runs recycles. The state of a run is a row, so any node can continue it with the next
-// bucket. Errors: BudgetNotFound, Unavailable, OutcomeUnknown.
+// Recycles recycles budgets. A budget is passed as this node knows it: where its feeds end bounds
+// what is read of them. Errors: BudgetNotFound, Unavailable, OutcomeUnknown.
 type Recycles interface {
-	// BeginRecycle begins a recycle of a budget. began is false if a run is open, or if one with this
-	// cause began at since or later (unless since is zero). run is that one then.
-	BeginRecycle(ctx context.Context, budgetID int64, cause bucket.RecycleCause, since time.Time) (
-		run bucket.Recycle, began bool, err error)
-	// StepRecycle recycles the next MaxEpochs buckets of a run, and ends the run after the last. It
-	// returns a run that has ended unchanged.
-	StepRecycle(ctx context.Context, budgetID, number int64) (bucket.Recycle, error)
+	// Recycle brings every bucket of a budget to its share of all units by recent demand, in one
+	// transaction, and returns its report. began is false, and nothing changes, if a recycle with this
+	// cause began at since or later (unless since is zero); run is that one then. A rollover that is
+	// due comes first, in the same transaction. Error: BudgetExpired if no period is open.
+	Recycle(ctx context.Context, b *bucket.Budget, cause bucket.RecycleCause, since time.Time) (
+		run bucket.Recycle, began bool, turned RolledOver, err error)
 	// RecycleHistory reads a budget's recycles with numbers below before, the newest first. If before
 	// is 0, it starts at the newest.
 	RecycleHistory(ctx context.Context, budgetID, before int64, limit int) ([]bucket.Recycle, error)
-	// OpenRecycles lists runs that have not ended, those that wait longest first.
-	OpenRecycles(ctx context.Context, limit int) ([]bucket.Recycle, error)
-	// Layout reads how a budget's units are spread.
-	Layout(ctx context.Context, budgetID int64) (Layout, error)
+	// Layout reads how a budget's units are spread, without locks.
+	Layout(ctx context.Context, b *bucket.Budget) (Layout, error)
 }
 
 // PartitionRow is SQL's row of a partition.

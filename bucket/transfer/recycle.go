@@ -9,52 +9,40 @@ import (
 	"github.com/budgetd/budgetd/fragment"
 )
 
-// runTime bounds how long one node works on a recycle. Any node can continue it.
-const runTime = 5 * time.Minute
-
-// Recycle returns the units of a budget's buckets to the total and hands them out again by recent
+// Recycle brings the units of a budget's buckets together and hands them out again by recent
 // demand. This joins fragments, resets out_cnt to 0, and contracts a budget with little left to
-// fewer buckets. Requests continue meanwhile: after each step units are in buckets or in the total
-// (I1), and I3's sum includes both. The run continues when ctx ends; EndedAt of the answer is zero
-// then.
+// fewer buckets. It is one transaction, and repeating it is harmless.
 //
-// Errors: BudgetNotFound; LedgerModeOnly; RecycleRunning if a recycle is open on any node;
-// Unavailable; OutcomeUnknown (the history shows whether it began).
+// Errors: BudgetNotFound; LedgerModeOnly; BudgetExpired if no period is open; Unavailable;
+// OutcomeUnknown (the history shows whether it was done).
 func (s *Service) Recycle(ctx context.Context, ref bucket.BudgetRef) (bucket.Recycle, error) {
 	b, err := s.Budgets.Find(ctx, ref)
 	if err == nil {
 		err = ledgerOnly("recycle", b)
 	}
-	if err == nil {
-		err = s.rollOverFirst(ctx, b)
-	}
 	if err != nil {
 		return bucket.Recycle{}, err
 	}
-	run, began, err := s.beginRecycle(ctx, b.ID, bucket.OnDemand, time.Time{})
-	if err != nil {
-		return bucket.Recycle{}, err
+	return s.recycle(ctx, b, bucket.OnDemand, time.Time{})
+}
+
+// recycle recycles a budget, unless one with this cause has begun since an instant. It returns that
+// one then.
+func (s *Service) recycle(ctx context.Context, b *bucket.Budget, cause bucket.RecycleCause,
+	since time.Time) (bucket.Recycle, error) {
+	step, cancel := s.bounded(ctx)
+	defer cancel()
+	run, began, turned, err := s.Ledger.Recycles.Recycle(step, b, cause, since)
+	s.turned(b.ID, turned)
+	if err != nil || !began {
+		return run, err
 	}
-	if !began {
-		return bucket.Recycle{}, budget.Refuse(budget.RecycleRunning, "recycle",
-			"recycle %d of budget %s is open: %d buckets are done", run.Number, b.Name, run.Buckets)
-	}
-	done := make(chan bucket.Recycle, 1)
-	s.running.Go(func() {
-		step, cancel := context.WithTimeout(context.WithoutCancel(ctx), runTime)
-		defer cancel()
-		after, err := s.runRecycle(step, run)
-		if err != nil {
-			s.Log.Warn("recycle not finished; any node continues it", "budget", b.Name,
-				"run", run.Number, "error", err)
-		}
-		done <- after
-	})
-	select {
-	case run = <-done:
-	case <-ctx.Done():
-	}
-	return run, nil
+	s.Moved("recycle", run.Moved)
+	s.Log.Info("budget recycled", "budget", run.Budget, "run", run.Number, "cause", string(run.Cause),
+		"buckets", run.Buckets, "skipped", run.Skipped, "units", run.Moved,
+		"stranded_before", run.Before.Stranded, "stranded_after", run.After.Stranded)
+	_, err = s.Budgets.Reload(step, b.ID)
+	return run, afterWrite("recycle", true, err)
 }
 
 // Recycles reads at most limit recycles of a budget with numbers below before, the newest first.
@@ -66,36 +54,6 @@ func (s *Service) Recycles(ctx context.Context, ref bucket.BudgetRef, before int
 		return nil, err
 	}
 	return s.Ledger.Recycles.RecycleHistory(ctx, b.ID, before, limit)
-}
-
-// beginRecycle sweeps a budget and begins a recycle of it.
-func (s *Service) beginRecycle(ctx context.Context, budgetID int64, cause bucket.RecycleCause,
-	since time.Time) (bucket.Recycle, bool, error) {
-	step, cancel := s.bounded(ctx)
-	defer cancel()
-	swept, err := s.Ledger.Periods.Sweep(step, []int64{budgetID})
-	if err != nil {
-		return bucket.Recycle{}, false, err
-	}
-	s.Moved("sweep", swept)
-	return s.Ledger.Recycles.BeginRecycle(step, budgetID, cause, since)
-}
-
-// runRecycle continues a recycle until it has ended or ctx ends. It returns the run as it is then.
-func (s *Service) runRecycle(ctx context.Context, run bucket.Recycle) (bucket.Recycle, error) {
-	for run.EndedAt.IsZero() {
-		next, err := s.Ledger.Recycles.StepRecycle(ctx, run.Budget, run.Number)
-		if err != nil {
-			return run, err
-		}
-		s.Moved("recycle", next.Moved-run.Moved)
-		run = next
-	}
-	s.Log.Info("budget recycled", "budget", run.Budget, "run", run.Number, "cause", string(run.Cause),
-		"buckets", run.Buckets, "skipped", run.Skipped, "units", run.Moved,
-		"stranded_before", run.Before.Stranded, "stranded_after", run.After.Stranded)
-	_, err := s.Budgets.Reload(ctx, run.Budget)
-	return run, err
 }
 
 // RecycleSettings configure automatic recycles.
@@ -113,16 +71,13 @@ type RecycleSettings struct {
 const (
 	// automaticPause is the shortest time between two automatic recycles of a budget.
 	automaticPause = time.Minute
-	// abandonedAfter is how long a run makes no progress before other nodes continue it.
-	abandonedAfter = 10 * time.Second
 	// watchedBudgets bounds the budgets that one pass checks.
 	watchedBudgets = 100
 	// schedulePage is the number of budgets on one page of a scheduled recycle.
 	schedulePage = 200
 )
 
-// RecycleLoop continues abandoned runs, and recycles budgets by schedule and by their stranded
-// share.
+// RecycleLoop recycles budgets by schedule and by their stranded share.
 type RecycleLoop struct {
 	s   *Service
 	set RecycleSettings
@@ -131,40 +86,15 @@ type RecycleLoop struct {
 
 // RunOnce does what is due. It returns the first error, after it has done the rest.
 func (l *RecycleLoop) RunOnce(ctx context.Context) error {
-	first := l.abandoned(ctx)
-	if err := l.scheduled(ctx); first == nil {
-		first = err
-	}
+	first := l.scheduled(ctx)
 	if err := l.stranded(ctx); first == nil {
 		first = err
 	}
 	return first
 }
 
-// abandoned continues runs that make no progress. Two nodes that continue the same run take turns
-// with its steps.
-func (l *RecycleLoop) abandoned(ctx context.Context) error {
-	open, err := l.s.Ledger.Recycles.OpenRecycles(ctx, watchedBudgets)
-	if err != nil {
-		return err
-	}
-	for _, run := range open {
-		if l.s.Now().Sub(run.TouchedAt) < abandonedAfter {
-			continue
-		}
-		if err := l.s.RollOver(ctx, run.Budget); err != nil {
-			return err
-		}
-		l.s.Log.Info("abandoned recycle continued", "budget", run.Budget, "run", run.Number)
-		if _, err := l.s.runRecycle(ctx, run); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // scheduled recycles all effective budgets at the schedule's time. All nodes do this; the first one
-// to begin a budget's recycle runs it. After several missed times it recycles once.
+// that comes to a budget recycles it. After several missed times it recycles once.
 func (l *RecycleLoop) scheduled(ctx context.Context) error {
 	if l.set.Next == nil {
 		return nil
@@ -188,7 +118,11 @@ func (l *RecycleLoop) scheduled(ctx context.Context) error {
 			if d.Durability != budget.Ledger {
 				continue
 			}
-			if err := l.recycle(ctx, d.ID, bucket.OnSchedule, l.due); err != nil {
+			b, err := l.s.Budgets.Find(ctx, bucket.BudgetRef{ID: d.ID})
+			if err == nil {
+				err = l.recycle(ctx, b, bucket.OnSchedule, l.due)
+			}
+			if err != nil && !budget.Is(err, budget.BudgetNotFound) {
 				return err
 			}
 		}
@@ -200,17 +134,13 @@ func (l *RecycleLoop) scheduled(ctx context.Context) error {
 	return nil
 }
 
-// recycle begins and runs a recycle of a budget, unless one is open or has begun since.
-func (l *RecycleLoop) recycle(ctx context.Context, id int64, cause bucket.RecycleCause,
+// recycle recycles a budget, unless one has begun since or no period is open.
+func (l *RecycleLoop) recycle(ctx context.Context, b *bucket.Budget, cause bucket.RecycleCause,
 	since time.Time) error {
-	if err := l.s.RollOver(ctx, id); err != nil {
-		return err
+	_, err := l.s.recycle(ctx, b, cause, since)
+	if budget.Is(err, budget.BudgetExpired) {
+		return nil
 	}
-	run, began, err := l.s.beginRecycle(ctx, id, cause, since)
-	if err != nil || !began {
-		return err
-	}
-	_, err = l.s.runRecycle(ctx, run)
 	return err
 }
 
@@ -218,13 +148,17 @@ func (l *RecycleLoop) recycle(ctx context.Context, id int64, cause bucket.Recycl
 func (l *RecycleLoop) stranded(ctx context.Context) error {
 	units, first := int64(0), error(nil)
 	for _, id := range l.s.recyclable.take(watchedBudgets) {
-		layout, err := l.s.Ledger.Recycles.Layout(ctx, id)
+		var layout Layout
+		b, err := l.s.Budgets.Reload(ctx, id)
+		if err == nil {
+			layout, err = l.s.Ledger.Recycles.Layout(ctx, b)
+		}
 		if err == nil {
 			spread := layout.Spread()
 			units += spread.Stranded
 			if layout.Status == budget.Effective && fragment.Asks(spread.Stranded, spread.Units,
 				layout.Least, l.set.StrandedShare) {
-				err = l.recycle(ctx, id, bucket.Automatic, l.s.Now().Add(-automaticPause))
+				err = l.recycle(ctx, b, bucket.Automatic, l.s.Now().Add(-automaticPause))
 			}
 		}
 		if first == nil && !budget.Is(err, budget.BudgetNotFound) {

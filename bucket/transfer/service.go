@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -77,7 +76,6 @@ type Service struct {
 	risks risks
 	// The budgets that this node deducted from since the last pass of the loop.
 	refills, recyclable used
-	running             sync.WaitGroup
 }
 
 // New returns a service. It contacts neither the database nor a store.
@@ -96,18 +94,6 @@ func New(c Config) *Service {
 		c.Timeout = timeout
 	}
 	return &Service{Config: c}
-}
-
-// Wait waits until recycles that outlived their callers have ended, or until ctx ends.
-func (s *Service) Wait(ctx context.Context) error {
-	done := make(chan struct{})
-	go func() { s.running.Wait(); close(done) }()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // Used records that this node deducted from a budget, so that its buckets are refilled and that it
@@ -131,12 +117,8 @@ func (s *Service) RollOver(ctx context.Context, budgetID int64) error {
 		step, cancel := s.bounded(ctx)
 		defer cancel()
 		done, err := s.Ledger.Periods.RollOver(step, budgetID)
+		s.turned(budgetID, done)
 		if err == nil && done.Done {
-			s.Log.Info("budget rolled over", "budget", budgetID, "period", done.Period.Number,
-				"over", done.Period.Over, "units", done.Units)
-			s.Moved("handout", done.Units)
-		}
-		if err == nil && (done.Done || done.Buckets > 0) {
 			_, err = s.Budgets.Reload(step, budgetID)
 		}
 		return nil, err
@@ -150,6 +132,16 @@ func (s *Service) RollOver(ctx context.Context, budgetID int64) error {
 	}
 }
 
+// turned reports a rollover, if there was one.
+func (s *Service) turned(budgetID int64, done RolledOver) {
+	if !done.Done {
+		return
+	}
+	s.Log.Info("budget rolled over", "budget", budgetID, "period", done.Period.Number,
+		"over", done.Period.Over, "units", done.Units)
+	s.Moved("handout", done.Units)
+}
+
 // key returns a budget's key among the rollovers.
 func key(budgetID int64) string {
 	var b [8]byte
@@ -157,14 +149,6 @@ func key(budgetID int64) string {
 		b[i] = byte(budgetID >> (8 * i)) //nolint:gosec // a part of the number
 	}
 	return string(b[:])
-}
-
-// rollOverFirst rolls a budget over before an operator's call, if that is due.
-func (s *Service) rollOverFirst(ctx context.Context, b *bucket.Budget) error {
-	if !b.Period.OverAt(s.Now()) || b.Period.Over {
-		return nil
-	}
-	return s.RollOver(ctx, b.ID)
 }
 
 // afterWrite turns an error that means "certainly not done" into OutcomeUnknown if the call has
@@ -244,9 +228,6 @@ func (s *Service) verb(ctx context.Context, op string, ref bucket.BudgetRef, key
 	}
 	step, cancel := s.bounded(ctx)
 	defer cancel()
-	if err := s.rollOverFirst(step, b); err != nil {
-		return none, err
-	}
 	b, err = s.Budgets.Learn(func() (bucket.Budget, error) { return do(step, b, bk) })
 	if err != nil {
 		return none, err

@@ -80,18 +80,12 @@ func TestRecycleAndItsHistory(t *testing.T) {
 	if w.ok(err); len(list) != 1 || list[0] != run {
 		t.Errorf("history %+v, want %+v", list, run)
 	}
-	_, _, err = w.part.BeginRecycle(w.ctx, ref.ID, bucket.OnSchedule, time.Time{})
-	w.ok(err)
-	if _, err = s.Recycle(w.ctx, ref); !budget.Is(err, budget.RecycleRunning) {
-		t.Errorf("beside another one: %v", err)
-	}
 	if _, err = s.Recycle(w.ctx, bucket.BudgetRef{ID: 99}); !budget.Is(err, budget.BudgetNotFound) {
 		t.Error(err)
 	}
 }
 
-// TestRecycleWithoutBeingAsked checks that a run that its node has left is continued, that the
-// schedule recycles each effective budget once, whatever the number of nodes, and that a budget of
+// TestRecycleWithoutBeingAsked checks that the schedule recycles each effective budget once, whatever the number of nodes, and that a budget of
 // which too much is stranded is recycled automatically.
 func TestRecycleWithoutBeingAsked(t *testing.T) {
 	w := newWorld(t)
@@ -135,17 +129,12 @@ func TestRecycleWithoutBeingAsked(t *testing.T) {
 			t.Errorf("%s: %v, want %v", what, got, want)
 		}
 	}
-	_, _, err := w.part.BeginRecycle(w.ctx, first.ID, bucket.OnDemand, time.Time{})
-	w.ok(err)
 	all()
-	expect("a run that is young", first)
-	w.advance(time.Minute)
-	all()
-	expect("a run that was left", first, bucket.OnDemand)
+	expect("before the time", first)
 	w.advance(2 * time.Hour)
 	all()
 	all()
-	expect("by schedule", first, bucket.OnSchedule, bucket.OnDemand)
+	expect("by schedule", first, bucket.OnSchedule)
 	expect("by schedule", second, bucket.OnSchedule)
 	expect("a paused one", third)
 	b := w.read(second)

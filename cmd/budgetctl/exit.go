@@ -151,7 +151,6 @@ var nextSteps = map[budget.Code]string{
 	budget.VersionConflict:  "somebody changed the budget; see 'budgetctl get' and decide again",
 	budget.LastBucket:       "bring another bucket online first, or pause the budget",
 	budget.LastInstance:     "first add an instance to the configuration, or bring another one back",
-	budget.RecycleRunning:   "'budgetctl recycle --history' shows how far it is",
 	budget.InstanceNotFound: "'budgetctl instances' shows the instances",
 	"unauthenticated": "'budgetctl login' keeps a key; --token-file or BUDGETCTL_TOKEN give " +
 		"one for a command",

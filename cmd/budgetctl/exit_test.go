@@ -94,7 +94,7 @@ func TestStatusOfProblems(t *testing.T) {
 		{404, "instance_not_found", exitError}, {413, "too_large", exitError}, {422, "invalid", exitError},
 		{409, "period_exhausted", exitRefused}, {409, "budget_expired", exitRefused},
 		{409, "budget_not_effective", exitRefused}, {429, "limit_exceeded", exitRefused},
-		{409, "recycle_running", exitRefused}, {409, "a_code_of_tomorrow", exitRefused},
+		{409, "a_code_of_tomorrow", exitRefused},
 		{503, "unavailable", exitUnknown}, {504, "outcome_unknown", exitUnknown}, {500, "internal", exitUnknown},
 	}
 	for _, test := range tests {

@@ -15,10 +15,10 @@ func (a *app) recycleCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "recycle BUDGET",
 		Short: "Bring a budget's fragments together and hand out by demand",
-		Long: `Takes a budget's buckets offline and opens them again with units by recent demand. It does
-so one bucket after the other, while the others serve, so no call is refused. A budget has one
-recycle at a time (recycle_running). Interrupting this command does not stop it. --history shows
-earlier recycles, the newest first.`,
+		Long: `Brings the units of a budget's buckets together and hands them out again by recent demand.
+In ledger mode that is one transaction. In store mode it closes and opens the buckets. No call is
+refused because of it. Interrupting this command does not stop it. --history shows earlier
+recycles, the newest first.`,
 		Example: `  budgetctl recycle spring-sale
   budgetctl recycle spring-sale --history -o json`,
 		Args: arguments,

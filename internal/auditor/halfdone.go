@@ -32,7 +32,6 @@ var unfinished = map[string]string{
 		JOIN budget_management_bucket t ON t.id = b.budget_id AND t.durability = 'store'
 		WHERE e.status IN ('opening', 'open', 'closing') AND e.incarnation > 0
 		AND e.incarnation < l.since_incarnation`,
-	"open recycles": `SELECT COUNT(*) FROM recycle_run WHERE is_open = 1`,
 	"buckets on partitions that are drained": `SELECT COUNT(*) FROM sharding_budget_management_bucket b
 		JOIN store_partition l ON l.instance = b.instance AND l.partition_number = b.partition_number
 		WHERE l.is_draining = 1`,

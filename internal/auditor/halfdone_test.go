@@ -22,8 +22,6 @@ var done = []string{
 	`INSERT INTO grant_log (bucket_id, epoch, number, budget_id, kind, amount, status)
 		VALUES (7, 2, 1, 1, 'apply', 10, 'done')`,
 	`INSERT INTO adjustment (budget_id, request_id, quantity, status) VALUES (1, 'a', -3, 'done')`,
-	`INSERT INTO recycle_run (budget_id, number, cause, is_open, ended_at)
-		VALUES (1, 1, 'operator', NULL, 9)`,
 }
 
 // halves are statements by the kind of work that each of them leaves unfinished.
@@ -38,7 +36,6 @@ var halves = map[string]string{
 	"returning units":                        `UPDATE bucket_epoch SET returning_quantity = 1 WHERE epoch = 1`,
 	"units of ended epochs":                  `UPDATE bucket_epoch SET outstanding_quantity = 1 WHERE epoch = 1`,
 	"epochs of an older incarnation":         `UPDATE store_partition SET incarnation = 4, since_incarnation = 4`,
-	"open recycles":                          `UPDATE recycle_run SET is_open = 1`,
 	"buckets on partitions that are drained": `UPDATE store_partition SET is_draining = 1`,
 	"budgets with units and all buckets retired": `UPDATE budget_management_bucket t,
 		sharding_budget_management_bucket b SET t.undistributed_quantity = 1, t.out_quantity = 9,
@@ -62,7 +59,7 @@ func TestHalfDone(t *testing.T) {
 	}
 	plant := func() {
 		for _, table := range []string{"store_partition", "budget_management_bucket", "sharding_budget_management_bucket",
-			"bucket_epoch", "grant_log", "adjustment", "recycle_run"} {
+			"bucket_epoch", "grant_log", "adjustment"} {
 			exec("DELETE FROM " + table)
 		}
 		for _, statement := range done {

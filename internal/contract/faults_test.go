@@ -54,15 +54,9 @@ func webhooks(t *testing.T, d *contractOf, n *node, receiver string, seen map[bu
 		"/v1/webhooks/" + id + "/deliveries/msg_none/resend", "", nil}, seen)
 }
 
-// found provokes what a server answers to what it finds in its database: the recycle of another
-// node, figures that disagree, and a table that is gone.
+// found provokes what a server answers to what it finds in its database: figures that disagree,
+// and a table that is gone.
 func found(t *testing.T, d *contractOf, n *node, seen map[budget.Code]bool) {
-	// Touched in an hour, so that this node never takes the run for abandoned.
-	n.state(t, `INSERT INTO recycle_run (budget_id, number, cause, is_open, created_at, touched_ms)
-		SELECT id, 1000, 'operator', 1, ?, ? FROM budget_management_bucket WHERE name = ?`,
-		time.Now().UnixMilli(), time.Now().Add(time.Hour).UnixMilli(), []byte("sale"))
-	n.provoke(t, d, provocation{budget.RecycleRunning, "POST", "/v1/budgets/sale/recycle", "", nil}, seen)
-
 	n.state(t, `UPDATE bucket_epoch SET used_quantity = used_quantity - 1 WHERE used_quantity > 0
 		AND budget_id = (SELECT id FROM budget_management_bucket WHERE name = ?)`, []byte("one"))
 	n.provoke(t, d, provocation{budget.BucketHalted, "POST",

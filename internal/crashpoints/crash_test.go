@@ -41,9 +41,6 @@ type verb struct {
 	before func(w *world)
 	// call executes the verb and returns the answer as a text. replayed is nil if the verb has no id.
 	call func(ctx context.Context, n *node, b *bucket.Budget) (told string, replayed *bool, err error)
-	// died advances the time after which other nodes continue the work of a dead one. nil means that
-	// they need not wait.
-	died func(w *world)
 	// returns says that the verb gives units back.
 	returns bool
 	// used and held are the final S and H.
@@ -130,9 +127,6 @@ func (w *world) try(v *verb, n *node, step int, f fault) (hit bool) {
 		w.Errorf("the first call is answered as a replay: %s", told)
 	case err != nil && !hit, err != nil && !died && kind != budget.NotDone && kind != budget.MayBeDone:
 		w.Errorf("answered by %v", err)
-	}
-	if died && v.died != nil {
-		v.died(w)
 	}
 	w.repeat(v, told, err, died)
 	w.settle(v)

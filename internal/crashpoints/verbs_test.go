@@ -191,10 +191,7 @@ func TestLedger(t *testing.T) {
 			b *bucket.Budget) error {
 			_, err := n.moves.Recycle(ctx, bucket.BudgetRef{ID: b.ID})
 			return err
-		}), used: 10, rest: true, died: func(w *world) {
-			w.exec(`UPDATE recycle_run SET touched_ms = 1 WHERE budget_id = ?`, w.b.ID)
-			w.ok(w.other.loop(w.Context(), "recycle"))
-		}},
+		}), used: 10, rest: true},
 		{name: "rollover", define: daily, before: func(w *world) { prepare(ten)(w); aDayLater(w) },
 			call: done(func(ctx context.Context, n *node, b *bucket.Budget) error {
 				return n.moves.RollOver(ctx, b.ID)

@@ -295,5 +295,5 @@ func (n *node) start(ctx context.Context, log *slog.Logger) {
 
 // stop stops the loops and waits for attempts to send and for recycles that outlived their callers.
 func (n *node) stop(ctx context.Context) error {
-	return cmp.Or(n.running.stop(ctx), await(ctx, n.sender.Wait), n.transfer.Wait(ctx))
+	return cmp.Or(n.running.stop(ctx), await(ctx, n.sender.Wait))
 }

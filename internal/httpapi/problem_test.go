@@ -58,7 +58,7 @@ var wantStatus = map[budget.Code]int{
 	budget.MethodNotAllowed: 405, budget.BudgetNotFound: 404, budget.DeductionNotFound: 404,
 	budget.BucketNotFound: 404, budget.InstanceNotFound: 404, budget.RouteNotFound: 404,
 	budget.BudgetExhausted: 409, budget.PeriodExhausted: 409, budget.BudgetNotEffective: 409, budget.BudgetPaused: 409,
-	budget.BudgetExpired: 409, budget.BudgetNotOver: 409, budget.HasDeductions: 409, budget.InUse: 409, budget.LastBucket: 409, budget.LastInstance: 409, budget.RecycleRunning: 409,
+	budget.BudgetExpired: 409, budget.BudgetNotOver: 409, budget.HasDeductions: 409, budget.InUse: 409, budget.LastBucket: 409, budget.LastInstance: 409,
 	budget.BucketOffline: 409, budget.BucketHalted: 409, budget.InstanceAnswers: 409,
 	budget.RequestConflict: 409, budget.RequestVoid: 409, budget.AlreadyRolledBack: 409,
 	budget.NotHeld: 409, budget.HoldExpired: 409, budget.GroupClosed: 409,

@@ -105,7 +105,7 @@ func (b *Books) append(u *Budget, o Order) (Adjusted, error) {
 func (b *Books) shrink(u *Budget, o Order) (Adjusted, error) {
 	units := -o.Quantity
 	if u.Unfunded+u.Undistributed < units {
-		b.sweep(u)
+		b.Sweep(u)
 		b.collect(u, units-u.Unfunded-u.Undistributed)
 	}
 	if available := u.Unfunded + u.Undistributed; available < units {

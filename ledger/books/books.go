@@ -14,6 +14,10 @@ type Books struct {
 	ClockMS int64
 	// Unlimited lists budgets without a total whose rows are not loaded: Check leaves them out.
 	Unlimited map[int64]bool
+	// UsedSince is what was used and is held since the instant of CountFrom; nil if it was not read.
+	UsedSince *int64
+	// Used is what buckets used recently, by bucket.
+	Used map[int64]Used
 	// Unsure means that an earlier attempt of the same movement may have been committed.
 	Unsure bool
 	// Back is what came back of the loaded deductions.
@@ -33,6 +37,7 @@ type Books struct {
 	Adjustments Set[Adjustment, ID]
 	Partitions  Set[Partition, [2]any]
 	Feeds       Set[Feed, [2]int64]
+	Runs        Set[Run, [2]int64]
 }
 
 // New returns Books without rows.
@@ -60,6 +65,7 @@ func New(nowMS int64) *Books {
 		Partitions: newSet("store_partition",
 			func(r *Partition) [2]any { return [2]any{r.Instance, r.Number} }),
 		Feeds: newSet("feed", func(r *Feed) [2]int64 { return [2]int64{r.Bucket, r.First} }),
+		Runs:  newSet("recycle_run", func(r *Run) [2]int64 { return [2]int64{r.Budget, r.Number} }),
 	}
 }
 
@@ -73,7 +79,7 @@ type Written interface {
 func (b *Books) Sets() []Written {
 	return []Written{&b.Budgets, &b.Limits, &b.Periods, &b.Buckets, &b.Deductions, &b.Holds,
 		&b.GiveBacks, &b.Groups, &b.Counters, &b.Epochs, &b.Grants, &b.Adjustments, &b.Partitions,
-		&b.Feeds}
+		&b.Feeds, &b.Runs}
 }
 
 // Check compares what was changed with the accounting, from the rows in memory alone: that no

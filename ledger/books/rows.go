@@ -175,3 +175,19 @@ type Partition struct {
 	Incarnation int64  `db:"incarnation"`
 	IsDraining  int64  `db:"is_draining"`
 }
+
+// Run is a row of recycle_run: the report of a recycle.
+type Run struct {
+	Budget         int64 `db:"budget_id" key:""`
+	Number         int64 `db:"number" key:""`
+	Cause          Word  `db:"cause"`
+	Buckets        int64 `db:"buckets"`
+	Skipped        int64 `db:"buckets_skipped"`
+	Moved          int64 `db:"moved"`
+	UnitsBefore    int64 `db:"units_before"`
+	StrandedBefore int64 `db:"stranded_before"`
+	UnitsAfter     int64 `db:"units_after"`
+	StrandedAfter  int64 `db:"stranded_after"`
+	BeganAt        int64 `db:"created_at"`
+	EndedAt        int64 `db:"ended_at"`
+}

@@ -11,7 +11,8 @@ import (
 // The words of rows.
 const (
 	Opening, Open    = Word("opening"), Word("open")
-	Closed           = Word("closed")
+	Closing, Closed  = Word("closing"), Word("closed")
+	lost             = Word("lost")
 	Online, offline  = Word("online"), Word("offline")
 	Apply, Again     = Word("apply"), Word("again")
 	Collect          = Word("collect")
@@ -80,15 +81,13 @@ func (b *Books) beginNext(u *Budget, row *Bucket) {
 	u.ListVersion++
 }
 
-// end ends a live epoch, and returns its units to where its period says.
+// end ends a live epoch, and returns its units to where its period says: in a store once that has
+// closed it.
 func (b *Books) end(u *Budget, e *Epoch) {
 	if !e.live() {
 		return
 	}
-	units := e.Outstanding
-	e.Outstanding, e.Closed, e.Status = 0, e.Closed+units, Closed
-	u.ListVersion++
-	if units > 0 {
+	if units := b.takeOut(u, e); units > 0 {
 		b.comeBack(u, e, units, 0)
 	}
 }
@@ -126,17 +125,24 @@ func (b *Books) handOut(u *Budget, kind Word) (moved int64) {
 	return moved
 }
 
-// mayTake reports whether a bucket can be handed units.
+// mayTake reports whether a bucket can be handed units: it is online with an epoch of the open
+// period, or has no live epoch and was taken offline by the service. In a store it may also be
+// online without a live epoch, because its units were collected or lost, and may have an epoch that
+// is opening; its partition must not be drained.
 func (b *Books) mayTake(u *Budget, row *Bucket) bool {
-	if u.Durability == inStore {
-		p := b.Partitions.Get([2]any{row.Instance, row.Partition})
-		if p == nil || p.IsDraining == 1 {
-			return false
-		}
-	}
 	e := b.newest(row)
-	return row.Status == Online && e.mayGrow() && e.Period == u.Period ||
-		row.OfflineBy == byService && !e.live()
+	if u.Durability != inStore {
+		return row.Status == Online && e.mayGrow() && e.Period == u.Period ||
+			row.OfflineBy == byService && !e.live()
+	}
+	p := b.Partitions.Get([2]any{row.Instance, row.Partition})
+	switch {
+	case p == nil || p.IsDraining == 1:
+		return false
+	case e.live():
+		return row.Status == Online && e.Status != Closing && e.Halted == "" && e.Period == u.Period
+	}
+	return (row.Status == Online || row.OfflineBy == byService) && (e.Halted == "" || e.Status == lost)
 }
 
 // MayGrow is mayGrow for other packages.
@@ -147,9 +153,6 @@ func (e *Epoch) Live() bool { return e.live() }
 
 // Newest returns a bucket's newest epoch, which is loaded or made with the bucket.
 func (b *Books) Newest(row *Bucket) *Epoch { return b.newest(row) }
-
-// Sweep moves R of the loaded epochs of a budget to where it belongs. Halted ones keep theirs.
-func (b *Books) Sweep(u *Budget) { b.sweep(u) }
 
 // mayGrow reports whether units may go into O.
 func (e *Epoch) mayGrow() bool { return e.Status == Open && e.Halted == "" }
@@ -165,23 +168,41 @@ func (u *Budget) releasable(nowMS int64) int64 {
 	return max(u.Undistributed-max(u.PendingShrink-u.Unfunded, 0), 0)
 }
 
-// sweep moves R of the loaded epochs to where it belongs. Halted ones keep theirs.
-func (b *Books) sweep(u *Budget) {
+// clocksApartMS is the most by which the clocks of two nodes differ, each at most 1 s off SQL's.
+const clocksApartMS = 2000
+
+// Sweep moves R of a budget's loaded epochs to where it belongs, and returns the units. Halted
+// epochs keep theirs. So do those with late units that wait for a rollover: one that is due,
+// because the units do not belong to the period that it ends, or the one that ends their own
+// period, which was over by the clock of the node that gave them back. Keeps I1.
+func (b *Books) Sweep(u *Budget) (moved int64) {
 	for _, e := range b.Epochs.All() {
-		if e.Returning > 0 && e.Halted == "" {
-			unused, late := e.Returning-e.Late, e.Late
-			e.Swept += e.Returning
-			e.Returning, e.Late = 0, 0
-			b.comeBack(u, e, unused, late)
+		if e.Budget != u.ID || e.Returning == 0 || e.Halted != "" || e.Late > 0 && b.waits(u, e) {
+			continue
 		}
+		unused, late := e.Returning-e.Late, e.Late
+		moved += e.Returning
+		e.Swept += e.Returning
+		e.Returning, e.Late = 0, 0
+		b.comeBack(u, e, unused, late)
 	}
+	return moved
+}
+
+func (b *Books) waits(u *Budget, e *Epoch) bool {
+	return b.Due(u) || e.Period == u.Period && u.IsOver == 0 && u.PeriodEndMS != 0 &&
+		u.PeriodEndMS <= b.NowMS+clocksApartMS
 }
 
 // comeBack moves units that left an epoch to where its period says: to U if that is the open one,
 // otherwise by the budget's rule to F, to U of the open period, or to X. Late units were used when
-// their period ended, the others not.
+// their period ended, the others not. Those of an unlimited budget came from no total and go to
+// none.
 func (b *Books) comeBack(u *Budget, e *Epoch, unused, late int64) {
-	if e.Period == u.Period && u.IsOver == 0 {
+	switch {
+	case u.Unlimited == 1:
+		return
+	case e.Period == u.Period && u.IsOver == 0:
 		u.Undistributed += unused + late
 		return
 	}
@@ -189,10 +210,7 @@ func (b *Books) comeBack(u *Budget, e *Epoch, unused, late int64) {
 	u.Unfunded += m.Unfunded
 	u.Undistributed += m.Undistributed
 	u.Forfeited += m.Forfeited
-	left := b.Periods.Get([2]int64{u.ID, e.Period})
-	left.Returned += m.Unfunded
-	left.Passed += m.Undistributed
-	left.Forfeited += m.Forfeited
+	b.leave(u, e.Period, m)
 	b.Periods.Get([2]int64{u.ID, u.Period}).Carried += m.Undistributed
 }
 

@@ -1,8 +1,6 @@
 package books
 
 import (
-	"time"
-
 	"github.com/budgetd/budgetd/budget"
 )
 
@@ -30,16 +28,14 @@ func (b *Books) Apply(u *Budget, row *Bucket, w Want) int64 {
 	return units
 }
 
-// ApplyTo is Apply for an operator: before it, R of the loaded epochs goes to where it belongs,
-// unless a rollover is due. Error: BucketOffline.
+// ApplyTo is Apply for an operator: before it, R of the loaded epochs goes to where it belongs.
+// Error: BucketOffline.
 func (b *Books) ApplyTo(u *Budget, row *Bucket, w Want) (int64, error) {
 	if row.Status != Online {
 		return 0, budget.Refuse(budget.BucketOffline, "apply",
 			"bucket %s is offline: bring it online first", row.Key)
 	}
-	if !u.IsDue(b.NowMS) {
-		b.sweep(u)
-	}
+	b.Sweep(u)
 	return b.Apply(u, row, w), nil
 }
 
@@ -121,7 +117,7 @@ func (b *Books) isLast(u *Budget, row *Bucket) bool {
 // nothing if the bucket is online. Errors: BudgetExpired if the budget has no open period;
 // Unavailable for a bucket that is halted.
 func (b *Books) Online(u *Budget, row *Bucket) (int64, error) {
-	e := b.newest(row)
+	e, expired := b.newest(row), b.mustBeOpen(u, "online")
 	switch {
 	case row.Status == Online && e.live():
 		return 0, nil
@@ -131,10 +127,8 @@ func (b *Books) Online(u *Budget, row *Bucket) (int64, error) {
 	case e.live():
 		row.Status, row.OfflineBy, row.UpdatedAt = Online, "", b.NowMS
 		u.ListVersion++
-	case b.PeriodOf(u).OverAt(at(b.NowMS)):
-		return 0, budget.Refuse(budget.BudgetExpired, "online",
-			"budget %s has no open period: its last one ended at %s", u.Name,
-			at(u.PeriodEndMS).Format(time.RFC3339))
+	case expired != nil:
+		return 0, expired
 	default:
 		b.beginNext(u, row)
 	}
@@ -153,10 +147,6 @@ func (b *Books) Distribute(u *Budget) int64 {
 	if u.AdjustCnt > 0 && u.Undistributed > 0 && b.cameBack(u) == u.Undistributed {
 		kind = Again
 	}
-	for _, row := range b.Buckets.All() {
-		if row.Status == Online && !b.newest(row).live() {
-			b.beginNext(u, row)
-		}
-	}
+	b.beginAll(u)
 	return b.handOut(u, kind)
 }

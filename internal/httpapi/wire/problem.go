@@ -42,7 +42,6 @@ var statuses = map[budget.Code]struct {
 	budget.HasDeductions:          {http.StatusConflict, "The budget has deductions"},
 	budget.InUse:                  {http.StatusConflict, "The budget is in use"},
 	budget.LastBucket:             {http.StatusConflict, "The last online bucket stays"},
-	budget.RecycleRunning:         {http.StatusConflict, "A recycle is in progress"},
 	budget.BucketOffline:          {http.StatusConflict, "The bucket is offline"},
 	budget.LastInstance:           {http.StatusConflict, "No other instance can take its buckets"},
 	budget.BucketHalted:           {http.StatusConflict, "The figures of the bucket disagree"},

@@ -252,7 +252,14 @@ func TestMovements(t *testing.T) {
 			adjustOnce(t, db, fmt.Sprint("r", n), quantity)
 		}
 		rapid.Check(t, func(r *rapid.T) {
-			switch rapid.SampledFrom([]string{"adjust", "use", "return", "change"}).Draw(r, "what") {
+			switch rapid.SampledFrom([]string{"adjust", "use", "return", "change", "recycle",
+				"sweep", "bucket"}).Draw(r, "what") {
+			case "recycle":
+				recycle(t, db)
+			case "sweep":
+				sweep(t, db)
+			case "bucket":
+				bucketVerb(t, db, rapid.IntRange(0, 3).Draw(r, "bucket"), rapid.Bool().Draw(r, "online"))
 			case "change":
 				changeOnce(t, db, rapid.IntRange(1, 6).Draw(r, "buckets"), rapid.IntRange(0, 3).Draw(r, "limits"))
 			case "adjust":
@@ -276,6 +283,14 @@ func TestMovements(t *testing.T) {
 					giveBack(t, db, (i+1)%4, 3)
 					if i%5 == 4 {
 						changeOnce(t, db, 4+i%3, i%4)
+					}
+					switch (worker + i) % 4 {
+					case 0:
+						recycle(t, db)
+					case 1:
+						sweep(t, db)
+					default:
+						bucketVerb(t, db, (worker+i)%3, i%2 == 0)
 					}
 				}
 			})
@@ -339,6 +354,41 @@ func changeOnce(t *testing.T, db *engine.DB, buckets, limits int) {
 		}
 		return nil
 	})
+}
+
+// recycle recycles the budget by what its buckets used, of which the feed has nothing here.
+func recycle(t *testing.T, db *engine.DB) {
+	t.Helper()
+	load := append([]Query{Demand([]Fed{{1, 5}, {2, 500}})}, WholeBudget(1)...)
+	do(t, db, load, func(b *books.Books) error {
+		_, err := b.Recycle(b.Budgets.Get(1), "operator")
+		return err
+	})
+}
+
+// sweep moves R where it belongs, by the query of many budgets.
+func sweep(t *testing.T, db *engine.DB) {
+	t.Helper()
+	do(t, db, Returning([]int64{1, 77}, books.Position{}), func(b *books.Books) error {
+		b.Sweep(b.Budgets.Get(1))
+		return nil
+	})
+}
+
+// bucketVerb takes a bucket offline, or brings it online.
+func bucketVerb(t *testing.T, db *engine.DB, bucket int, online bool) {
+	t.Helper()
+	err := try(t, db, append(WholeBudget(1), Applied(1)), func(b *books.Books) error {
+		row := b.Buckets.All()[bucket]
+		if online {
+			_, err := b.Online(b.Budgets.Get(1), row)
+			return err
+		}
+		return b.Offline(b.Budgets.Get(1), row, "operator")
+	})
+	if err != nil && !budget.Is(err, budget.LastBucket) {
+		t.Error(err)
+	}
 }
 
 // use moves up to units from O of a bucket to S.

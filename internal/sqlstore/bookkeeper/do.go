@@ -21,9 +21,12 @@ func Do(ctx context.Context, db *engine.DB, op string, load []Query, decide Deci
 }
 
 // DoAndLook is Do, and then reads what the movement has left, in the same round trip as its COMMIT:
-// see engine.MoveAndLook.
+// see engine.MoveAndLook. If look is nil, it is Do.
 func DoAndLook(ctx context.Context, db *engine.DB, op string, load []Query, decide Decide,
 	look engine.Looks) error {
+	if look == nil {
+		return Do(ctx, db, op, load, decide)
+	}
 	return db.MoveAndLook(ctx, op, run(op, loading(load, decide), nil), look)
 }
 
@@ -140,4 +143,23 @@ func each(loads []func()) {
 	for _, load := range loads {
 		load()
 	}
+}
+
+// LookAt reads rows into Books in one round trip, without locks, and shows them to fn, which must
+// not change them. Errors: that of fn; Unavailable; Internal.
+func LookAt(ctx context.Context, db *engine.DB, op string, queries []Query,
+	fn func(b *books.Books) error) error {
+	var b *books.Books
+	var loads []func()
+	err := db.Look(ctx, op, func(begin func() *engine.Statement) (
+		texts []*engine.Statement, into []any) {
+		b = books.New(engine.ToMS(db.Now()))
+		texts, into, loads = written(begin, queries, b)
+		return texts, into
+	})
+	if err != nil {
+		return err
+	}
+	each(loads)
+	return fn(b)
 }

@@ -12,7 +12,10 @@ const clockSamples = 5
 
 // selectClock reads the server's clock in microseconds since 1970. Sessions are in UTC, where no
 // hour is repeated.
-const selectClock = `SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)`
+const (
+	clockMicros = `CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)`
+	selectClock = `SELECT ` + clockMicros
+)
 
 // Now returns SQL's clock in whole milliseconds, as in the tables: this machine's clock plus the
 // offset that SyncClock measured last.

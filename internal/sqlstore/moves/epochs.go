@@ -26,8 +26,6 @@ const (
 		AND status IN ('opening', 'open', 'closing'))`
 	voidGrants = `UPDATE grant_log /*by PRIMARY*/ SET status = 'void' WHERE bucket_id = ?
 		AND epoch = ? AND status = 'pending'`
-	restartCounts = `UPDATE sharding_budget_management_bucket /*by PRIMARY*/ SET out_cnt = 0,
-		collect_cnt = 0 WHERE `
 	changeList = `UPDATE budget_management_bucket SET list_version = list_version + ?
 		WHERE id = ?`
 )
@@ -120,18 +118,6 @@ func End(t *engine.Tx, b *rows.Budget, status ledger.Status, epochs ...*rows.Epo
 	return units, ListChanged(t, b.ID, len(epochs))
 }
 
-// RestartCounts resets the counts of applies and collects of buckets of a locked budget.
-func RestartCounts(t *engine.Tx, buckets ...*rows.Bucket) error {
-	var ids []any
-	for _, row := range buckets {
-		if row.OutCnt != 0 || row.CollectCnt != 0 {
-			ids = append(ids, row.Epoch.Bucket)
-			row.OutCnt, row.CollectCnt = 0, 0
-		}
-	}
-	return t.HitAll(restartCounts, nil, `id = ?`, ids)
-}
-
 // ListChanged records changes of a locked budget's bucket list or epochs, so that nodes read them
 // again.
 func ListChanged(t *engine.Tx, budgetID int64, changes int) error {
@@ -141,52 +127,24 @@ func ListChanged(t *engine.Tx, budgetID int64, changes int) error {
 const (
 	putOnline = `UPDATE sharding_budget_management_bucket /*by PRIMARY*/ SET status = 'online',
 		offline_by = '', updated_at = ? WHERE `
-	putOffline = `UPDATE sharding_budget_management_bucket /*by PRIMARY*/ SET status = 'offline',
-		offline_by = ?, updated_at = ? WHERE `
 )
 
 // PutOnline adds buckets of a locked budget to the bucket list, with their present epochs: see
 // Begin.
 func PutOnline(t *engine.Tx, b *rows.Budget, buckets ...*rows.Bucket) error {
-	return list(t, b, putOnline, "", buckets)
-}
-
-// PutOffline removes a bucket of a locked budget from the bucket list, whatever its epoch; the
-// caller checks that it is not the last one (IsLast).
-func PutOffline(t *engine.Tx, b *rows.Budget, row *rows.Bucket, by bucket.OfflineBy) error {
-	return list(t, b, putOffline, by, []*rows.Bucket{row})
-}
-
-// list sets whether buckets are in the bucket list.
-func list(t *engine.Tx, b *rows.Budget, update string, by bucket.OfflineBy,
-	buckets []*rows.Bucket) error {
 	if len(buckets) == 0 {
 		return nil
 	}
-	now, status := engine.ToMS(t.Now), rows.Online
-	before, ids := []any{now}, []any(nil)
-	if by != "" {
-		status, before = rows.Offline, []any{string(by), now}
-	}
+	now, ids := engine.ToMS(t.Now), []any(nil)
 	for _, row := range buckets {
 		ids = append(ids, row.Epoch.Bucket)
-		row.ListStatus, row.OfflineBy, row.UpdatedAt = status, string(by), now
+		row.ListStatus, row.OfflineBy, row.UpdatedAt = rows.Online, "", now
 	}
-	if err := t.HitAll(update, before, `id = ?`, ids); err != nil {
+	if err := t.HitAll(putOnline, []any{now}, `id = ?`, ids); err != nil {
 		return err
 	}
 	b.ListVersion += int64(len(buckets))
 	return ListChanged(t, b.ID, len(buckets))
-}
-
-// IsLast reports whether the budget is effective and no other bucket of the list is online.
-func IsLast(t *engine.Tx, b *rows.Budget, list []rows.Bucket, bucketID int64) bool {
-	if b.Definition().StatusAt(t.Now) != budget.Effective {
-		return false
-	}
-	return !slices.ContainsFunc(list, func(r rows.Bucket) bool {
-		return r.Epoch.Bucket != bucketID && r.ListStatus == rows.Online
-	})
 }
 
 const (

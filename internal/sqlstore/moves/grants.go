@@ -41,11 +41,7 @@ const (
 	giveToBuckets = `UPDATE sharding_budget_management_bucket /*by PRIMARY*/ SET
 		out_quantity = out_quantity + $value, sharding_quantity = $value, out_cnt = out_cnt + $value,
 		collect_cnt = collect_cnt + $value, updated_at = $value WHERE `
-	drawFromEpochs = `UPDATE bucket_epoch /*by PRIMARY*/ SET
-		outstanding_quantity = outstanding_quantity - $value,
-		closed_quantity = closed_quantity + $value WHERE `
-	drawWhere = `bucket_id = ? AND epoch = ? AND outstanding_quantity >= ? AND status = 'open'`
-	ofEpoch   = `bucket_id = ? AND epoch = ?`
+	ofEpoch = `bucket_id = ? AND epoch = ?`
 )
 
 // Give moves units into locked epochs, at most one portion each. It raises O, writes a numbered
@@ -98,24 +94,6 @@ func counted(b *rows.Budget, units int64) int64 {
 		return 0
 	}
 	return units
-}
-
-// Draw takes units out of O of open, locked epochs (ledger mode); the caller puts them elsewhere.
-func Draw(t *engine.Tx, portions ...Portion) error {
-	changes := make([]engine.RowChange, len(portions))
-	for i, p := range portions {
-		id, epoch := p.Row.Epoch.Bucket, p.Row.Number
-		changes[i] = engine.RowChange{Key: []any{id, epoch}, Values: []any{p.Units, p.Units},
-			Where: []any{id, epoch, p.Units}}
-	}
-	if err := t.ChangeRows(drawFromEpochs, ofEpoch, drawWhere, changes); err != nil {
-		return err
-	}
-	for _, p := range portions {
-		p.Row.Outstanding -= p.Units
-		p.Row.Closed += p.Units
-	}
-	return nil
 }
 
 const selectDrained = `SELECT instance, partition_number FROM store_partition WHERE is_draining = 1`

@@ -7,7 +7,6 @@ import (
 	"github.com/budgetd/budgetd/allocation"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
-	"github.com/budgetd/budgetd/limit"
 )
 
 const (
@@ -32,15 +31,6 @@ func Units(t *engine.Tx, b *rows.Budget, m allocation.Movement) error {
 	b.Forfeited += m.Forfeited
 	return t.Hit(1, moveUnits, m.Unfunded, m.Undistributed, m.Forfeited,
 		m.Unfunded+m.Undistributed+m.Forfeited, b.ID)
-}
-
-// Turnable returns why a locked budget must not be rolled over by this node: its time zone is
-// unknown here, or this node's clock is off (see engine.Tx.CheckClock). Error: Unavailable.
-func Turnable(t *engine.Tx, b *rows.Budget) error {
-	if e := limit.UnknownZone("roll over", b.Definition()); e != nil {
-		return e
-	}
-	return t.CheckClock("roll over")
 }
 
 // Coming is units that left a locked epoch unused.

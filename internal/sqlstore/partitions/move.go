@@ -7,10 +7,12 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/counter"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/moves"
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/ledger/books"
 )
 
 const (
@@ -28,12 +30,26 @@ const (
 
 // Close sets the epoch of a bucket to closing. See counter.Moves.
 func (p *Part) Close(ctx context.Context, budgetID, bucketID int64) error {
-	return p.db.Write(ctx, "close", func(t *engine.Tx) error {
-		b, row, err := lockBucket(t, "close", budgetID, bucketID)
-		if err != nil || !row.Live() {
-			return err
+	return p.one(ctx, "close", budgetID, bucketID, bookkeeper.OneBucket(budgetID, bucketID),
+		func(b *books.Books, u *books.Budget, row *books.Bucket) error {
+			b.Close(u, row)
+			return nil
+		})
+}
+
+// one runs a movement of one bucket of a budget in store mode.
+func (p *Part) one(ctx context.Context, op string, budgetID, bucketID int64,
+	load []bookkeeper.Query, do func(b *books.Books, u *books.Budget, row *books.Bucket) error) error {
+	return bookkeeper.Do(ctx, p.db, op, load, func(b *books.Books) ([]bookkeeper.Query, error) {
+		u, row := b.Budgets.Get(budgetID), b.Buckets.Get(bucketID)
+		switch {
+		case u == nil:
+			return nil, bookkeeper.NoBudget(op, budgetID)
+		case row == nil || u.Durability != books.Word(budget.Store):
+			return nil, budget.Refuse(budget.BucketNotFound, op,
+				"budget %s has no bucket %d in a store", u.Name, bucketID)
 		}
-		return setClosing(t, b, []*rows.Bucket{row})
+		return nil, do(b, u, row)
 	})
 }
 
@@ -93,28 +109,28 @@ func (p *Part) Move(ctx context.Context, budgetID int64, ref bucket.Ref, from,
 
 // Spread begins epochs and hands out U. See counter.Supply. Keeps I1.
 func (p *Part) Spread(ctx context.Context, budgetID int64) (begun []int64, err error) {
-	err = p.db.Write(ctx, "recycle", func(t *engine.Tx) error {
-		begun = nil
-		b, err := rows.LockBudget(t, "recycle", budgetID)
-		if err != nil || b.Durability != string(budget.Store) || b.IsOver == 1 ||
-			b.PeriodNow().OverAt(t.Now) {
-			return err
-		}
-		list, err := rows.LockBuckets(t, b.ID)
-		if err != nil {
-			return err
-		}
-		all := make([]*rows.Bucket, len(list))
-		for i := range list {
-			all[i] = &list[i]
-		}
-		if err := moves.RestartCounts(t, all...); err != nil {
-			return err
-		}
-		begun, err = spread(t, b, list)
-		return err
+	load := append(bookkeeper.WholeBudget(budgetID), bookkeeper.Applied(budgetID))
+	err = p.inStore(ctx, "recycle", budgetID, load, func(b *books.Books, u *books.Budget) {
+		b.RestartCounts()
+		b.Distribute(u)
+		begun = b.Granted()
 	})
 	return begun, err
+}
+
+// inStore runs a movement of a budget, and does nothing to one in ledger mode.
+func (p *Part) inStore(ctx context.Context, op string, budgetID int64, load []bookkeeper.Query,
+	do func(b *books.Books, u *books.Budget)) error {
+	return bookkeeper.Do(ctx, p.db, op, load, func(b *books.Books) ([]bookkeeper.Query, error) {
+		u := b.Budgets.Get(budgetID)
+		if u == nil {
+			return nil, bookkeeper.NoBudget(op, budgetID)
+		}
+		if u.Durability == books.Word(budget.Store) {
+			do(b, u)
+		}
+		return nil, nil
+	})
 }
 
 // Shrinking lists budgets whose pending shrinks lack units. See counter.Supply.

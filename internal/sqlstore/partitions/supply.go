@@ -1,7 +1,6 @@
 package partitions
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -10,10 +9,12 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/counter"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/moves"
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/ledger/books"
 )
 
 const (
@@ -242,50 +243,11 @@ func offline(row *rows.Bucket) error {
 	return e
 }
 
-// mostDonors bounds the epochs that one Collect closes.
-const mostDonors = 16
-
 // Collect sets the epochs of donors to closing. See counter.Supply.
 func (p *Part) Collect(ctx context.Context, budgetID, target, need int64) (
 	donors []int64, err error) {
-	err = p.db.Write(ctx, "collect", func(t *engine.Tx) error {
-		donors = nil
-		b, err := rows.LockBudget(t, "collect", budgetID)
-		if err != nil || b.Durability != string(budget.Store) {
-			return err
-		}
-		list, err := rows.Buckets(&t.Reader, budgetID)
-		if err != nil {
-			return err
-		}
-		missing := need - b.Undistributed
-		if target == 0 {
-			missing -= b.Unfunded
-		}
-		var chosen []*rows.Bucket
-		slices.SortFunc(list, func(x, y rows.Bucket) int {
-			return cmp.Or(cmp.Compare(y.Outstanding, x.Outstanding), cmp.Compare(x.Ordinal, y.Ordinal))
-		})
-		for i := range list {
-			row := &list[i]
-			if row.Status == string(ledger.Closing) && row.Epoch.Bucket != target && row.Halted == "" {
-				missing -= row.Outstanding // somebody has begun with it
-				donors = append(donors, row.Epoch.Bucket)
-			}
-		}
-		for i := range list {
-			row := &list[i]
-			if missing <= 0 || len(chosen) == mostDonors {
-				break
-			}
-			if row.MayGrow() && row.Epoch.Bucket != target && row.Outstanding > 0 {
-				missing -= row.Outstanding
-				chosen = append(chosen, row)
-				donors = append(donors, row.Epoch.Bucket)
-			}
-		}
-		return setClosing(t, b, chosen)
-	})
+	err = p.inStore(ctx, "collect", budgetID, bookkeeper.WholeBudget(budgetID),
+		func(b *books.Books, u *books.Budget) { donors = b.CloseDonors(u, target, need) })
 	return donors, err
 }
 
@@ -315,35 +277,9 @@ func setClosing(t *engine.Tx, b *rows.Budget, list []*rows.Bucket) error {
 
 // Offline removes a bucket from the list and sets its epoch to closing. See counter.Supply.
 func (p *Part) Offline(ctx context.Context, budgetID, bucketID int64, by bucket.OfflineBy) error {
-	return p.db.Write(ctx, "offline", func(t *engine.Tx) error {
-		b, err := rows.LockBudget(t, "offline", budgetID)
-		if err != nil || b.Durability != string(budget.Store) {
-			return err
-		}
-		list, err := rows.Buckets(&t.Reader, b.ID)
-		if err != nil {
-			return err
-		}
-		i := slices.IndexFunc(list, func(r rows.Bucket) bool { return r.Epoch.Bucket == bucketID })
-		if i < 0 {
-			return budget.Refuse(budget.BucketNotFound, "offline", "budget %s has no bucket %d", b.Name,
-				bucketID)
-		}
-		row := &list[i]
-		if row.ListStatus == rows.Offline && (row.OfflineBy == string(by) ||
-			by != bucket.ByOperator) {
-			return nil
-		}
-		if row.ListStatus == rows.Online && moves.IsLast(t, b, list, bucketID) {
-			return budget.Refuse(budget.LastBucket, "offline", "bucket %s is the only online bucket of "+
-				"budget %s, which is effective: bring another bucket online first, or pause the budget",
-				row.Key, b.Name)
-		}
-		if row.Live() {
-			if err := setClosing(t, b, []*rows.Bucket{row}); err != nil {
-				return err
-			}
-		}
-		return moves.PutOffline(t, b, row, by)
-	})
+	load := append(bookkeeper.OneBucket(budgetID, bucketID), bookkeeper.Buckets(budgetID))
+	return p.one(ctx, "offline", budgetID, bucketID, load,
+		func(b *books.Books, u *books.Budget, row *books.Bucket) error {
+			return b.Offline(u, row, books.Word(by))
+		})
 }

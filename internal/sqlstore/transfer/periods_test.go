@@ -9,8 +9,11 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	want "github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sqlstore/transfer"
 	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/ledger/books"
 )
 
 // rollOver rolls over a budget that is due.
@@ -155,20 +158,19 @@ func TestRollOverMoreThanAtOnce(t *testing.T) {
 	everywhere(t, func(w *world) {
 		hours := budget.Rule{Kind: budget.Calendar, Every: budget.Hour, Quantity: 1, Unused: budget.Next}
 		b := w.daily("b", 2000, hours)
-		w.until((want.PeriodsAtOnce + 10) * time.Hour)
-		equal(w, "period", w.rollOver(b.ID).Period.Number, want.PeriodsAtOnce+11)
+		w.until((books.PeriodsAtOnce + 10) * time.Hour)
+		equal(w, "period", w.rollOver(b.ID).Period.Number, books.PeriodsAtOnce+11)
 		w.holds("what all hours left", b.ID,
-			[5]int64{2000 - want.PeriodsAtOnce - 11, want.PeriodsAtOnce + 11, 0, 0, 0})
+			[5]int64{2000 - books.PeriodsAtOnce - 11, books.PeriodsAtOnce + 11, 0, 0, 0})
 		equal(w, "due", len(must(w.part.Over(w.ctx, 10))(w)), 0)
 	})
 }
 
-// TestRollOverOfManyBuckets checks that with more buckets than one transaction locks, a rollover
-// closes, funds and opens in steps. A rollover that stopped between two steps is still due, and any
-// node continues it.
+// TestRollOverOfManyBuckets checks that all buckets of a budget follow in one transaction, with their
+// epochs, grants and counts.
 func TestRollOverOfManyBuckets(t *testing.T) {
 	everywhere(t, func(w *world) {
-		const n = 2*want.MaxEpochs + 5
+		const n = 130
 		rule := day(budget.Spread)
 		rule.Quantity = 10 * n
 		b := w.daily("b", 1_000_000, rule, func(d *budget.Definition) { d.BucketQuantity = n })
@@ -184,50 +186,12 @@ func TestRollOverOfManyBuckets(t *testing.T) {
 		w.holds("the second day", b.ID, [5]int64{1_000_000 - 10*n - 4, 10 * n, 0, 4, 0})
 		w.gone("the first day", b.ID, 1, [5]int64{10 * n, 0, 10*n - 4, 0, 0})
 		equal(w, "due", len(must(w.part.Over(w.ctx, 10))(w)), 0)
-		w.unopen(b.ID, 70) // as if the node had stopped after the period was funded
-		if got := must(w.part.Over(w.ctx, 10))(w); !slices.Equal(got, []int64{b.ID}) {
-			w.Fatalf("due %v", got)
-		}
-		done = must(w.part.RollOver(w.ctx, b.ID))(w)
-		equal(w, "the same period", done.Done, false)
-		equal(w, "opened", done.Buckets >= 70, true)
-		equal(w, "due", len(must(w.part.Over(w.ctx, 10))(w)), 0)
-		equal(w, "online without an epoch", w.idle(b.ID), 0)
-	})
-}
-
-// unopen ends the newest epochs of n buckets and makes the rollover due, as between two steps.
-func (w *world) unopen(id int64, n int) {
-	w.Helper()
-	b := w.read(id)
-	w.change(func(t *engine.Tx) error {
-		units := int64(0)
-		for i := range n {
-			e := b.Buckets[i].Epoch
-			units += e.Outstanding
-			err := t.Hit(1, `UPDATE bucket_epoch SET status = 'closed', outstanding_quantity = 0,
-				closed_quantity = closed_quantity + ? WHERE bucket_id = ? AND epoch = ?`,
-				e.Outstanding, e.Bucket, e.Number)
-			if err != nil {
-				return err
+		for i, bk := range w.read(b.ID).Buckets {
+			if bk.OutCnt != 1 || bk.Epoch.Number != 2 || bk.Epoch.Status != ledger.Open {
+				w.Fatalf("bucket %d: %+v", i, bk)
 			}
 		}
-		return t.Hit(1, `UPDATE budget_management_bucket SET
-			undistributed_quantity = undistributed_quantity + ?, out_quantity = out_quantity - ?,
-			roll_over_ms = ? WHERE id = ?`, units, units, engine.ToMS(t.Now), id)
 	})
-}
-
-// idle counts online buckets without a live epoch.
-func (w *world) idle(id int64) (n int) {
-	w.Helper()
-	b := w.read(id)
-	for i := range b.Buckets {
-		if b.Buckets[i].Online && !b.Buckets[i].Epoch.Status.Live() {
-			n++
-		}
-	}
-	return n
 }
 
 func TestRollOverLeavesAHaltedEpoch(t *testing.T) {
@@ -335,8 +299,88 @@ func TestRollOverAfterAChangeOfTheRule(t *testing.T) {
 	})
 }
 
-// TestNothingIsGivenAfterThePeriod checks that apply, hand-out and recycle move nothing of a period
-// that is over until the rollover.
+// TestRollOverComesFirst checks that a movement of a budget whose period is over rolls it over before
+// it does anything, in the same transaction, and that it moves nothing if none follows.
+func TestRollOverComesFirst(t *testing.T) {
+	everywhere(t, func(w *world) {
+		for name, move := range map[string]func(b *bucket.Budget) error{
+			"apply": func(b *bucket.Budget) error {
+				_, err := w.part.Apply(w.ctx, b.ID, want.Want{Bucket: b.Buckets[1].ID, Need: 1, Units: 5})
+				return err
+			},
+			"apply by an operator": func(b *bucket.Budget) error {
+				_, _, err := w.part.ApplyTo(w.ctx, b.ID, want.Want{Bucket: b.Buckets[1].ID, Need: 1, Units: 5})
+				return err
+			},
+			"offline": func(b *bucket.Budget) error {
+				return w.offline(b.ID, b.Buckets[1].ID, bucket.ByService)
+			},
+			"online": func(b *bucket.Budget) error {
+				_, err := w.online(b.ID, b.Buckets[0].ID)
+				return err
+			},
+			"sweep": func(b *bucket.Budget) error {
+				_, err := w.part.Sweep(w.ctx, []int64{b.ID})
+				return err
+			},
+			"recycle": func(b *bucket.Budget) error {
+				_, _, turned, err := w.part.Recycle(w.ctx, b, bucket.OnDemand, time.Time{})
+				if err == nil {
+					equal(w, "rolled over by a recycle", turned.Done, true)
+				}
+				return err
+			},
+		} {
+			b := w.daily(name, 1000, day(""), func(d *budget.Definition) { d.EndAt = start.Add(2 * dayLong) })
+			w.use(b.Buckets[1].ID, "a", 4)
+			w.giveBack(b.ID, "a", "r", 3, false)
+			w.until(dayLong)
+			w.ok(move(&b))
+			equal(w, name+": period", w.read(b.ID).Period.Number, 2)
+			f := w.figures(b.ID)
+			equal(w, name+": of the second day", f.Undistributed+f.InBuckets, 40)
+			w.conserved(b.ID)
+			w.until(2 * dayLong)
+			switch err := move(&b); name {
+			case "online", "recycle":
+				w.refused(err, budget.BudgetExpired)
+				w.rollOver(b.ID)
+			case "apply by an operator":
+				w.refused(err, budget.BucketOffline)
+				w.rollOver(b.ID)
+			default:
+				w.ok(err)
+			}
+			f = w.figures(b.ID)
+			equal(w, name+": after the last day", f.Undistributed+f.InBuckets, 0)
+			equal(w, name+": over", w.read(b.ID).Period.Over, true)
+			w.conserved(b.ID)
+		}
+	})
+}
+
+// TestRollOverByAClockThatIsWrong checks that no period ends because of a clock that the server's does
+// not agree with, and that nothing else is done in its place.
+func TestRollOverByAClockThatIsWrong(t *testing.T) {
+	w := newWorld(t, "mysql")
+	b := w.daily("b", 1000, day(""))
+	w.ok(w.db.Close())
+	var err error
+	w.db, err = engine.Open(w.ctx, engine.Config{Driver: "mysql", DSN: w.dsn, Clock: w.clock.Now})
+	w.ok(err)
+	w.defs, w.part = definitions.New(w.db), transfer.New(w.db)
+	w.until(dayLong)
+	_, err = w.part.RollOver(w.ctx, b.ID)
+	w.refused(err, budget.Unavailable)
+	_, _, _, err = w.part.Recycle(w.ctx, &b, bucket.OnDemand, time.Time{})
+	w.refused(err, budget.Unavailable)
+	_, err = w.part.Apply(w.ctx, b.ID, want.Want{Bucket: b.Buckets[0].ID, Need: 1, Units: 5})
+	w.refused(err, budget.Unavailable)
+	equal(w, "period", w.read(b.ID).Period.Number, 1)
+}
+
+// TestNothingIsGivenAfterThePeriod checks that a hand-out moves nothing of a period that is over
+// until the rollover.
 func TestNothingIsGivenAfterThePeriod(t *testing.T) {
 	everywhere(t, func(w *world) {
 		b := w.daily("b", 1000, day(""))
@@ -344,13 +388,8 @@ func TestNothingIsGivenAfterThePeriod(t *testing.T) {
 		second := b.Buckets[1].ID
 		w.until(dayLong - time.Millisecond)
 		equal(w, "before the end", w.apply(b.ID, want.Want{Bucket: second, Need: 1, Units: 5}), 5)
-		run, _, err := w.part.BeginRecycle(w.ctx, b.ID, bucket.OnDemand, time.Time{})
-		w.ok(err)
 		w.until(dayLong)
-		equal(w, "after it", w.apply(b.ID, want.Want{Bucket: second, Need: 1, Units: 5}), 0)
 		equal(w, "handed out", must(w.part.HandOut(w.ctx, b.ID))(w).Units, 0)
-		_, err = w.part.StepRecycle(w.ctx, b.ID, run.Number)
-		w.refused(err, budget.Unavailable)
 		w.lies("as before", b.ID, 0, 25)
 		w.rollOver(b.ID)
 		w.holds("rolled over", b.ID, [5]int64{960, 40, 0, 0, 0})

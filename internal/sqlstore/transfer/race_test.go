@@ -56,11 +56,6 @@ func TestMovementsAtOnce(t *testing.T) {
 					err := do(r, i)
 					switch budget.CodeOf(err) {
 					case "", budget.LastBucket, budget.BudgetExpired:
-					case budget.Unavailable: // a recycle whose period is over waits for the rollover
-						if name == "recycle" {
-							continue
-						}
-						fallthrough
 					default:
 						if !errors.Is(err, errShort) {
 							t.Errorf("%s: %v", name, err)
@@ -92,10 +87,7 @@ func TestMovementsAtOnce(t *testing.T) {
 			return err
 		})
 		run("recycle", func(r *rand.Rand, _ int) error {
-			run, _, err := w.part.BeginRecycle(w.ctx, b.ID, bucket.OnDemand, time.Time{})
-			if err == nil {
-				_, err = w.part.StepRecycle(w.ctx, b.ID, run.Number)
-			}
+			_, _, _, err := w.part.Recycle(w.ctx, &b, bucket.OnDemand, time.Time{})
 			return err
 		})
 		run("sweep", func(*rand.Rand, int) error {

@@ -12,21 +12,22 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 )
 
-// recycle runs a recycle to its end, and proves I1 after every step.
-func (w *world) recycle(id int64) (run bucket.Recycle, steps int) {
+// recycle recycles a budget, and proves I1.
+func (w *world) recycle(id int64) bucket.Recycle {
 	w.Helper()
-	run, began, err := w.part.BeginRecycle(w.ctx, id, bucket.OnDemand, time.Time{})
-	if w.ok(err); !began {
-		w.Fatalf("another run is open: %+v", run)
-	}
-	for ; run.EndedAt.IsZero(); steps++ {
-		if steps > 50 {
-			w.Fatalf("a run without an end: %+v", run)
-		}
-		run = must(w.part.StepRecycle(w.ctx, id, run.Number))(w)
-		w.conserved(id)
-	}
-	return run, steps
+	run, began := w.recycleFor(id, bucket.OnDemand, time.Time{})
+	equal(w, "began", began, true)
+	return run
+}
+
+func (w *world) recycleFor(id int64, cause bucket.RecycleCause, since time.Time) (
+	run bucket.Recycle, began bool) {
+	w.Helper()
+	b := w.read(id)
+	run, began, _, err := w.part.Recycle(w.ctx, &b, cause, since)
+	w.ok(err)
+	w.conserved(id)
+	return run, began
 }
 
 // TestRecycleFollowsDemand checks that the bucket that sold gets most, out_cnt starts from 0, and
@@ -43,11 +44,11 @@ func TestRecycleFollowsDemand(t *testing.T) {
 			return err
 		}))(w)
 		const left = 8000 - 800
-		run, steps := w.recycle(b.ID)
-		if steps != 1 || run.Buckets != 8 || run.Skipped != 0 || run.Cause != bucket.OnDemand ||
+		run := w.recycle(b.ID)
+		if run.Buckets != 8 || run.Skipped != 0 || run.Cause != bucket.OnDemand ||
 			run.Moved < left/2 || run.Before.Units != left || run.After.Units != left ||
 			run.Before.Stranded == 0 || run.After.Stranded != 0 {
-			w.Errorf("after %d steps: %+v", steps, run)
+			w.Errorf("%+v", run)
 		}
 		held, sum := w.outstanding(b.ID), int64(0)
 		for _, units := range held {
@@ -66,8 +67,7 @@ func TestRecycleFollowsDemand(t *testing.T) {
 		if len(list) != 1 || list[0] != run {
 			w.Errorf("history %+v, want %+v", list, run)
 		}
-		equal(w, "open", len(must(w.part.OpenRecycles(w.ctx, 10))(w)), 0)
-		equal(w, "a run that has ended", must(w.part.StepRecycle(w.ctx, b.ID, 1))(w), run)
+		equal(w, "moved by another one", w.recycle(b.ID).Moved, 0)
 		w.use(b.Buckets[3].ID, "later", held[3])
 	})
 }
@@ -80,7 +80,7 @@ func TestRecycleContracts(t *testing.T) {
 		for i := range b.Buckets {
 			w.use(b.Buckets[i].ID, fmt.Sprint("d", i), 980) // 20 each: below a tenth of the share
 		}
-		run, _ := w.recycle(b.ID)
+		run := w.recycle(b.ID)
 		if run.Before.Stranded == 0 || run.After.Stranded != 0 {
 			w.Errorf("stranded %d, then %d", run.Before.Stranded, run.After.Stranded)
 		}
@@ -97,26 +97,28 @@ func TestRecycleContracts(t *testing.T) {
 	})
 }
 
-// TestRecycleInSteps checks that of more buckets than one transaction locks, those with too much
-// give first and those with too little get afterwards, and that any node continues.
-func TestRecycleInSteps(t *testing.T) {
+// TestRecycleOfManyBuckets checks that one transaction recycles all buckets of a large budget, more
+// than one query of their demand reads.
+func TestRecycleOfManyBuckets(t *testing.T) {
 	everywhere(t, func(w *world) {
-		const n = 2*want.MaxEpochs + 10
+		const n = 300
 		b := w.create(promo("many", 100*n, n))
+		for i := range n {
+			w.use(b.Buckets[i].ID, fmt.Sprint("a-", i), 1)
+		}
 		for i := range 10 {
 			w.use(b.Buckets[n-1].ID, fmt.Sprint("hot-", i), 9)
 			w.clock.set(w.clock.Now().Add(time.Second))
 		}
-		run, steps := w.recycle(b.ID)
-		equal(w, "steps", steps, 6)
+		run := w.recycle(b.ID)
 		equal(w, "buckets", run.Buckets, n)
 		held, sum := w.outstanding(b.ID), int64(0)
 		for _, units := range held {
 			sum += units
 		}
-		equal(w, "units", sum+w.figures(b.ID).Undistributed, 100*n-90)
-		if held[n-1] < sum*2/3 {
-			w.Errorf("the bucket that sells holds %d of %d", held[n-1], sum)
+		equal(w, "units", sum+w.figures(b.ID).Undistributed, 99*n-90)
+		if held[n-1] < held[0]*5 {
+			w.Errorf("the bucket that sells holds %d, another one %d", held[n-1], held[0])
 		}
 		for i, bk := range w.read(b.ID).Buckets {
 			if bk.OutCnt != 0 {
@@ -126,38 +128,25 @@ func TestRecycleInSteps(t *testing.T) {
 	})
 }
 
-func TestRecycleOneAtATime(t *testing.T) {
+// TestRecycleOnce checks that a recycle of a cause is not repeated if another node did it since.
+func TestRecycleOnce(t *testing.T) {
 	everywhere(t, func(w *world) {
 		b := w.create(promo("b", 80, 4))
-		first, began, err := w.part.BeginRecycle(w.ctx, b.ID, bucket.OnSchedule, time.Time{})
-		w.ok(err)
+		first, began := w.recycleFor(b.ID, bucket.OnSchedule, w.db.Now())
 		equal(w, "began", began, true)
-		second, began, err := w.part.BeginRecycle(w.ctx, b.ID, bucket.OnDemand, time.Time{})
-		w.ok(err)
-		equal(w, "began beside it", began, false)
-		equal(w, "the one that is open", second, first)
-		equal(w, "open", len(must(w.part.OpenRecycles(w.ctx, 10))(w)), 1)
-		w.stepAll(b.ID, first.Number)
-		_, began, err = w.part.BeginRecycle(w.ctx, b.ID, bucket.OnSchedule, first.BeganAt)
-		w.ok(err)
+		second, began := w.recycleFor(b.ID, bucket.OnSchedule, first.BeganAt)
 		equal(w, "of the same time again", began, false)
-		third, began, err := w.part.BeginRecycle(w.ctx, b.ID, bucket.Automatic, first.BeganAt)
-		w.ok(err)
+		equal(w, "the one that was", second, first)
+		third, began := w.recycleFor(b.ID, bucket.Automatic, first.BeganAt)
 		equal(w, "of another cause", began, true)
 		equal(w, "number", third.Number, 2)
-		_, _, err = w.part.BeginRecycle(w.ctx, 1<<40, bucket.OnDemand, time.Time{})
+		w.clock.set(w.clock.Now().Add(time.Second))
+		_, began = w.recycleFor(b.ID, bucket.OnSchedule, w.db.Now())
+		equal(w, "of a later time", began, true)
+		_, _, _, err := w.part.Recycle(w.ctx, &bucket.Budget{Definition: budget.Definition{ID: 1 << 40}},
+			bucket.OnDemand, time.Time{})
 		w.refused(err, budget.BudgetNotFound)
 	})
-}
-
-func (w *world) stepAll(id, number int64) {
-	w.Helper()
-	for range 50 {
-		if !must(w.part.StepRecycle(w.ctx, id, number))(w).EndedAt.IsZero() {
-			return
-		}
-	}
-	w.Fatal("a run without an end")
 }
 
 // TestRecycleLeavesOut checks that buckets which an operator took offline or which are stopped stay
@@ -170,7 +159,7 @@ func TestRecycleLeavesOut(t *testing.T) {
 			return t.Hit(1, `UPDATE bucket_epoch SET halted = 'broken' WHERE bucket_id = ?`,
 				b.Buckets[1].ID)
 		})
-		run, _ := w.recycle(b.ID)
+		run := w.recycle(b.ID)
 		equal(w, "buckets", run.Buckets, 2)
 		equal(w, "skipped", run.Skipped, 1)
 		w.lies("the others share what came back", b.ID, 0, 100, 150, 150)
@@ -183,7 +172,7 @@ func TestRecycleOfAPeriod(t *testing.T) {
 	everywhere(t, func(w *world) {
 		b := w.daily("b", 8_000_000, budget.Rule{Kind: budget.Calendar, Every: budget.Month,
 			Quantity: 8000, Partial: budget.Whole}, func(d *budget.Definition) { d.BucketQuantity = 8 })
-		run, _ := w.recycle(b.ID)
+		run := w.recycle(b.ID)
 		equal(w, "before", run.Before, bucket.Spread{Units: 8000})
 		equal(w, "after", run.After, bucket.Spread{Units: 8000})
 		equal(w, "online", w.figures(b.ID).Online, 8)
@@ -195,7 +184,8 @@ func TestLayout(t *testing.T) {
 		b := w.create(promo("b", 4000, 4))
 		w.use(b.Buckets[0].ID, "a", 70)
 		w.ok(w.offline(b.ID, b.Buckets[3].ID, bucket.ByOperator))
-		l := must(w.part.Layout(w.ctx, b.ID))(w)
+		b = w.read(b.ID)
+		l := must(w.part.Layout(w.ctx, &b))(w)
 		equal(w, "units", l.Units, 3930)
 		equal(w, "least", l.Least, 100)
 		equal(w, "holdings", len(l.Holdings), 3)

@@ -7,39 +7,8 @@ import (
 	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
-	"github.com/budgetd/budgetd/internal/sqlstore/engine"
-	"github.com/budgetd/budgetd/internal/sqlstore/moves"
-	"github.com/budgetd/budgetd/internal/sqlstore/rows"
-	"github.com/budgetd/budgetd/ledger"
 	"github.com/budgetd/budgetd/ledger/books"
 )
-
-// on runs a movement of one bucket, and reads the budget afterwards. Errors: BudgetNotFound;
-// BucketNotFound, also for one that was removed from the ring; that of do.
-func (p *Part) on(ctx context.Context, op string, budgetID, bucketID int64, load []bookkeeper.Query,
-	do func(b *books.Books, u *books.Budget, row *books.Bucket) error) (out bucket.Budget, err error) {
-	read := rows.Reading{Ref: bucket.BudgetRef{ID: budgetID}}
-	err = bookkeeper.DoAndLook(ctx, p.db, op, load, deciding(op, budgetID, bucketID, do), read.Queries)
-	if err != nil {
-		return out, err
-	}
-	return read.Budget(op)
-}
-
-func deciding(op string, budgetID, bucketID int64,
-	do func(b *books.Books, u *books.Budget, row *books.Bucket) error) bookkeeper.Decide {
-	return func(b *books.Books) ([]bookkeeper.Query, error) {
-		u, row := b.Budgets.Get(budgetID), b.Buckets.Get(bucketID)
-		switch {
-		case u == nil:
-			return nil, budget.Refuse(budget.BudgetNotFound, op, "there is no budget %d", budgetID)
-		case row == nil || row.OfflineBy == books.Word(bucket.ByResize):
-			return nil, budget.Refuse(budget.BucketNotFound, op, "budget %s has no bucket %d",
-				u.Name, bucketID)
-		}
-		return nil, do(b, u, row)
-	}
-}
 
 // Apply moves units from U to a bucket's open epoch. See transfer.Supply and books.Apply. It
 // recognises an attempt with an unknown commit by its grant number, so the units move once. A
@@ -47,8 +16,7 @@ func deciding(op string, budgetID, bucketID int64,
 func (p *Part) Apply(ctx context.Context, budgetID int64, want transfer.Want) (
 	units int64, err error) {
 	load := append(bookkeeper.OneBucket(budgetID, want.Bucket), bookkeeper.Applied(budgetID))
-	err = bookkeeper.Do(ctx, p.db, "apply", load,
-		deciding("apply", budgetID, want.Bucket, applying(want, &units, false)))
+	err = p.one(ctx, "apply", budgetID, want.Bucket, load, applying(want, &units, false), nil)
 	if budget.Is(err, budget.BucketNotFound) {
 		return 0, nil
 	}
@@ -61,8 +29,7 @@ func (p *Part) Apply(ctx context.Context, budgetID int64, want transfer.Want) (
 // ApplyTo sweeps the budget, and applies for a bucket. See transfer.Supply.
 func (p *Part) ApplyTo(ctx context.Context, budgetID int64, want transfer.Want) (
 	out bucket.Budget, units int64, err error) {
-	load := append(bookkeeper.WholeBudget(budgetID), bookkeeper.Applied(budgetID))
-	out, err = p.on(ctx, "apply", budgetID, want.Bucket, load,
+	out, err = p.on(ctx, "apply", budgetID, want.Bucket, all(budgetID),
 		applying(want, &units, true))
 	if err != nil {
 		return bucket.Budget{}, 0, err
@@ -101,27 +68,10 @@ func (p *Part) Offline(ctx context.Context, budgetID, bucketID int64, by bucket.
 		})
 }
 
-// takeOffline ends the epoch of an online bucket and returns O to the total. A halted epoch keeps
-// its units until an operator decides.
-func takeOffline(t *engine.Tx, b *rows.Budget, row *rows.Bucket, by bucket.OfflineBy) error {
-	if row.Live() && row.Halted == "" {
-		units, err := moves.End(t, b, ledger.Closed, &row.Epoch)
-		if err != nil {
-			return err
-		}
-		err = moves.ComeBack(t, b, moves.Coming{Row: &row.Epoch, Never: units})
-		if err != nil {
-			return err
-		}
-	}
-	return moves.PutOffline(t, b, row, by)
-}
-
 // Online begins a bucket's next epoch and hands out U. See transfer.Supply.
 func (p *Part) Online(ctx context.Context, budgetID, bucketID int64) (
 	out bucket.Budget, units int64, err error) {
-	load := append(bookkeeper.WholeBudget(budgetID), bookkeeper.Applied(budgetID))
-	out, err = p.on(ctx, "online", budgetID, bucketID, load,
+	out, err = p.on(ctx, "online", budgetID, bucketID, all(budgetID),
 		func(b *books.Books, u *books.Budget, row *books.Bucket) error {
 			units, err = b.Online(u, row)
 			return err

@@ -36,16 +36,19 @@ func TestSweepByPeriod(t *testing.T) {
 			w.until(dayLong)
 			w.giveBack(b.ID, "a", "before the rollover", 2, true)
 			sweep := func() int64 { return must(w.part.Sweep(w.ctx, []int64{b.ID}))(w) }
-			equal(w, name+": while the rollover is due", sweep(), 0)
 			w.until(dayLong - time.Millisecond)
 			equal(w, name+": by a clock that is behind", sweep(), 0)
 			w.until(dayLong)
-			w.rollOver(b.ID)
+			if tc.most == 0 {
+				w.rollOver(b.ID)
+			} else {
+				equal(w, name+": with the rollover", sweep(), 3)
+			}
 			w.giveBack(b.ID, "a", "after it", 4, true)
 			if got := must(w.part.Returning(w.ctx, 10))(w); !slices.Equal(got, []int64{b.ID}) {
 				w.Errorf("%s: returning %v", name, got)
 			}
-			equal(w, name+": swept", sweep(), 7)
+			equal(w, name+": swept", sweep(), map[bool]int64{true: 7, false: 4}[tc.most == 0])
 			w.holds(name, b.ID, [5]int64{tc.want[0], tc.want[1], 0, 3, tc.want[2]})
 			equal(w, name+": returning", len(must(w.part.Returning(w.ctx, 10))(w)), 0)
 		}
@@ -53,7 +56,7 @@ func TestSweepByPeriod(t *testing.T) {
 }
 
 // TestSweepOfManyBudgets checks that one call sweeps the epochs of many budgets, more than one
-// transaction locks.
+// transaction locks, also if they are not sorted.
 func TestSweepOfManyBudgets(t *testing.T) {
 	everywhere(t, func(w *world) {
 		var ids []int64

@@ -1,8 +1,8 @@
 // Package transfer is the database's part of package bucket/transfer: it moves units in ledger
 // mode, and keeps the partitions of store mode.
 //
-// Every method is one transaction, or a bounded series of transactions that lock the budget's row
-// and at most transfer.MaxEpochs epochs each. Each transaction keeps I1.
+// Every movement of a budget is one transaction: the rows of the budget are locked and read,
+// package ledger/books decides, and what differs is written. Each keeps I1.
 package transfer
 
 import (

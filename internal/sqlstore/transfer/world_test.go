@@ -42,6 +42,7 @@ type world struct {
 	*testing.T
 	ctx     context.Context
 	clock   *clock
+	dsn     string
 	db      *engine.DB
 	defs    *definitions.Part
 	part    *transfer.Part
@@ -73,6 +74,7 @@ func newWorld(t *testing.T, driver string) *world {
 	if driver == "mysql" {
 		config.DSN = testservers.SharedMariaDB(t).NewDatabase(t)
 	}
+	w.dsn = config.DSN
 	var err error
 	if w.db, err = engine.Open(w.ctx, config); err != nil {
 		t.Fatal(err)

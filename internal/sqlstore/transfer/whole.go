@@ -1,0 +1,68 @@
+package transfer
+
+import (
+	"context"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/transfer"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sqlstore/rows"
+	"github.com/budgetd/budgetd/ledger/books"
+)
+
+// all returns the queries of a whole budget.
+func all(id int64) []bookkeeper.Query {
+	return append(bookkeeper.WholeBudget(id), bookkeeper.Applied(id))
+}
+
+// whole is bookkeeper.Whole.
+func (p *Part) whole(ctx context.Context, op string, id int64, load []bookkeeper.Query,
+	do bookkeeper.Movement) (transfer.RolledOver, error) {
+	done, err := bookkeeper.Whole(ctx, p.db, op, id, load, do, nil)
+	out := transfer.RolledOver{Done: done.Done, Period: done.Period,
+		Moved: transfer.Moved{Buckets: done.Buckets, Units: done.Units}}
+	out.Period.Funded, out.Period.Carried, out.Period.Before = 0, 0, 0
+	return out, err
+}
+
+// one runs a movement of one bucket, for which load is enough, or of the whole budget if a rollover
+// is due. look may read what it has left; nil reads nothing. Errors: BucketNotFound, also for a
+// bucket that was removed from the ring; those of whole.
+func (p *Part) one(ctx context.Context, op string, budgetID, bucketID int64,
+	load []bookkeeper.Query, do func(b *books.Books, u *books.Budget, row *books.Bucket) error,
+	look engine.Looks) error {
+	find := func(b *books.Books, u *books.Budget) error {
+		row := b.Buckets.Get(bucketID)
+		if row == nil || row.OfflineBy == books.Word(bucket.ByResize) {
+			return budget.Refuse(budget.BucketNotFound, op, "budget %s has no bucket %d", u.Name, bucketID)
+		}
+		return do(b, u, row)
+	}
+	due := false
+	err := bookkeeper.DoAndLook(ctx, p.db, op, load, func(b *books.Books) ([]bookkeeper.Query, error) {
+		u := b.Budgets.Get(budgetID)
+		if u == nil {
+			return nil, bookkeeper.NoBudget(op, budgetID)
+		}
+		if due = b.Due(u); due {
+			return nil, nil
+		}
+		return nil, find(b, u)
+	}, look)
+	if err == nil && due {
+		_, err = bookkeeper.Whole(ctx, p.db, op, budgetID, all(budgetID), find, look)
+	}
+	return err
+}
+
+// on is one, and reads the budget afterwards.
+func (p *Part) on(ctx context.Context, op string, budgetID, bucketID int64, load []bookkeeper.Query,
+	do func(b *books.Books, u *books.Budget, row *books.Bucket) error) (out bucket.Budget, err error) {
+	read := rows.Reading{Ref: bucket.BudgetRef{ID: budgetID}}
+	if err = p.one(ctx, op, budgetID, bucketID, load, do, read.Queries); err != nil {
+		return out, err
+	}
+	return read.Budget(op)
+}
