@@ -33,7 +33,7 @@ func lines(t *testing.T, mode, name string) [][]string {
 	for line := range strings.Lines(string(text)) {
 		out = append(out, strings.Fields(line))
 	}
-	if len(out) < 20 {
+	if len(out) < 15 {
 		t.Fatalf("%s of %s has only %d lines", name, mode, len(out))
 	}
 	return out

@@ -199,6 +199,3 @@ func (b *Books) DefinitionOf(u *Budget) (budget.Definition, error) {
 	}
 	return d, nil
 }
-
-// IsDue reports whether a rollover of the budget is due.
-func (u *Budget) IsDue(nowMS int64) bool { return u.RollOverMS != 0 && nowMS >= u.RollOverMS }

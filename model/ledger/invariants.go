@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 )
 
 // rule is a condition that must not hold, and the text of the violation.
@@ -36,7 +37,6 @@ func (s *State) check() string {
 	}
 	return first(
 		rule{s.bad != 0, problems[s.bad]},
-		rule{s.idle > N-1, "progress: units are collected to and fro and nobody is served"},
 		rule{
 			feature["limit"] && counts != s.count,
 			"limit: counter rows differ from the deductions counted in that window",
@@ -121,7 +121,7 @@ func (s *State) complete(commit bool) string {
 	if s.pend.op.kind != 0 {
 		s.settle(commit)
 	}
-	s.rollover(0, -1)
+	s.rollover(0)
 	for b := int8(0); b < N; b++ {
 		if exists(b) {
 			s.offline(b)
@@ -130,7 +130,7 @@ func (s *State) complete(commit bool) string {
 			}
 		}
 	}
-	s.rollover(0, -1)
+	s.rollover(0)
 	for b := range s.b {
 		for e := range s.b[b].epoch {
 			if x := &s.b[b].epoch[e]; x.O > 0 || x.R > 0 {
@@ -186,8 +186,9 @@ func (s *State) verdict() string {
 				continue
 			}
 			ok := n.serve(k)
-			// A rollback whose answer is pending may come after the refusal.
-			if ok && before[k] && !(commit && s.pend.op.kind == rollback) {
+			// What gives units and has not been answered may come after the refusal.
+			late := commit && slices.Contains([]int8{rollback, confirm, appendT}, s.pend.op.kind)
+			if ok && before[k] && !late {
 				return fmt.Sprintf(
 					"I3: budget_exhausted may be answered to id %d, and the service can serve it",
 					k,

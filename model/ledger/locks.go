@@ -9,7 +9,7 @@ func (s *State) locks(o Tx) (l uint64) {
 		}
 	}
 	newest := func(b int8) { epoch(b, s.b[max(0, b)].cur) }
-	if o.kind <= cancel || o.kind == gather {
+	if o.kind <= cancel || o.kind == bring {
 		l |= 1 << (40 + o.a)
 		if limited(o.a) {
 			l |= 1 << 50
@@ -19,13 +19,6 @@ func (s *State) locks(o Tx) (l uint64) {
 	case flight:
 		newest(o.c)
 		newest(o.d)
-	case collect:
-		newest(o.c)
-		for b := int8(0); b < N; b++ {
-			if o.d>>b&1 == 1 {
-				newest(b)
-			}
-		}
 	case rollback, confirm:
 		for i := range s.row {
 			if r := &s.row[i][o.a]; r.state != absent && r.state != void {
@@ -38,23 +31,20 @@ func (s *State) locks(o Tx) (l uint64) {
 	case apply, online, offline:
 		newest(o.a)
 		l |= 1 << 51
+	case appendT:
+		l |= 1 << 51
 	case sweep:
 		epoch(o.a, o.b)
 		l |= 1 << 51
-	case gather:
-		for b := int8(0); b < N; b++ {
-			if budgetOf(b) == budgetOf(o.c) {
-				newest(b)
-			}
+	case recycle, rollover, shrink, bring:
+		l |= 1 << 51
+		i := o.a
+		if o.kind == bring {
+			i = budgetOf(o.c)
 		}
-		l |= 1 << 51
-	case recycle, rollover, shrink:
-		l |= 1 << 51
 		for b := int8(0); b < N; b++ {
-			for e := int8(0); budgetOf(b) == o.a && e <= s.b[b].cur; e++ {
-				if o.kind != rollover || o.b < 0 || o.b == b {
-					epoch(b, e)
-				}
+			for e := int8(0); budgetOf(b) == i && e <= s.b[b].cur; e++ {
+				epoch(b, e)
 			}
 		}
 	}

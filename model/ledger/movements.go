@@ -1,12 +1,8 @@
 package main
 
-// lapsed reports whether the epoch's or the budget's period is over by SQL's clock.
+// lapsed reports whether the period of a bucket's budget is over by SQL's clock.
 func (s *State) lapsed(b int8) bool {
-	if !feature["period"] {
-		return false
-	}
-	bud, x := &s.bud[budgetOf(b)], s.newest(b)
-	return s.clock > bud.period || x.status == open && x.period != bud.period
+	return feature["period"] && s.clock > s.bud[budgetOf(b)].period
 }
 
 // mayTake checks adjust_cnt, which is 1 here. It counts applications for units that were never
@@ -25,10 +21,24 @@ func (s *State) releasable(i int8) int8 {
 	return s.bud[i].U
 }
 
-func (s *State) draw(b, n int8) {
+func (s *State) draw(b, n int8) { s.drawBy(b, b, n) }
+
+// applicant returns the bucket on which an application for units of another one counts: that one,
+// or one that may still apply.
+func (s *State) applicant(b int8) int8 {
+	for other := int8(0); other < N && s.b[b].applied > 0; other++ {
+		if exists(other) && budgetOf(other) == budgetOf(b) && s.b[other].applied == 0 {
+			return other
+		}
+	}
+	return b
+}
+
+// drawBy moves units of U to a bucket. The application counts on another one.
+func (s *State) drawBy(b, by, n int8) {
 	bud := &s.bud[budgetOf(b)]
-	if feature["adjust"] && (n > bud.U-bud.fresh || mut("adjustall")) {
-		s.b[b].applied++
+	if feature["adjust"] && n > 0 && (n > bud.U-bud.fresh || mut("adjustall")) {
+		s.b[by].applied++
 	}
 	bud.U -= n
 	bud.fresh = min(bud.fresh, bud.U)
@@ -37,32 +47,30 @@ func (s *State) draw(b, n int8) {
 
 func (s *State) apply(b, n int8) bool {
 	if s.newest(b).status != open && !mut("applyclosed") || s.releasable(budgetOf(b)) < n ||
-		s.lapsed(b) && !mut("applyold") ||
+		s.lapsed(b) ||
 		!s.mayTake(b, n) {
 		return false
 	}
-	s.idle = 0
 	s.draw(b, n)
 	return true
 }
 
 func (s *State) online(b, n, limit int8) bool {
 	if s.newest(b).status == open || s.releasable(budgetOf(b)) < n ||
-		s.lapsed(b) && !mut("onlineold") ||
+		s.lapsed(b) ||
 		!s.mayTake(b, n) ||
 		s.b[b].cur+1 >= limit {
 		return false
 	}
 	s.b[b].cur++
 	*s.newest(b) = Epoch{status: open, period: s.bud[budgetOf(b)].period}
-	s.idle = 0
 	s.draw(b, n)
 	return true
 }
 
 func (s *State) offline(b int8) bool {
 	x := s.newest(b)
-	if x.status != open || s.lapsed(b) && !mut("offlineold") {
+	if x.status != open || s.lapsed(b) {
 		return false
 	}
 	s.bud[budgetOf(b)].U += x.O
@@ -77,7 +85,7 @@ func (s *State) recycle(i, to int8) bool {
 	}
 	for b := int8(0); b < N; b++ {
 		if exists(b) && budgetOf(b) == i && s.newest(b).status == open {
-			if s.lapsed(b) && !mut("recycleold") {
+			if s.lapsed(b) {
 				return false
 			}
 			s.bud[i].U += s.newest(b).O
@@ -85,7 +93,7 @@ func (s *State) recycle(i, to int8) bool {
 		}
 	}
 	n := s.bud[i].U
-	s.bud[i].U, s.bud[i].fresh, s.idle = 0, 0, 0
+	s.bud[i].U, s.bud[i].fresh = 0, 0
 	if mut("recyclesplit") {
 		return true // the second half is another transaction, which never comes
 	}
@@ -93,27 +101,22 @@ func (s *State) recycle(i, to int8) bool {
 	return true
 }
 
-// rollover funds the next period and ends epochs of the previous one. only is a single bucket, or
-// -1.
-func (s *State) rollover(i, only int8) bool {
+// rollover funds the next period and ends the epochs of the previous one.
+func (s *State) rollover(i int8) bool {
 	bud := &s.bud[i]
-	changed := feature["period"] && s.clock > bud.period
-	if changed {
-		bud.X += bud.U // `unused: forfeit`
-		bud.U, bud.F, bud.fresh = bud.F, 0, 0
-		bud.period = s.clock
+	if !feature["period"] || s.clock <= bud.period {
+		return false
 	}
+	bud.X += bud.U // `unused: forfeit`
+	bud.U, bud.F, bud.fresh = bud.F, 0, 0
+	bud.period = s.clock
 	for b := int8(0); b < N; b++ {
-		if x := s.newest(b); feature["period"] && exists(b) && budgetOf(b) == i &&
-			(only < 0 || b == only) &&
-			x.status == open &&
-			x.period < s.clock {
+		if x := s.newest(b); exists(b) && budgetOf(b) == i && x.status == open {
 			bud.X += x.O
 			x.status, x.O = closed, 0
-			changed = true
 		}
 	}
-	return changed
+	return true
 }
 
 func (s *State) sweep(b, e int8) bool {

@@ -1,7 +1,5 @@
 package main
 
-import "math/bits"
-
 func (s *State) mine(k, a int8) bool {
 	for i := range s.row {
 		if s.row[i][k].call == a+1 && s.row[i][k].state != void {
@@ -26,37 +24,38 @@ func (s *State) moves(emit func(*State, Op)) {
 		}
 		n = *s
 	}
-	sql := func(o Tx) { try(n.run(o), o.op("")) }
+	lossy := func(o Tx) { s.lossy(o, &n, try) }
 	for k := int8(0); int(k) < *ids; k++ {
 		for a := int8(0); int(a) < *calls; a++ {
 			s.answers(k, a, &n, try)
 			if c := s.call[k][a]; !c.refused && !s.pending(k, a) {
-				s.deductions(k, a, func(o Tx) { s.lossy(o, &n, try) })
+				s.deductions(k, a, lossy)
 			}
 		}
-		s.undoing(k, sql, func(o Tx) { s.lossy(o, &n, try) })
+		s.undoing(k, lossy)
 	}
-	s.movements(sql)
+	s.movements(lossy)
 	s.environment(&n, try)
 }
 
 // lossy executes a transaction, or leaves it pending.
 func (s *State) lossy(o Tx, n *State, try func(bool, Op)) {
 	done := n.run(o)
+	writes := done && (o.kind != bring || n.mine(o.a, o.b))
 	try(done, o.op(""))
 	n.faults++
 	n.pend = Pending{op: o, clock: s.clock, max: s.max, paused: s.paused}
 	if mut("entrynolock") && feature["feed"] && o.kind == flight {
 		n.pend.entry = n.number(o.c)
 	}
-	try(done && int(s.faults) < *maxFault && s.pend.op.kind == 0,
+	try(writes && int(s.faults) < *maxFault && s.pend.op.kind == 0,
 		o.op("FAULT: COMMIT without a reply: "))
 }
 
 // pending reports whether the call's transaction is pending.
 func (s *State) pending(k, a int8) bool {
 	o := s.pend.op
-	return (o.kind == flight || o.kind == collect || o.kind == gather) && o.a == k && o.b == a
+	return (o.kind == flight || o.kind == bring) && o.a == k && o.b == a
 }
 
 func (s *State) deductions(k, a int8, do func(Tx)) {
@@ -71,19 +70,14 @@ func (s *State) deductions(k, a int8, do func(Tx)) {
 		case l0:
 			do(Tx{flight, k, a, b, -1})
 		}
-		if exists(b) && budgetOf(b) == 0 && l0 && !l1 && feature["gather"] {
-			do(Tx{gather, k, a, b, 0})
-		}
-		collects := exists(b) && l0 && !l1 && !feature["gather"]
-		for d := int8(1); d < 8 && collects; d++ {
-			if bits.OnesCount8(uint8(d)) <= *donors {
-				do(Tx{collect, k, a, b, d})
-			}
+		if exists(b) && budgetOf(b) == 0 && l0 && !l1 {
+			do(Tx{bring, k, a, b, 0})
+			do(Tx{bring, k, a, b, 1})
 		}
 	}
 }
 
-func (s *State) undoing(k int8, sql, lossy func(Tx)) {
+func (s *State) undoing(k int8, do func(Tx)) {
 	left := max(s.row[0][k].left, s.row[1][k].left)
 	if mut("blindrollback") {
 		left = amount(k)
@@ -93,47 +87,42 @@ func (s *State) undoing(k int8, sql, lossy func(Tx)) {
 	}
 	for rb := int8(0); rb < 2 && undoable(k) && s.accepted(k); rb++ {
 		if left > 0 && (rb == 0 || feature["parts"] || mut("blindrollback")) {
-			lossy(Tx{rollback, k, rb, left, 0})
+			do(Tx{rollback, k, rb, left, 0})
 		}
 	}
 	if undoable(k) {
-		sql(Tx{cancel, k, 0, 0, 0})
-		sql(Tx{cancel, k, 1, 0, 0})
+		do(Tx{cancel, k, 0, 0, 0})
+		do(Tx{cancel, k, 1, 0, 0})
 	}
 	if feature["hold"] && k == 0 {
 		for x := int8(1); x <= amount(k); x++ {
-			sql(Tx{confirm, k, x, 0, 0})
+			do(Tx{confirm, k, x, 0, 0})
 		}
 		if st := s.row[0][k].state; st == held || st == used && mut("expireblind") {
-			sql(Tx{rollback, k, -1, amount(k), 0})
+			do(Tx{rollback, k, -1, amount(k), 0})
 		}
 	}
 }
 
-func (s *State) movements(sql func(Tx)) {
+func (s *State) movements(do func(Tx)) {
 	for b := int8(0); b < N; b++ {
 		if !exists(b) {
 			continue
 		}
 		for u := int8(1); u <= s.bud[budgetOf(b)].U; u++ {
-			sql(Tx{apply, b, u, 0, 0})
-			sql(Tx{online, b, u, 0, 0})
+			do(Tx{apply, b, u, 0, 0})
+			do(Tx{online, b, u, 0, 0})
 		}
-		sql(Tx{offline, b, 0, 0, 0})
-		sql(Tx{recycle, budgetOf(b), b, 0, 0})
-		if *batch {
-			sql(Tx{rollover, budgetOf(b), b, 0, 0})
-		}
+		do(Tx{offline, b, 0, 0, 0})
+		do(Tx{recycle, budgetOf(b), b, 0, 0})
 		for e := int8(0); e <= s.b[b].cur; e++ {
-			sql(Tx{sweep, b, e, 0, 0})
+			do(Tx{sweep, b, e, 0, 0})
 		}
 	}
-	if !*batch {
-		sql(Tx{rollover, 0, -1, 0, 0})
-	}
+	do(Tx{rollover, 0, 0, 0, 0})
 	if feature["shrink"] {
-		sql(Tx{kind: shrink})
-		sql(Tx{kind: appendT})
+		do(Tx{kind: shrink})
+		do(Tx{kind: appendT})
 	}
 }
 

@@ -91,7 +91,6 @@ type State struct {
 	faults int8
 	cursor [N]int8  // feed
 	seen   [K]uint8 // events the reader has: 1 deduction, 2 and 4 rollbacks
-	idle   int8     // collects in a row that served nobody
 	bad    int8
 	told   [K]uint8 // answers: 1 cancelled, 2 accepted
 	// State of mutants: what a node remembers.
@@ -104,7 +103,6 @@ type State struct {
 
 const ( // transactions
 	flight int8 = iota + 1
-	collect
 	rollback
 	confirm
 	cancel
@@ -116,7 +114,7 @@ const ( // transactions
 	sweep
 	shrink
 	appendT
-	gather // it is judged like a flight, but locks everything of its budget
+	bring // it is judged like a flight, but locks everything of its budget
 )
 
 var problems = []string{
@@ -128,7 +126,7 @@ var problems = []string{
 	"I8: a deduction was committed after the pause",
 	"limit: refused from memory although the rows have room",
 	"model: a lock is missing, the pending transaction cannot commit",
-	"I3: a gather refused although the period could still get the amount",
+	"I3: a bring refused although the period could still get the amount",
 }
 
 var (
@@ -137,8 +135,6 @@ var (
 	calls    = flag.Int("calls", 1, "calls per id")
 	amounts  = flag.String("amounts", "2111", "their amounts")
 	epochs   = flag.Int("epochs", 2, "epochs per bucket")
-	donors   = flag.Int("donors", 2, "donors of one collect")
-	batch    = flag.Bool("batch", false, "a roll-over ends one epoch per transaction")
 	maxFault = flag.Int("faults", 1, "commit replies lost")
 	undo     = flag.String("undo", "0", "ids that may be rolled back or cancelled")
 	mutant   = flag.String("mut", "", "take this safeguard out")

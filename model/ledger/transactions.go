@@ -8,10 +8,6 @@ var transactions = [...]struct {
 		"flight: id, call, bucket, bucket of leg 2",
 		func(s *State, o Tx) bool { return s.deduct(o.a, o.b, [2]int8{o.c, o.d}) },
 	},
-	collect: {
-		"collect: id, call, target, donors (bits)",
-		func(s *State, o Tx) bool { return s.collect(o.a, o.b, o.c, o.d) },
-	},
 	rollback: {
 		"rollback: id, rollback id (-1 expiry), units",
 		func(s *State, o Tx) bool { return s.rollback(o.a, o.b, o.c) },
@@ -28,16 +24,13 @@ var transactions = [...]struct {
 		"recycle: budget, bucket that gets U",
 		func(s *State, o Tx) bool { return s.recycle(o.a, o.b) },
 	},
-	rollover: {
-		"roll-over: budget, bucket (-1 all)",
-		func(s *State, o Tx) bool { return s.rollover(o.a, o.b) },
-	},
-	sweep:   {"sweep: bucket, epoch", func(s *State, o Tx) bool { return s.sweep(o.a, o.b) }},
-	shrink:  {"shrink by 1", func(s *State, o Tx) bool { return s.shrink() }},
-	appendT: {"append 1", func(s *State, o Tx) bool { return s.append() }},
-	gather: {
-		"gather: id, call, target",
-		func(s *State, o Tx) bool { return s.gather(o.a, o.b, o.c) },
+	rollover: {"roll-over: budget", func(s *State, o Tx) bool { return s.rollover(o.a) }},
+	sweep:    {"sweep: bucket, epoch", func(s *State, o Tx) bool { return s.sweep(o.a, o.b) }},
+	shrink:   {"shrink by 1", func(s *State, o Tx) bool { return s.shrink() }},
+	appendT:  {"append 1", func(s *State, o Tx) bool { return s.append() }},
+	bring: {
+		"bring: id, call, target, whether it contracts",
+		func(s *State, o Tx) bool { return s.bring(o.a, o.b, o.c, o.d == 1) },
 	},
 }
 
@@ -117,7 +110,7 @@ func (s *State) deduct(k, a int8, at [2]int8) bool {
 			s.bad = 2
 		}
 	}
-	s.idle, s.call[k][a] = 0, Call{refused: s.call[k][a].refused}
+	s.call[k][a] = Call{refused: s.call[k][a].refused}
 	return true
 }
 
@@ -130,51 +123,11 @@ func (s *State) number(b int8) int8 {
 	return s.b[b].entry
 }
 
-// collect moves O of the donors to the target, and deducts in the same transaction.
-func (s *State) collect(k, a, target, donors int8) bool {
-	if s.row[0][k].state != absent || s.paused || budgetOf(target) != 0 ||
-		s.newest(target).status != open ||
-		s.lapsed(target) ||
-		donors>>target&1 == 1 {
-		return false
-	}
-	sum, piles := s.newest(target).O, min(1, s.newest(target).O)
-	for b := int8(0); b < N; b++ {
-		if x := s.newest(b); donors>>b&1 == 1 {
-			if !exists(b) || budgetOf(b) != 0 || x.status != open ||
-				x.O == 0 && !mut("collectblind") ||
-				s.lapsed(b) && !mut("collectold") {
-				return false
-			}
-			sum += x.O
-			piles++
-		}
-	}
-	if sum < amount(k) && piles < 2 && !mut("collectany") {
-		return false // without a deduction it must leave fewer buckets with units
-	}
-	for b := int8(0); b < N; b++ {
-		if donors>>b&1 == 1 {
-			if mut("collectblind") { // the redo moves what the first attempt had read
-				s.newest(b).O--
-				s.newest(target).O += 1
-				continue
-			}
-			s.newest(target).O += s.newest(b).O
-			s.newest(b).O = 0
-		}
-	}
-	s.idle = min(9, s.idle+1)
-	if !mut("collectbare") && sum >= amount(k) {
-		return s.deduct(k, a, [2]int8{target, -1})
-	}
-	return true
-}
-
-// gather brings the units of the period into one bucket, as far as needed, and deducts in the same
-// transaction: first what came back, then U, then O of the other buckets. It reads all of it under
-// locks and refuses a request that still does not fit.
-func (s *State) gather(k, a, target int8) bool {
+// bring moves units of the period into one bucket and deducts in the same transaction: first what
+// came back, then U, then O of the other buckets, as far as needed. If it contracts, it moves all
+// of them and takes the other buckets offline. It reads everything under locks, and refuses a
+// request that does not fit; then nothing moves.
+func (s *State) bring(k, a, target int8, contract bool) bool {
 	if s.row[0][k].state != absent || s.paused || budgetOf(target) != 0 ||
 		s.newest(target).status != open ||
 		s.lapsed(target) ||
@@ -182,54 +135,47 @@ func (s *State) gather(k, a, target int8) bool {
 		limited(k) && s.count[s.clock] >= s.max {
 		return false
 	}
-	before := s.covered(0)
-	for b := int8(0); b < N; b++ {
-		if !exists(b) || budgetOf(b) != 0 {
-			continue
-		}
-		if s.newest(b).status == open && s.lapsed(b) {
-			before -= s.newest(b).O // it is forfeited
-		}
-		for e := int8(0); e <= s.b[b].cur; e++ {
-			if x := &s.b[b].epoch[e]; x.R > 0 && !mut("gathernoreturn") {
-				if x.period < s.bud[0].period {
-					s.bud[0].late += x.R
-				}
-				s.bud[0].U += x.R
-				x.R = 0
-			}
+	before, was := s.covered(0), *s
+	for b := int8(0); b < N && !mut("bringnoreturn"); b++ {
+		for e := int8(0); e <= s.b[b].cur && exists(b) && budgetOf(b) == 0; e++ {
+			s.sweep(b, e)
 		}
 	}
 	need := amount(k) - s.newest(target).O
-	for n := min(need, s.releasable(0)); n > 0; n-- {
-		if s.mayTake(target, n) {
-			s.draw(target, n)
-			need -= n
-			break
-		}
+	n := s.releasable(0)
+	if !contract {
+		n = min(n, need)
 	}
-	for b := int8(0); b < N && need > 0; b++ {
+	s.drawBy(target, s.applicant(target), n)
+	need -= n
+	for b := int8(0); b < N; b++ {
 		x := s.newest(b)
-		if b == target || !exists(b) || budgetOf(b) != 0 || x.status != open ||
-			s.lapsed(b) && !mut("gatherold") {
+		if b == target || !exists(b) || budgetOf(b) != 0 || x.status != open {
 			continue
 		}
-		n := min(need, x.O)
+		n := x.O
+		if !contract {
+			n = min(n, max(need, 0))
+		}
+		if mut("bringblind") && !contract { // what was read before the locks
+			n = max(need, 0)
+		}
 		x.O -= n
 		s.newest(target).O += n
 		need -= n
+		if contract {
+			x.status = closed
+		}
 	}
 	if need <= 0 {
 		return s.deduct(k, a, [2]int8{target, -1})
 	}
-	if adjusting := feature["adjust"] && !s.mayTake(target, 1); before >= amount(k) &&
-		!adjusting {
+	*s = was
+	s.call[k][a] = Call{refused: true}
+	if before >= amount(k) {
 		s.bad = 8
 	}
-	if before < amount(k) {
-		s.call[k][a] = Call{refused: true}
-	}
-	return true
+	return !contract
 }
 
 // rollback moves n units of every leg from S or H to R. rb < 0 means that the hold expires.
