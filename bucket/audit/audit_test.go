@@ -107,7 +107,7 @@ func TestAuditOfPeriods(t *testing.T) {
 // advance rolls a budget over if that is due, hands out and sweeps.
 func (w *world) advance(moving *transfer.Part, b *bucket.Budget) {
 	w.Helper()
-	_, err := moving.RollOver(w.Ctx, b.ID)
+	_, _, err := moving.RollOver(w.Ctx, b.ID)
 	w.OK(err)
 	_, err = moving.Sweep(w.Ctx, []int64{b.ID})
 	w.OK(err)

@@ -30,7 +30,7 @@ type clocked struct {
 type turner struct{ *transfer.Part }
 
 func (r turner) RollOver(ctx context.Context, id int64) error {
-	_, err := r.Part.RollOver(ctx, id)
+	_, _, err := r.Part.RollOver(ctx, id)
 	return err
 }
 

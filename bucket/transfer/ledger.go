@@ -89,8 +89,9 @@ type Periods interface {
 	// Over lists budgets whose rollover is due by SQL's clock, the longest overdue first.
 	Over(ctx context.Context, limit int) ([]int64, error)
 	// RollOver ends a budget's period if it is over, and opens the one that contains the present
-	// instant. It takes a transaction, or one for each thousand periods that nobody opened.
-	RollOver(ctx context.Context, budgetID int64) (RolledOver, error)
+	// instant. It takes a transaction, or one for each thousand periods that nobody opened. It also
+	// returns the budget as it is then.
+	RollOver(ctx context.Context, budgetID int64) (bucket.Budget, RolledOver, error)
 	// Returning lists budgets with units that return to the total (R).
 	Returning(ctx context.Context, limit int) ([]int64, error)
 	// Sweep moves R of budgets to where the period's rule says, and returns the units moved. A budget
@@ -118,16 +119,24 @@ func (l *Layout) Spread() bucket.Spread {
 // what is read of them. Errors: BudgetNotFound, Unavailable, OutcomeUnknown.
 type Recycles interface {
 	// Recycle brings every bucket of a budget to its share of all units by recent demand, in one
-	// transaction, and returns its report. began is false, and nothing changes, if a recycle with this
-	// cause began at since or later (unless since is zero); run is that one then. A rollover that is
-	// due comes first, in the same transaction. Error: BudgetExpired if no period is open.
+	// transaction, and returns its report and the budget as it is then. Nothing changes if a recycle
+	// with this cause began at since or later (unless since is zero). A rollover that is due comes
+	// first, in the same transaction. Error: BudgetExpired if no period is open.
 	Recycle(ctx context.Context, b *bucket.Budget, cause bucket.RecycleCause, since time.Time) (
-		run bucket.Recycle, began bool, turned RolledOver, err error)
+		bucket.Budget, Recycled, error)
 	// RecycleHistory reads a budget's recycles with numbers below before, the newest first. If before
 	// is 0, it starts at the newest.
 	RecycleHistory(ctx context.Context, budgetID, before int64, limit int) ([]bucket.Recycle, error)
 	// Layout reads how a budget's units are spread, without locks.
 	Layout(ctx context.Context, b *bucket.Budget) (Layout, error)
+}
+
+// Recycled is the result of Recycles.Recycle.
+type Recycled struct {
+	// Run is the report, or that of an earlier recycle if Began is false.
+	Run    bucket.Recycle
+	Began  bool
+	Turned RolledOver
 }
 
 // PartitionRow is SQL's row of a partition.

@@ -32,17 +32,21 @@ func (s *Service) recycle(ctx context.Context, b *bucket.Budget, cause bucket.Re
 	since time.Time) (bucket.Recycle, error) {
 	step, cancel := s.bounded(ctx)
 	defer cancel()
-	run, began, turned, err := s.Ledger.Recycles.Recycle(step, b, cause, since)
-	s.turned(b.ID, turned)
-	if err != nil || !began {
+	var out Recycled
+	_, err := s.Budgets.Learn(func() (after bucket.Budget, err error) {
+		after, out, err = s.Ledger.Recycles.Recycle(step, b, cause, since)
+		return after, err
+	})
+	s.turned(b.ID, out.Turned)
+	run := out.Run
+	if err != nil || !out.Began {
 		return run, err
 	}
 	s.Moved("recycle", run.Moved)
 	s.Log.Info("budget recycled", "budget", run.Budget, "run", run.Number, "cause", string(run.Cause),
 		"buckets", run.Buckets, "skipped", run.Skipped, "units", run.Moved,
 		"stranded_before", run.Before.Stranded, "stranded_after", run.After.Stranded)
-	_, err = s.Budgets.Reload(step, b.ID)
-	return run, afterWrite("recycle", true, err)
+	return run, nil
 }
 
 // Recycles reads at most limit recycles of a budget with numbers below before, the newest first.

@@ -116,11 +116,12 @@ func (s *Service) RollOver(ctx context.Context, budgetID int64) error {
 	result := s.turns.DoChan(key(budgetID), func() (any, error) {
 		step, cancel := s.bounded(ctx)
 		defer cancel()
-		done, err := s.Ledger.Periods.RollOver(step, budgetID)
+		var done RolledOver
+		_, err := s.Budgets.Learn(func() (after bucket.Budget, err error) {
+			after, done, err = s.Ledger.Periods.RollOver(step, budgetID)
+			return after, err
+		})
 		s.turned(budgetID, done)
-		if err == nil && done.Done {
-			_, err = s.Budgets.Reload(step, budgetID)
-		}
 		return nil, err
 	})
 	select {

@@ -258,7 +258,7 @@ func TestCheckOfADuePeriod(t *testing.T) {
 		turns := 0
 		w.s.Rollover = rollover(func(ctx context.Context, id int64) error {
 			turns++
-			_, err := transfer.New(w.DB).RollOver(ctx, id)
+			_, _, err := transfer.New(w.DB).RollOver(ctx, id)
 			return err
 		})
 		b := w.make("daily", 1000, func(d *budget.Definition) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
@@ -42,12 +43,16 @@ func (p *Part) ids(ctx context.Context, op, query string, args ...any) (ids []in
 
 // RollOver ends a budget's period if it is over, and opens the next. See transfer.Periods and
 // books.RollOver. Keeps I1.
-func (p *Part) RollOver(ctx context.Context, budgetID int64) (transfer.RolledOver, error) {
-	out, err := p.whole(ctx, "roll over", budgetID, bookkeeper.WholeBudget(budgetID), nil)
+func (p *Part) RollOver(ctx context.Context, budgetID int64) (
+	after bucket.Budget, out transfer.RolledOver, err error) {
+	read := reading(budgetID)
+	out, err = p.whole(ctx, "roll over", budgetID, bookkeeper.WholeBudget(budgetID), nil,
+		read.Queries)
 	if err != nil {
-		return transfer.RolledOver{}, err
+		return after, transfer.RolledOver{}, err
 	}
-	return out, nil
+	after, err = read.Budget("roll over")
+	return after, out, err
 }
 
 // budgetsAtOnce bounds the budgets that one transaction of Sweep locks.
@@ -89,7 +94,7 @@ func (p *Part) Sweep(ctx context.Context, budgetIDs []int64) (moved int64, err e
 				func(b *books.Books, u *books.Budget) error {
 					units = b.Sweep(u)
 					return nil
-				})
+				}, nil)
 			if err != nil {
 				return moved, err
 			}

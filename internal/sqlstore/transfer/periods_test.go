@@ -19,7 +19,7 @@ import (
 // rollOver rolls over a budget that is due.
 func (w *world) rollOver(id int64) want.RolledOver {
 	w.Helper()
-	done := must(w.part.RollOver(w.ctx, id))(w)
+	done := must(w.rolledOver(id))(w)
 	equal(w, "rolled over", done.Done, true)
 	return done
 }
@@ -82,7 +82,7 @@ func TestRollOverAtTheEnd(t *testing.T) {
 		b := w.daily("b", 1000, day(""))
 		w.use(b.Buckets[0].ID, "a", 15)
 		w.until(dayLong - time.Millisecond)
-		equal(w, "before the end", must(w.part.RollOver(w.ctx, b.ID))(w).Done, false)
+		equal(w, "before the end", must(w.rolledOver(b.ID))(w).Done, false)
 		equal(w, "nothing has changed", w.read(b.ID).ListVersion, b.ListVersion)
 		w.until(dayLong)
 		done := w.rollOver(b.ID)
@@ -102,9 +102,9 @@ func TestRollOverAtTheEnd(t *testing.T) {
 		}
 		w.holds("after the first day", b.ID, [5]int64{945, 40, 0, 15, 0})
 		w.gone("the first day", b.ID, 1, [5]int64{40, 0, 25, 0, 0})
-		equal(w, "a second rollover", must(w.part.RollOver(w.ctx, b.ID))(w).Done, false)
+		equal(w, "a second rollover", must(w.rolledOver(b.ID))(w).Done, false)
 		w.use(b.Buckets[1].ID, "b", 20)
-		_, err := w.part.RollOver(w.ctx, 1<<40)
+		_, err := w.rolledOver(1 << 40)
 		w.refused(err, budget.BudgetNotFound)
 	})
 }
@@ -324,9 +324,9 @@ func TestRollOverComesFirst(t *testing.T) {
 				return err
 			},
 			"recycle": func(b *bucket.Budget) error {
-				_, _, turned, err := w.part.Recycle(w.ctx, b, bucket.OnDemand, time.Time{})
+				_, out, err := w.part.Recycle(w.ctx, b, bucket.OnDemand, time.Time{})
 				if err == nil {
-					equal(w, "rolled over by a recycle", turned.Done, true)
+					equal(w, "rolled over by a recycle", out.Turned.Done, true)
 				}
 				return err
 			},
@@ -370,9 +370,9 @@ func TestRollOverByAClockThatIsWrong(t *testing.T) {
 	w.ok(err)
 	w.defs, w.part = definitions.New(w.db), transfer.New(w.db)
 	w.until(dayLong)
-	_, err = w.part.RollOver(w.ctx, b.ID)
+	_, err = w.rolledOver(b.ID)
 	w.refused(err, budget.Unavailable)
-	_, _, _, err = w.part.Recycle(w.ctx, &b, bucket.OnDemand, time.Time{})
+	_, _, err = w.part.Recycle(w.ctx, &b, bucket.OnDemand, time.Time{})
 	w.refused(err, budget.Unavailable)
 	_, err = w.part.Apply(w.ctx, b.ID, want.Want{Bucket: b.Buckets[0].ID, Need: 1, Units: 5})
 	w.refused(err, budget.Unavailable)

@@ -87,7 +87,7 @@ func TestMovementsAtOnce(t *testing.T) {
 			return err
 		})
 		run("recycle", func(r *rand.Rand, _ int) error {
-			_, _, _, err := w.part.Recycle(w.ctx, &b, bucket.OnDemand, time.Time{})
+			_, _, err := w.part.Recycle(w.ctx, &b, bucket.OnDemand, time.Time{})
 			return err
 		})
 		run("sweep", func(*rand.Rand, int) error {
@@ -96,7 +96,7 @@ func TestMovementsAtOnce(t *testing.T) {
 		})
 		run("roll over", func(_ *rand.Rand, i int) error {
 			w.until(time.Duration(i) * 20 * time.Minute)
-			_, err := w.part.RollOver(w.ctx, b.ID)
+			_, _, err := w.part.RollOver(w.ctx, b.ID)
 			return err
 		})
 		all.Wait()

@@ -45,30 +45,32 @@ func (p *Part) Layout(ctx context.Context, known *bucket.Budget) (out transfer.L
 // Recycle recycles a budget. See transfer.Recycles and books.Recycle. It recognises an attempt with
 // an unknown commit by the number of its run.
 func (p *Part) Recycle(ctx context.Context, known *bucket.Budget, cause bucket.RecycleCause,
-	since time.Time) (run bucket.Recycle, began bool, turned transfer.RolledOver, err error) {
+	since time.Time) (after bucket.Budget, out transfer.Recycled, err error) {
 	tried := int64(0) // the run of an earlier attempt, committed or not
 	load := append(demand(known), bookkeeper.WholeBudget(known.ID)...)
 	load = append(load, bookkeeper.TriedRun(known.ID, &tried))
 	if !since.IsZero() {
 		load = append(load, bookkeeper.RunSince(known.ID, books.Word(cause), engine.ToMS(since)))
 	}
-	turned, err = p.whole(ctx, "recycle", known.ID, load,
+	read := reading(known.ID)
+	out.Turned, err = p.whole(ctx, "recycle", known.ID, load,
 		func(b *books.Books, u *books.Budget) error {
 			if found := b.Runs.All(); len(found) > 0 {
-				run, began = recycleOf(found[0]), found[0].Number == tried
+				out.Run, out.Began = recycleOf(found[0]), found[0].Number == tried
 				return nil
 			}
 			made, err := b.Recycle(u, books.Word(cause))
 			if err != nil {
 				return err
 			}
-			run, began, tried = recycleOf(made), true, made.Number
+			out.Run, out.Began, tried = recycleOf(made), true, made.Number
 			return nil
-		})
+		}, read.Queries)
 	if err != nil {
-		return bucket.Recycle{}, false, turned, err
+		return after, transfer.Recycled{Turned: out.Turned}, err
 	}
-	return run, began, turned, nil
+	after, err = read.Budget("recycle")
+	return after, out, err
 }
 
 // recycleOf returns the report of a row.

@@ -24,10 +24,11 @@ func (w *world) recycleFor(id int64, cause bucket.RecycleCause, since time.Time)
 	run bucket.Recycle, began bool) {
 	w.Helper()
 	b := w.read(id)
-	run, began, _, err := w.part.Recycle(w.ctx, &b, cause, since)
+	after, out, err := w.part.Recycle(w.ctx, &b, cause, since)
 	w.ok(err)
 	w.conserved(id)
-	return run, began
+	equal(w, "the list's version after it", after.ListVersion, w.read(id).ListVersion)
+	return out.Run, out.Began
 }
 
 // TestRecycleFollowsDemand checks that the bucket that sold gets most, out_cnt starts from 0, and
@@ -143,7 +144,7 @@ func TestRecycleOnce(t *testing.T) {
 		w.clock.set(w.clock.Now().Add(time.Second))
 		_, began = w.recycleFor(b.ID, bucket.OnSchedule, w.db.Now())
 		equal(w, "of a later time", began, true)
-		_, _, _, err := w.part.Recycle(w.ctx, &bucket.Budget{Definition: budget.Definition{ID: 1 << 40}},
+		_, _, err := w.part.Recycle(w.ctx, &bucket.Budget{Definition: budget.Definition{ID: 1 << 40}},
 			bucket.OnDemand, time.Time{})
 		w.refused(err, budget.BudgetNotFound)
 	})

@@ -233,7 +233,7 @@ func TestOnlineWithoutAnOpenPeriod(t *testing.T) {
 	everywhere(t, func(w *world) {
 		b := w.daily("b", 100, day(""), func(d *budget.Definition) { d.EndAt = start.Add(dayLong) })
 		w.until(dayLong)
-		must(w.part.RollOver(w.ctx, b.ID))(w)
+		must(w.rolledOver(b.ID))(w)
 		_, err := w.online(b.ID, b.Buckets[0].ID)
 		w.refused(err, budget.BudgetExpired)
 	})

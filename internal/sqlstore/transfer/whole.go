@@ -19,8 +19,8 @@ func all(id int64) []bookkeeper.Query {
 
 // whole is bookkeeper.Whole.
 func (p *Part) whole(ctx context.Context, op string, id int64, load []bookkeeper.Query,
-	do bookkeeper.Movement) (transfer.RolledOver, error) {
-	done, err := bookkeeper.Whole(ctx, p.db, op, id, load, do, nil)
+	do bookkeeper.Movement, look engine.Looks) (transfer.RolledOver, error) {
+	done, err := bookkeeper.Whole(ctx, p.db, op, id, load, do, look)
 	out := transfer.RolledOver{Done: done.Done, Period: done.Period,
 		Moved: transfer.Moved{Buckets: done.Buckets, Units: done.Units}}
 	out.Period.Funded, out.Period.Carried, out.Period.Before = 0, 0, 0
@@ -60,9 +60,14 @@ func (p *Part) one(ctx context.Context, op string, budgetID, bucketID int64,
 // on is one, and reads the budget afterwards.
 func (p *Part) on(ctx context.Context, op string, budgetID, bucketID int64, load []bookkeeper.Query,
 	do func(b *books.Books, u *books.Budget, row *books.Bucket) error) (out bucket.Budget, err error) {
-	read := rows.Reading{Ref: bucket.BudgetRef{ID: budgetID}}
+	read := reading(budgetID)
 	if err = p.one(ctx, op, budgetID, bucketID, load, do, read.Queries); err != nil {
 		return out, err
 	}
 	return read.Budget(op)
+}
+
+// reading reads a budget behind a COMMIT.
+func reading(budgetID int64) rows.Reading {
+	return rows.Reading{Ref: bucket.BudgetRef{ID: budgetID}}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
+	moving "github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
@@ -161,6 +162,15 @@ func (w *world) ok(err error) {
 	if err != nil {
 		w.Fatal(err)
 	}
+}
+
+// rolledOver calls RollOver.
+func (w *world) rolledOver(id int64) (moving.RolledOver, error) {
+	after, out, err := w.part.RollOver(w.ctx, id)
+	if err == nil && (after.ID != id || after.Period.Number != out.Period.Number) {
+		w.Errorf("after it the budget is %+v, not in period %d", after.Definition, out.Period.Number)
+	}
+	return out, err
 }
 
 func must[T any](v T, err error) func(w *world) T {

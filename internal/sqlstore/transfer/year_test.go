@@ -109,7 +109,7 @@ func (y *year) live(events []naive.Event, periods []naive.Period) {
 	y.book = naive.NewBook(naively(*y.d.Rule), periods, string(y.d.LateRefund), y.d.TotalQuantity)
 	for i, e := range events {
 		y.at(e.At)
-		must(y.part.RollOver(y.ctx, y.id))(y.world)
+		must(y.rolledOver(y.id))(y.world)
 		y.happen(i, e)
 		if i%8 == 7 {
 			y.compare(fmt.Sprintf("after event %d %+v", i, e))
@@ -119,7 +119,7 @@ func (y *year) live(events []naive.Event, periods []naive.Period) {
 		}
 	}
 	y.at(y.d.EndAt)
-	must(y.part.RollOver(y.ctx, y.id))(y.world)
+	must(y.rolledOver(y.id))(y.world)
 	y.book.RollTo(y.d.EndAt)
 	y.compare("at the end")
 	f := y.figures(y.id)
@@ -157,7 +157,7 @@ func (y *year) happen(i int, e naive.Event) {
 		y.d.Rule = &rule
 		_, err := y.defs.Change(y.ctx, y.id, bucket.Change{Rule: &rule})
 		y.ok(err)
-		must(y.part.RollOver(y.ctx, y.id))(y.world)
+		must(y.rolledOver(y.id))(y.world)
 	default:
 		_, err := y.defs.Adjust(y.ctx, manage.Adjustment{Budget: y.id, Quantity: e.Change,
 			RequestID: fmt.Sprint("change-", i), Nonce: "n"})
