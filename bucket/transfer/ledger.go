@@ -108,6 +108,8 @@ type Layout struct {
 	// Units is what total and buckets hold. Least is the smallest share worth a bucket of its own.
 	Units, Least int64
 	Holdings     []fragment.Holding
+	// Outgrown means that the budget has units for more buckets than a contraction left online.
+	Outgrown bool
 }
 
 // Spread sums up the layout.

@@ -148,7 +148,8 @@ func (l *RecycleLoop) recycle(ctx context.Context, b *bucket.Budget, cause bucke
 	return err
 }
 
-// stranded recycles budgets that this node used and of which too much is stranded.
+// stranded recycles budgets that this node used and of which too much is stranded, or which have
+// outgrown a contraction.
 func (l *RecycleLoop) stranded(ctx context.Context) error {
 	units, first := int64(0), error(nil)
 	for _, id := range l.s.recyclable.take(watchedBudgets) {
@@ -160,8 +161,8 @@ func (l *RecycleLoop) stranded(ctx context.Context) error {
 		if err == nil {
 			spread := layout.Spread()
 			units += spread.Stranded
-			if layout.Status == budget.Effective && fragment.Asks(spread.Stranded, spread.Units,
-				layout.Least, l.set.StrandedShare) {
+			if layout.Status == budget.Effective && (layout.Outgrown || fragment.Asks(spread.Stranded,
+				spread.Units, layout.Least, l.set.StrandedShare)) {
 				err = l.recycle(ctx, b, bucket.Automatic, l.s.Now().Add(-automaticPause))
 			}
 		}

@@ -148,6 +148,15 @@ func TestRecycleWithoutBeingAsked(t *testing.T) {
 	all()
 	all()
 	expect("too much is stranded", second, bucket.Automatic, bucket.OnSchedule)
+	w.advance(2 * time.Minute)
+	w.ok(w.db.Write(w.ctx, "test", func(t *engine.Tx) error {
+		_, err := t.Exec(`UPDATE budget_management_bucket SET contraction_bound = 100`)
+		return err
+	}))
+	nodes[1].Used(first.ID)
+	all()
+	all()
+	expect("a contraction is over", first, bucket.Automatic, bucket.OnSchedule)
 }
 
 // TestRollOverIsShared checks that all requests that meet an ended epoch share one rollover, and

@@ -8,8 +8,15 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// near is how many recent amounts a bucket has to hold to stay online: see Bring.
-const near = 4
+const (
+	// near is how many recent amounts a bucket has to hold to stay online: see Bring.
+	near = 4
+	// far is how many times what a contraction left over makes a bucket too full: 16 recent amounts for
+	// each bucket that was online.
+	far = 4
+	// contractedFor is the shortest time, in ms, after which such a budget is recycled.
+	contractedFor = 10_000
+)
 
 // Cover returns I3's sum of a budget in ledger mode, before anything is moved. Its buckets, their
 // newest epochs and every epoch with units are loaded, and Applied.

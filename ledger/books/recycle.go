@@ -24,6 +24,9 @@ type Layout struct {
 	// these units (Bring). Skipped counts the halted ones.
 	Holdings []fragment.Holding
 	Skipped  int64
+	// Outgrown means that a contraction is over: its buckets again hold more than 16 recent amounts for
+	// each bucket that was online then, and ten seconds have passed.
+	Outgrown bool
 
 	fit []*Bucket
 }
@@ -58,6 +61,8 @@ func (b *Books) Layout(u *Budget) (l Layout) {
 				Demand: fragment.Rate(used.Units, time.Duration(b.NowMS-used.SinceMS)*time.Millisecond)})
 		}
 	}
+	l.Outgrown = u.ContractionBound > 0 && l.Units > far*u.ContractionBound &&
+		b.NowMS-u.ContractedMS >= contractedFor
 	if l.Units <= u.ContractionBound && slices.ContainsFunc(l.fit, (*Bucket).isOnline) {
 		l.leaveOffline()
 	}

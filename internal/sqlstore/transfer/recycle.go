@@ -36,7 +36,7 @@ func (p *Part) Layout(ctx context.Context, known *bucket.Budget) (out transfer.L
 		}
 		l := b.Layout(u)
 		out = transfer.Layout{Status: u.Definition().StatusAt(engine.FromMS(b.NowMS)), Units: l.Units,
-			Least: l.Least, Holdings: l.Holdings}
+			Least: l.Least, Holdings: l.Holdings, Outgrown: l.Outgrown}
 		return nil
 	})
 	return out, err

@@ -194,6 +194,20 @@ func TestLayout(t *testing.T) {
 		if l.Holdings[0].Demand == 0 || l.Holdings[1].Demand != 0 {
 			w.Errorf("demands %+v", l.Holdings)
 		}
+		now := engine.ToMS(w.db.Now())
+		for _, test := range []struct {
+			bound, contracted int64
+			want              bool
+		}{{0, 0, false}, {982, now - 10_000, true}, {983, now - 10_000, false}, {982, now - 9_000, false}} {
+			w.change(func(t *engine.Tx) error {
+				_, err := t.Exec(`UPDATE budget_management_bucket SET contraction_bound = ?, contracted_ms = ?`,
+					test.bound, test.contracted)
+				return err
+			})
+			if l := must(w.part.Layout(w.ctx, &b))(w); l.Outgrown != test.want {
+				w.Errorf("%+v: outgrown is %v", test, l.Outgrown)
+			}
+		}
 	})
 }
 
