@@ -94,7 +94,14 @@ func updateAll(m *engine.Move, t *books.Table, rows []books.Change) *engine.Stat
 	s := m.Statement()
 	s.SQL("UPDATE (")
 	for i, row := range rows {
-		s.SQL(separator(i, "SELECT ", " UNION ALL SELECT "))
+		switch {
+		case i == 0:
+			s.SQL("SELECT ")
+		case !s.ListsValues():
+			s.SQL(" UNION ALL SELECT ")
+		default:
+			s.SQL(separator(i-1, " UNION ALL VALUES (", "),("))
+		}
 		for n, j := range columns {
 			s.SQL(separator(n, "", ","))
 			literal(s, row.Values[j])
@@ -102,6 +109,9 @@ func updateAll(m *engine.Move, t *books.Table, rows []books.Change) *engine.Stat
 				s.SQL(" AS " + named(j))
 			}
 		}
+	}
+	if s.ListsValues() {
+		s.SQL(")")
 	}
 	s.SQL(") v /*in order*/ JOIN " + t.Name + " r /*by PRIMARY*/ ON ")
 	for j := range t.Keys {
