@@ -33,11 +33,12 @@ var (
 		FROM budget_management_bucket u LEFT JOIN (SELECT e.budget_id,
 			SUM(CASE WHEN e.status = 'open' THEN e.outstanding_quantity ELSE 0 END) AS remaining,
 			SUM(CASE WHEN e.status = 'open' THEN 0 ELSE e.outstanding_quantity END) AS unsettled,
-			` + rows.Sum(`CASE WHEN e.period = (SELECT n.period FROM budget_management_bucket n
-				WHERE n.id = e.budget_id) THEN e.used_quantity ELSE 0 END`) + ` AS period_used,
+			` + rows.Sum(`CASE WHEN e.period = n.period THEN e.used_quantity ELSE 0 END`) + `
+				AS period_used,
 			` + rows.Sum("e.held_quantity") + ` AS held, ` + rows.Sum("e.used_quantity") + ` AS used,
 			SUM(e.returning_quantity) AS returned
-			FROM bucket_epoch e /*by bucket_epoch_units*/ WHERE `
+			FROM budget_management_bucket n /*by PRIMARY*/
+			/*in order*/ JOIN bucket_epoch e /*by bucket_epoch_units*/ ON e.budget_id = n.id WHERE `
 	figuresOf    = ` GROUP BY e.budget_id) s ON s.budget_id = u.id WHERE `
 	figuresOrder = ` ORDER BY u.id`
 )
@@ -91,7 +92,7 @@ func (r *figuresRow) figures() ledger.Figures {
 // holds the number of one of them.
 func writeFigures(s *engine.Statement, of func(column string)) {
 	s.SQL(selectFigures)
-	of("e.budget_id")
+	of("n.id")
 	s.SQL(figuresOf)
 	of("u.id")
 	s.SQL(figuresOrder)
