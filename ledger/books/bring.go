@@ -11,8 +11,8 @@ import (
 const (
 	// near is how many recent amounts a bucket has to hold to stay online: see Bring.
 	near = 4
-	// far is how many times what a contraction left over makes a bucket too full: 16 recent amounts for
-	// each bucket that was online.
+	// far is how many times what a contraction left over makes a bucket too full: 16 recent amounts
+	// for each bucket that was online.
 	far = 4
 	// contractedFor is the shortest time, in ms, after which such a budget is recycled.
 	contractedFor = 10_000

@@ -19,13 +19,13 @@ type Used struct {
 type Layout struct {
 	// Units is what total and buckets hold. Least is the smallest share worth a bucket of its own.
 	Units, Least int64
-	// Holdings are of the buckets that a recycle may use, by ordinal: those with an open epoch of the
-	// open period, and those that the service took offline, unless a contraction left over at least
-	// these units (Bring). Skipped counts the halted ones.
+	// Holdings are of the buckets that a recycle may use, by ordinal: those with an open epoch of
+	// the open period, and those that the service took offline, unless a contraction left over at
+	// least these units (Bring). Skipped counts the halted ones.
 	Holdings []fragment.Holding
 	Skipped  int64
-	// Outgrown means that a contraction is over: its buckets again hold more than 16 recent amounts for
-	// each bucket that was online then, and ten seconds have passed.
+	// Outgrown means that a contraction is over: its buckets again hold more than 16 recent amounts
+	// for each bucket that was online then, and ten seconds have passed.
 	Outgrown bool
 
 	fit []*Bucket
