@@ -1,14 +1,14 @@
 // The frame around the views: who it is, where one is, whether the page is connected.
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
-import { signal } from '@preact/signals'
-import { call, key, Refused, remember, root, unauthenticated } from './api'
+import { key, unauthenticated } from './api'
 import { OpenChange } from './change'
 import { instant } from './format'
 import { link } from './live'
 import { href, route } from './route'
+import { everywhere, identify, loginOffered, may, me, signOut, unreachable } from './session'
 import { Failure, Mark, Whole } from './parts'
-import { SignIn, comeBack, loginOffered } from './views/signin'
+import { SignIn } from './views/signin'
 import { OverviewView } from './views/overview'
 import { Budgets } from './views/budgets'
 import { BudgetView } from './views/budget'
@@ -16,51 +16,6 @@ import { Refusals } from './views/refusals'
 import { Instances } from './views/instances'
 import { AuditLog, Keys } from './views/access'
 import { Alerts } from './views/alerts'
-import type { Identity } from './types'
-
-/** Who the person is; undefined until the server has said so. */
-export const me = signal<Identity | undefined>(undefined)
-const unreachable = signal<Refused | undefined>(undefined)
-
-const order = ['read', 'deduct', 'rollback', 'operator', 'admin']
-
-/** Reports whether the person has at least a role. */
-export const may = (role: Identity['role']) =>
-  !!me.value && order.indexOf(me.value.role) >= order.indexOf(role)
-
-/** Reports whether the person sees the whole installation. */
-export const everywhere = () => !!me.value && !me.value.tenant && !me.value.budgets?.length
-
-export async function identify() {
-  unreachable.value = undefined
-  try {
-    me.value = await call<Identity>('v1/whoami')
-    unauthenticated.value = false
-    comeBack()
-  } catch (e) {
-    if (e instanceof Refused && e.problem.status !== 401) {
-      unreachable.value = e
-      setTimeout(() => void identify(), 3000)
-    }
-  }
-}
-
-/** Ends the session, and shows only then that it has ended: another person may come next. */
-export async function signOut() {
-  if (!key.value && loginOffered) {
-    try {
-      await fetch(new URL('console/logout', root), { method: 'POST', redirect: 'manual', keepalive: true })
-    } catch {
-      me.value = undefined
-      unreachable.value = new Refused({ status: 0, code: 'unreachable', title: 'You are still signed in',
-        detail: 'The server does not answer. Sign out again when it does.' })
-      return
-    }
-  }
-  remember('')
-  me.value = undefined
-  unauthenticated.value = true
-}
 
 interface View { name: string; title: string; shown: () => boolean; body: () => ComponentChildren }
 

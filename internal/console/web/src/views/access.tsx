@@ -1,11 +1,11 @@
 // Who may do what, and who did what.
 import { useState } from 'preact/hooks'
 import { call, queryOf } from '../api'
-import { may } from '../app'
 import { ChangeButton, type Change } from '../change'
 import { instant, units } from '../format'
 import { useCall } from '../load'
 import { Mark, Shown } from '../parts'
+import { may } from '../session'
 import { useTyped } from '../typed'
 
 interface Key { id: string; principal: string; role: string; tenant?: string; budgets?: string[]

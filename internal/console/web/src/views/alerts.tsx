@@ -1,10 +1,10 @@
 // Which budgets need attention, and who is told.
 import { queryOf } from '../api'
-import { may } from '../app'
 import { ago, instant, share, units } from '../format'
 import { useCall } from '../load'
 import { Card, Mark, Shown } from '../parts'
 import { amend, budgetHref, href, route } from '../route'
+import { may } from '../session'
 import { EndpointView, Endpoints } from './endpoints'
 
 interface Alert { id: number; state: 'firing' | 'resolved'; tenant: string; budget: string; threshold: string

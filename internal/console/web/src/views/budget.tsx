@@ -1,7 +1,6 @@
 // One budget: where its units are, how fast they go, which bucket has them, what happened last.
 import { useEffect, useMemo, useState } from 'preact/hooks'
 import { budgetPath, call, type Refused } from '../api'
-import { may } from '../app'
 import { ChangeButton, requestID, type Change } from '../change'
 import { Chart } from '../chart'
 import { ago, amount, instant, rate, share, span, unitName, units } from '../format'
@@ -9,6 +8,7 @@ import { follow } from '../live'
 import { useCall } from '../load'
 import { Card, Failure, Mark, Shown, Status } from '../parts'
 import { href } from '../route'
+import { may } from '../session'
 import { Quarantined } from './quarantine'
 import { Alerting } from './thresholds'
 import { homeName, left, storeOf, type Audit, type Bucket, type Budget, type Entry, type Hold,

@@ -1,9 +1,9 @@
 // All budgets, a page at a time: the server searches, filters and sorts.
 import { call, queryOf } from '../api'
-import { may, me } from '../app'
 import { ChangeButton } from '../change'
 import { amount, ago, instant, share, units } from '../format'
 import { useCall } from '../load'
+import { may, me } from '../session'
 import { useTyped } from '../typed'
 import { Meter, Shown, Status, When } from '../parts'
 import { amend, budgetHref, route } from '../route'

@@ -1,11 +1,11 @@
 // Who is told of alerts: the endpoints, what they were sent, and what they answered.
 import { call, queryOf } from '../api'
-import { may, me } from '../app'
 import { ChangeButton, type Change, type Field, type Values } from '../change'
 import { ago, instant, span, units } from '../format'
 import { useCall } from '../load'
 import { Card, Failure, Mark, Shown } from '../parts'
 import { href, route } from '../route'
+import { may, me } from '../session'
 
 interface Endpoint { id: string; tenant?: string; url: string; secret: string; types: string[]; enabled: boolean
   disabled?: string; failing_since?: string; description?: string; created_at: string; created_by?: string }

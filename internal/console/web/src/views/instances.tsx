@@ -1,10 +1,10 @@
 // The stores: which answers, which has what, and moving buckets away.
 import { call } from '../api'
-import { everywhere, may } from '../app'
 import { ChangeButton, type Change } from '../change'
 import { instant, units } from '../format'
 import { useLive } from '../live'
 import { Card, Failure, Mark } from '../parts'
+import { everywhere, may } from '../session'
 import type { Instance, Overview } from '../types'
 
 interface Drain { instance: string; draining: boolean; buckets_left: number; moved: number

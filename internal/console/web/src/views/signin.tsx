@@ -1,23 +1,7 @@
 import { useState } from 'preact/hooks'
 import { call, Refused, remember, root } from '../api'
-import { identify } from '../app'
 import { Failure } from '../parts'
-
-/** Whether the server has a provider that persons log in with. */
-export const loginOffered =
-  document.querySelector<HTMLMetaElement>('meta[name=budgetd-login]')?.content === 'true'
-
-const stored = 'budgetd.view'
-
-/** Remembers the view that was asked for: what follows # does not come back from the provider. */
-const leave = () => sessionStorage.setItem(stored, location.hash)
-
-/** Goes to the view that was asked for before the log-in. */
-export function comeBack() {
-  const view = sessionStorage.getItem(stored)
-  sessionStorage.removeItem(stored)
-  if (view && !location.hash) location.hash = view
-}
+import { identify, leave, loginOffered } from '../session'
 
 /** Why the provider's log-in came to nothing. */
 const refusals: Record<string, string> = {
