@@ -1,18 +1,19 @@
 // Units whose store lost its memory: what of them was sold is not known, and a person decides.
-import { budgetPath, call } from '../api'
-import { ChangeButton, requestID, type Change } from '../change'
-import { amount, instant, unitName, units } from '../format'
-import { useCall } from '../load'
-import { Card, Mark, Shown } from '../parts'
-import { may, me } from '../session'
-import { left, type Budget } from '../types'
+import { budgetPath, call } from '../../api'
+import { ChangeButton, requestID, type Change } from '../../change'
+import { amount, instant, unitName, units } from '../../format'
+import { useCall } from '../../load'
+import { Card, Mark, Shown } from '../../parts'
+import { may, me } from '../../session'
+import { left, type Budget } from '../../types'
+import type { Took } from './versions'
 
 interface Quarantine { bucket: string; epoch: number; quantity: number; released: number; held: number
   cause: string; at: string; releases: Decision[] }
 interface Decision { request_id: string; quantity: number; used: boolean; reason: string; by: string; at: string }
 interface List { held: number; quarantines: Quarantine[] }
 
-export function Quarantined({ b, took }: { b: Budget; took: (now: Budget) => void }) {
+export function Quarantined({ b, took }: { b: Budget; took: Took }) {
   const list = useCall<List>(budgetPath(b.name, b.tenant, '/quarantine'), 5000)
   return (
     <Card title="Quarantine" end={<>
@@ -78,7 +79,7 @@ function Decisions({ of }: { of: Quarantine[] }) {
   )
 }
 
-function release(b: Budget, took: (now: Budget) => void): Change {
+function release(b: Budget, took: Took): Change {
   const id = requestID()
   const all = b.quarantined
   const nobody = me.value?.principal === 'anonymous'

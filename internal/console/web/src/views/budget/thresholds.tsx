@@ -1,11 +1,11 @@
 // When a budget needs attention.
-import { budgetPath, call, Refused } from '../api'
-import { ChangeButton, type Change, type Field, type Values } from '../change'
-import { amount, share, units } from '../format'
-import { useCall } from '../load'
-import { Card, Mark, Shown } from '../parts'
-import { may } from '../session'
-import type { Budget } from '../types'
+import { budgetPath, call, Refused } from '../../api'
+import { ChangeButton, type Change, type Field, type Values } from '../../change'
+import { amount, share, units } from '../../format'
+import { useCall } from '../../load'
+import { Card, Mark, Shown } from '../../parts'
+import { may } from '../../session'
+import type { Budget } from '../../types'
 
 interface Threshold { kind: string; of?: string; percent?: number; limit?: string; value?: string }
 interface Thresholds { thresholds: Threshold[]; own: boolean }
