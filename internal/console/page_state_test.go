@@ -20,6 +20,35 @@ func TestOddAddress(t *testing.T) {
 	}
 }
 
+// TestAddressKeepsTheView checks that what a person chose on a page is in its address, so that the page
+// is the same after it was loaded again, and that what is chosen without asking is not in it.
+func TestAddressKeepsTheView(t *testing.T) {
+	s := serve(t, "")
+	s.must("POST", "/v1/budgets", `{"name":"sale","unit":"count","type":"promo","total_quantity":1000}`)
+	page := open(t, s.url+"/#/budgets/default/sale")
+	page.chooses("over", "24h")
+	page.chooses("Kind", "deduct")
+	page.types("Contains", "order-9")
+	page.until("squares", `!!document.querySelector('.square')`)
+	page.js(`document.querySelector('.square').click()`)
+	page.until("the choices in the address", `['over=24h', 'kind=deduct', 'contains=order-9', 'bucket=sale%3A']
+		.every(choice => location.hash.includes(choice))`)
+
+	page.js(`location.reload()`)
+	const shown = `JSON.stringify([...document.querySelectorAll('.grid select, .grid .tools input')]
+		.map(e => e.value))`
+	page.until("the same choices", shown+` === '["24h","deduct","order-9"]'`)
+	page.until("the same bucket", `document.querySelector('.square')?.ariaPressed === 'true'`)
+	page.chooses("over", "1h")
+	page.until("no span in the address", `!location.hash.includes('over') && location.hash.includes('kind')`)
+
+	page.clicks("link", "Audit log")
+	page.types("Call", "create")
+	page.until("the filter in the address", `location.hash === '#/audit-log?op=create'`)
+	page.js(`location.hash = '#/audit-log'`)
+	page.until("no filter", named("textbox", "Call")+`?.value === ''`)
+}
+
 // TestBrokenView checks that a view that fails says so, and leaves the rest of the page as it is.
 func TestBrokenView(t *testing.T) {
 	s := serve(t, "")

@@ -83,19 +83,3 @@ export function refusedBy(status: number, text: string): Refused {
   if (status === 401) unauthenticated.value = true
   return new Refused(problem)
 }
-
-/** The path of a budget's calls, with its tenant. */
-export function budgetPath(name: string, tenant: string, rest = '', query: Query = {}): string {
-  return `v1/budgets/${encodeURIComponent(name)}${rest}${queryOf({ tenant, ...query })}`
-}
-
-export type Query = Record<string, string | number | undefined>
-
-export function queryOf(query: Query): string {
-  const out = new URLSearchParams()
-  for (const [name, value] of Object.entries(query)) {
-    if (value !== undefined && value !== '') out.set(name, String(value))
-  }
-  const text = out.toString()
-  return text ? `?${text}` : ''
-}

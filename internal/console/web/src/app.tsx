@@ -1,11 +1,12 @@
 // The frame around the views: who it is, where one is, whether the page is connected.
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
+import { href } from './address'
 import { key, unauthenticated } from './api'
 import { OpenChange } from './change'
 import { instant } from './format'
 import { link } from './live'
-import { href, route } from './route'
+import { route } from './route'
 import { everywhere, identify, loginOffered, may, me, signOut, unreachable } from './session'
 import { Failure, Mark, Whole } from './parts'
 import { SignIn } from './views/signin'

@@ -3,13 +3,12 @@
 import { signal } from '@preact/signals'
 import { useEffect, useState } from 'preact/hooks'
 import { headers, Refused, refusedBy, root } from './api'
+import { parse, type Event } from './events'
 
 export type Link = 'idle' | 'connecting' | 'live' | 'lost'
 
 /** How the page is connected, for all to see; since is when it was lost. */
 export const link = signal<{ state: Link; since?: number }>({ state: 'idle' })
-
-export interface Event { type: string; id: string; data: string }
 
 const firstWait = 500
 const longestWait = 10_000
@@ -105,18 +104,6 @@ export function follow(path: string, heard: (e: Event) => void, failed: (e: Refu
     abort.abort()
     if (--followers === 0) link.value = { state: 'idle' }
   }
-}
-
-function parse(block: string): Event {
-  const e: Event = { type: 'message', id: '', data: '' }
-  for (const line of block.split('\n')) {
-    const [name, ...rest] = line.split(':')
-    const value = rest.join(':').replace(/^ /, '')
-    if (name === 'event') e.type = value
-    if (name === 'id') e.id = value
-    if (name === 'data') e.data += e.data ? `\n${value}` : value
-  }
-  return e
 }
 
 /** The latest event of a type, read as JSON. */

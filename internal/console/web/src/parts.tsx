@@ -4,8 +4,7 @@ import { Refused } from './api'
 import type { Loaded } from './load'
 import type { Budget } from './types'
 import { ago, instant, share, units } from './format'
-
-export type Tone = 'good' | 'warn' | 'bad' | ''
+import { tones, type Tone } from './tone'
 
 export function Mark({ tone = '', children, dot }:
   { tone?: Tone; children: ComponentChildren; dot?: boolean }) {
@@ -65,9 +64,6 @@ export function Shown<T>({ of, empty, none, children }: {
     </>
   )
 }
-
-export const tones: Record<Budget['status'], Tone> =
-  { effective: 'good', pending: '', paused: 'warn', expired: '' }
 
 export function Status({ of }: { of: Budget['status'] }) {
   return <Mark tone={tones[of]} dot>{of}</Mark>

@@ -1,41 +1,24 @@
-// The view in the address: what follows #, a path with a query. The server does not see it.
+// The view that the address names, and the only place that reads and writes the address.
 import { signal } from '@preact/signals'
+import { amended, chosen, href, parse, type Route } from './address'
 
-export interface Route {
-  parts: string[]
-  query: URLSearchParams
+export const route = signal<Route>(parse(location.hash))
+
+const read = () => { route.value = parse(location.hash) }
+
+addEventListener('hashchange', read)
+
+/** Goes to a view, as a step in the history. */
+export function visit(parts: string[], query: Record<string, string | undefined> = {}) {
+  location.hash = href(parts, query)
 }
 
-/** A part of the path as it was meant: what is no valid escape stays as it was typed. */
-function plain(part: string): string {
-  try {
-    return decodeURIComponent(part)
-  } catch {
-    return part
-  }
+/** What the address says of the names of initial, with these values where it says nothing, and a
+ * function that changes some of them in the address, without a step in the history. */
+export function useQuery<N extends string>(initial: Record<N, string>):
+  [query: Record<N, string>, change: (to: Partial<Record<N, string>>) => void] {
+  return [chosen(route.value.query, initial), (to) => {
+    history.replaceState(null, '', amended(route.value, initial, to))
+    read()
+  }]
 }
-
-function read(): Route {
-  const [path, query] = location.hash.replace(/^#\/?/, '').split('?', 2)
-  return { parts: (path ?? '').split('/').filter(Boolean).map(plain),
-    query: new URLSearchParams(query ?? '') }
-}
-
-export const route = signal<Route>(read())
-
-addEventListener('hashchange', () => { route.value = read() })
-
-export function href(parts: string[], query: Record<string, string | undefined> = {}): string {
-  const given = Object.entries(query).filter((e): e is [string, string] => !!e[1])
-  const text = new URLSearchParams(given).toString()
-  return `#/${parts.map(encodeURIComponent).join('/')}${text ? `?${text}` : ''}`
-}
-
-/** Changes the query of the view in place, without a step in the history. */
-export function amend(query: Record<string, string | undefined>) {
-  const old = Object.fromEntries(route.value.query)
-  history.replaceState(null, '', href(route.value.parts, { ...old, ...query }))
-  route.value = read()
-}
-
-export const budgetHref = (tenant: string, name: string) => href(['budgets', tenant, name])

@@ -1,10 +1,11 @@
 // Who may do what, and who did what.
-import { useState } from 'preact/hooks'
-import { call, queryOf } from '../api'
+import { call } from '../api'
 import { ChangeButton, type Change } from '../change'
 import { instant, units } from '../format'
 import { useCall } from '../load'
 import { Mark, Shown } from '../parts'
+import { queryOf } from '../paths'
+import { useQuery } from '../route'
 import { may } from '../session'
 import { useTyped } from '../typed'
 
@@ -88,13 +89,14 @@ interface Row { seq: number; at: string; principal?: string; key_id?: string; so
 const shown = 50
 
 export function AuditLog() {
-  const [principal, who] = useState('')
-  const [op, what] = useState('')
-  const [before, from] = useState(0)
+  const [query, set] = useQuery({ principal: '', op: '', before: '' })
+  const { principal, op } = query
+  const before = Number(query.before) || 0
+  const from = (seq: number) => set({ before: seq ? String(seq) : '' })
   const path = `v1/audit-log${queryOf({ sort: '-seq', principal, op, before: before || undefined, limit: shown })}`
   const page = useCall<{ entries: Row[] }>(path, 10_000)
-  const [principalText, typePrincipal] = useTyped(principal, (text) => { who(text); from(0) })
-  const [opText, typeOp] = useTyped(op, (text) => { what(text); from(0) })
+  const [principalText, typePrincipal] = useTyped(principal, (text) => set({ principal: text, before: '' }))
+  const [opText, typeOp] = useTyped(op, (text) => set({ op: text, before: '' }))
   return (
     <>
       <div class="head"><h1>Audit log</h1><span class="quiet">the newest first</span></div>

@@ -1,9 +1,10 @@
 // Which budgets need attention, and who is told.
-import { queryOf } from '../api'
+import { budgetHref, href } from '../address'
 import { ago, instant, share, units } from '../format'
 import { useCall } from '../load'
 import { Card, Mark, Shown } from '../parts'
-import { amend, budgetHref, href, route } from '../route'
+import { queryOf } from '../paths'
+import { route, useQuery } from '../route'
 import { may } from '../session'
 import { EndpointView, Endpoints } from './endpoints'
 
@@ -19,7 +20,7 @@ export function Alerts() {
 }
 
 function List() {
-  const state = route.value.query.get('state') ?? 'firing'
+  const [{ state }, set] = useQuery({ state: 'firing' })
   const list = useCall<{ alerts: Alert[] }>(`v1/alerts${queryOf({
     state: state === 'any' ? '' : state, page_size: 200 })}`, 5000)
   return (
@@ -27,7 +28,7 @@ function List() {
       <div class="head"><h1>Alerts</h1></div>
       <div class="card tools">
         <label>State
-          <select value={state} onChange={(e) => amend({ state: e.currentTarget.value })}>
+          <select value={state} onChange={(e) => set({ state: e.currentTarget.value })}>
             {states.map(([value, label]) => <option key={value} value={value}>{label}</option>)}
           </select></label>
       </div>

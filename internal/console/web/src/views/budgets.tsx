@@ -1,12 +1,15 @@
 // All budgets, a page at a time: the server searches, filters and sorts.
-import { call, queryOf } from '../api'
+import { budgetHref } from '../address'
+import { call } from '../api'
 import { ChangeButton } from '../change'
 import { amount, ago, instant, share, units } from '../format'
 import { useCall } from '../load'
+import { queryOf } from '../paths'
 import { may, me } from '../session'
+import { direction, turned } from '../sort'
 import { useTyped } from '../typed'
 import { Meter, Shown, Status, When } from '../parts'
-import { amend, budgetHref, route } from '../route'
+import { useQuery } from '../route'
 import { left, type Budget, type BudgetPage } from '../types'
 
 const size = 50
@@ -21,16 +24,17 @@ const orders: [string, string][] = [['name', 'Name'], ['remaining', 'Least left'
   ['-used_share', 'Most used share'], ['end', 'Ends first'], ['-refusals', 'Most refused'],
   ['exhausted_at', 'Runs out first']]
 
+const arrows = { ascending: ' ▲', descending: ' ▼', none: '' }
+
 export function Budgets() {
-  const query = route.value.query
-  const q = query.get('q') ?? ''
-  const sort = query.get('sort') ?? 'name'
-  const skip = Number(query.get('skip') ?? 0) || 0
+  const [query, set] = useQuery({ q: '', status: '', type: '', sort: 'name', skip: '' })
+  const { q, status, type, sort } = query
+  const skip = Number(query.skip) || 0
   const page = useCall<BudgetPage>(`v1/budgets${queryOf({ tenant: '*', page_size: size, q, sort,
-    skip, status: query.get('status') ?? '', type: query.get('type') ?? '' })}`, 5000)
-  const [text, type] = useTyped(q, (q) => amend({ q, skip: undefined }))
+    skip, status, type })}`, 5000)
+  const [text, search] = useTyped(q, (q) => set({ q, skip: '' }))
   const filter = (name: string) => (e: { currentTarget: HTMLSelectElement }) =>
-    amend({ [name]: e.currentTarget.value, skip: undefined })
+    set({ [name]: e.currentTarget.value, skip: '' })
   return (
     <>
       <div class="head">
@@ -42,15 +46,15 @@ export function Budgets() {
       <div class="card stack">
         <div class="tools" role="search">
           <label class="wide">Search<input type="search" value={text} placeholder="part of a name"
-            onInput={(e) => type(e.currentTarget.value)} /></label>
+            onInput={(e) => search(e.currentTarget.value)} /></label>
           <label>Status
-            <select value={query.get('status') ?? ''} onChange={filter('status')}>
+            <select value={status} onChange={filter('status')}>
               <option value="">any</option>
               {['effective', 'pending', 'paused', 'expired'].map((s) => <option key={s}>{s}</option>)}
             </select>
           </label>
           <label>Type
-            <select value={query.get('type') ?? ''} onChange={filter('type')}>
+            <select value={type} onChange={filter('type')}>
               <option value="">any</option><option>promo</option><option>daily</option>
             </select>
           </label>
@@ -62,13 +66,14 @@ export function Budgets() {
           </label>
         </div>
         <Shown of={page} empty={(p) => p.budgets.length === 0}
-          none={<p>{q || query.get('status') || query.get('type')
+          none={<p>{q || status || type
             ? 'No budget fits. A new one can be found as soon as the next look at all budgets is done.'
             : 'There is no budget yet. budgetctl create makes one.'}</p>}>
           {(p) => (
             <>
-              <Table rows={p.budgets} sort={sort} />
-              <Pager total={p.total ?? p.budgets.length} skip={skip} shown={p.budgets.length} />
+              <Table rows={p.budgets} sort={sort} order={(sort) => set({ sort, skip: '' })} />
+              <Pager total={p.total ?? p.budgets.length} skip={skip} shown={p.budgets.length}
+                to={(n) => set({ skip: n > 0 ? String(n) : '' })} />
               {p.ranked_at && <p class="small quiet" title={instant(p.ranked_at)}>
                 The figures are live. The order is as of {ago(p.ranked_at)}.
                 {sort.endsWith('exhausted_at') && ' Budgets that do not run out at their rate come last.'}
@@ -83,10 +88,9 @@ export function Budgets() {
   )
 }
 
-function Table({ rows, sort }: { rows: Budget[]; sort: string }) {
+function Table({ rows, sort, order }:
+  { rows: Budget[]; sort: string; order: (sort: string) => void }) {
   const tenants = new Set(rows.map((b) => b.tenant)).size > 1
-  const turn = (by: string) => amend({ sort: sort === by ? `-${by}` : by, skip: undefined })
-  const state = (by: string) => (sort === by ? 'ascending' : sort === `-${by}` ? 'descending' : undefined)
   return (
     <div class="scroll">
       <table class="cards">
@@ -94,10 +98,10 @@ function Table({ rows, sort }: { rows: Budget[]; sort: string }) {
         <thead>
           <tr>
             {columns.filter(([by]) => by !== 'refusals' || sort.endsWith(by)).map(([by, title, numeric]) => (
-              <th key={title} class={numeric ? 'num' : ''} scope="col" aria-sort={by ? state(by) : undefined}>
+              <th key={title} class={numeric ? 'num' : ''} scope="col" aria-sort={by ? direction(sort, by) : undefined}>
                 {by ? (
-                  <button type="button" class="sort" onClick={() => turn(by)}>
-                    {title}{state(by) === 'ascending' ? ' ▲' : state(by) === 'descending' ? ' ▼' : ''}
+                  <button type="button" class="sort" onClick={() => order(turned(sort, by))}>
+                    {title}{arrows[direction(sort, by) ?? 'none']}
                   </button>
                 ) : title}
               </th>
@@ -129,9 +133,9 @@ function Table({ rows, sort }: { rows: Budget[]; sort: string }) {
   )
 }
 
-function Pager({ total, skip, shown }: { total: number; skip: number; shown: number }) {
+function Pager({ total, skip, shown, to }:
+  { total: number; skip: number; shown: number; to: (skip: number) => void }) {
   if (total <= shown && skip === 0) return null
-  const to = (n: number) => amend({ skip: n > 0 ? String(n) : undefined })
   return (
     <nav class="tools" aria-label="Pages">
       <button type="button" disabled={skip === 0} onClick={() => to(skip - size)}>Previous</button>

@@ -1,10 +1,12 @@
 // Who is told of alerts: the endpoints, what they were sent, and what they answered.
-import { call, queryOf } from '../api'
+import { href } from '../address'
+import { call } from '../api'
 import { ChangeButton, type Change, type Field, type Values } from '../change'
 import { ago, instant, span, units } from '../format'
 import { useCall } from '../load'
 import { Card, Failure, Mark, Shown } from '../parts'
-import { href, route } from '../route'
+import { queryOf } from '../paths'
+import { useQuery } from '../route'
 import { may, me } from '../session'
 
 interface Endpoint { id: string; tenant?: string; url: string; secret: string; types: string[]; enabled: boolean
@@ -74,7 +76,7 @@ function Actions({ w, done, end }: { w: Endpoint; done: () => void; end?: boolea
 /** One endpoint: what it was sent, and what it answered. */
 export function EndpointView({ id }: { id: string }) {
   const one = useCall<Endpoint>(path(id), 5000)
-  const token = route.value.query.get('page') ?? ''
+  const [{ page: token }] = useQuery({ page: '' })
   const log = useCall<{ deliveries: Delivery[]; next_page_token?: string }>(
     path(id, `/deliveries${queryOf({ page_size: 50, page_token: token })}`), 3000)
   const w = one.data

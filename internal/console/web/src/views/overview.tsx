@@ -1,12 +1,13 @@
 // Is every unit accounted for, what runs out next, what was refused, which instance is the problem.
 import { useMemo } from 'preact/hooks'
+import { budgetHref, href } from '../address'
 import { Chart } from '../chart'
 import { ago, instant, rate, share, units } from '../format'
 import { useLive } from '../live'
-import { Card, Failure, Mark, type Tone, When } from '../parts'
-import { budgetHref, href } from '../route'
+import { Card, Failure, Mark, When } from '../parts'
 import type { Overview, Standing } from '../types'
 import { Firing } from './alerts'
+import { verdict } from './verdict'
 
 const outcomes = [
   { label: 'Accepted', token: '--s-left', fill: true },
@@ -58,22 +59,10 @@ function Body({ o }: { o: Overview }) {
 
 function Health({ o }: { o: Overview }) {
   const b = o.books
-  const whole = b.discrepancies === 0 && b.gap === 0
-  const down = o.instances.filter((i) => i.health !== 'up').length
-  const lines: [string, string, Tone, string?][] = [
-    ['Conservation', whole ? 'every unit is accounted for' : `${units(b.gap)} units differ`,
-      whole ? 'good' : 'bad',
-      whole ? undefined : `${units(b.discrepancies)} discrepancies: look at the audit of the budgets`],
-    ['Database', o.ready ? 'answers' : 'does not serve', o.ready ? 'good' : 'bad'],
-    ['Instances', down ? `${down} of ${o.instances.length} down` : `${o.instances.length} up`,
-      down ? 'bad' : 'good'],
-    ['Halted buckets', units(b.halted), b.halted ? 'bad' : 'good'],
-    ['Quarantined', `${units(b.quarantined)} units`, b.quarantined ? 'warn' : 'good'],
-  ]
-  const state = !o.ready || !whole || b.halted ? 'bad' : down || b.quarantined ? 'warn' : 'good'
+  const { tone, text, lines } = verdict(o)
   return (
     <Card title="Health" width="w6"
-      end={<Mark tone={state} dot>{state === 'good' ? 'all is well' : 'look here'}</Mark>}>
+      end={<Mark tone={tone} dot>{text}</Mark>}>
       <dl class="pairs">
         {lines.map(([name, text, tone, more]) => (
           <div key={name} style={{ display: 'contents' }}>

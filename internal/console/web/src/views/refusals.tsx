@@ -1,22 +1,23 @@
 // Why was this refused: by the id of the request, or by a value such as a user's.
 import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
-import { budgetPath, queryOf } from '../api'
-import { ago, instant, share, span, units } from '../format'
+import { budgetHref } from '../address'
+import { ago, instant, share, units } from '../format'
 import { useCall } from '../load'
 import { Card, Mark, Shown } from '../parts'
-import { budgetHref, href, route } from '../route'
+import { budgetPath, queryOf } from '../paths'
+import { useQuery, visit } from '../route'
 import { homeName, type LimitState, type Refusal } from '../types'
+import { advice } from './advice'
 
 export function Refusals() {
-  const query = route.value.query
-  const get = (name: string) => query.get(name) ?? ''
-  const [fields, set] = useState({ request_id: get('request_id'), value: get('value'), budget: get('budget'),
-    key: get('key') })
-  const list = useCall<{ refusals: Refusal[] }>(`v1/refusals${queryOf({ request_id: get('request_id'),
-    value: get('value'), budget: get('budget'), tenant: get('tenant'), limit: 50 })}`, 5000)
-  const known = list.data?.refusals.find((r) => r.request_id === get('request_id'))
-  const asked = get('request_id') || get('value') || get('budget')
+  const [query] = useQuery({ request_id: '', value: '', budget: '', key: '', tenant: '' })
+  const { request_id, value, budget, key, tenant } = query
+  const [fields, set] = useState({ request_id, value, budget, key })
+  const list = useCall<{ refusals: Refusal[] }>(
+    `v1/refusals${queryOf({ request_id, value, budget, tenant, limit: 50 })}`, 5000)
+  const known = list.data?.refusals.find((r) => r.request_id === request_id)
+  const asked = request_id || value || budget
   const field = (name: keyof typeof fields, label: string, hint: string) => (
     <label class="wide">{label}
       <input name={name} value={fields[name]} placeholder={hint}
@@ -27,8 +28,7 @@ export function Refusals() {
       <div class="head"><h1>Why was this refused?</h1></div>
       <form class="card tools" role="search" onSubmit={(e) => {
         e.preventDefault()
-        location.hash = href(['refusals'], { ...fields,
-          tenant: fields.budget === get('budget') ? get('tenant') : '' })
+        visit(['refusals'], { ...fields, tenant: fields.budget === budget ? tenant : '' })
       }}>
         {field('request_id', 'Request id', 'order-4711')}
         {field('value', 'Or a value', 'a user, a device, a phone')}
@@ -36,8 +36,8 @@ export function Refusals() {
         {field('key', 'Key of the record', 'in store mode')}
         <button class="main">Look</button>
       </form>
-      {get('request_id') && get('budget') && !list.loading && <Recorded id={get('request_id')}
-        budget={get('budget')} tenant={get('tenant') || 'default'} keyed={get('key') || known?.routing_key} />}
+      {request_id && budget && !list.loading && <Recorded id={request_id} budget={budget}
+        tenant={tenant || 'default'} keyed={key || known?.routing_key} />}
       <Shown of={list} empty={(l) => l.refusals.length === 0} none={
         <>
           <p>{asked ? 'This node remembers no such refusal.' : 'This node refused nothing lately.'}</p>
@@ -119,26 +119,4 @@ function One({ r }: { r: Refusal }) {
       )}
     </Card>
   )
-}
-
-function advice(r: Refusal): string {
-  const p = r.problem
-  const later = p.retry_after ? new Date(Date.parse(r.at) + p.retry_after * 1000).toISOString() : ''
-  const when = later ? `${instant(later)} (${span(p.retry_after! * 1000)} after the refusal)` : ''
-  if (p.never) {
-    return p.code === 'limit_exceeded'
-      ? 'It can never be accepted as things are: ask for less, or raise the limit.'
-      : 'It can never be accepted as things are: ask for less, or append to the budget.'
-  }
-  switch (p.code) {
-    case 'budget_exhausted': return 'Append to the budget, or ask for at most what it has.'
-    case 'period_exhausted': return `The next period that can have that much begins at ${when}.`
-    case 'limit_exceeded': return when ? `Try again at ${when}, or raise the limit.` : 'Raise the limit.'
-    case 'budget_paused': return 'An operator paused it; resume it on its page.'
-    case 'budget_expired': return 'It has ended; an administrator can give it a later end.'
-    case 'budget_not_effective': return `It begins at ${instant(p.start_at)}.`
-    case 'unavailable': return 'Nothing was done. Repeat it with the same request id.'
-    case 'outcome_unknown': return 'It may have happened. Repeat it with the same request id, or cancel it.'
-  }
-  return when ? `Try again at ${when}.` : 'See the detail.'
 }

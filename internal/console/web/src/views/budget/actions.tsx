@@ -1,7 +1,8 @@
 // What can be done with a whole budget.
-import { budgetPath, call } from '../../api'
+import { call } from '../../api'
 import { ChangeButton, requestID, type Change } from '../../change'
 import { amount, unitName, units } from '../../format'
+import { budgetPath } from '../../paths'
 import { left, type Budget, type Recycle } from '../../types'
 import type { Took } from './versions'
 

@@ -1,16 +1,21 @@
 // The buckets as squares, by store, and what can be done with one.
 import { useState } from 'preact/hooks'
-import { budgetPath, call } from '../../api'
+import { call } from '../../api'
 import { ChangeButton, type Change } from '../../change'
 import { ago, share, units } from '../../format'
 import { useCall } from '../../load'
 import { Card, Mark, Shown } from '../../parts'
+import { budgetPath } from '../../paths'
+import { useQuery } from '../../route'
 import { may } from '../../session'
 import { homeName, storeOf, type Bucket, type Budget } from '../../types'
+import { inOrder, stateOf } from './squares'
 
 export function Buckets({ b }: { b: Budget }) {
   const list = useCall<{ buckets: Bucket[] }>(budgetPath(b.name, b.tenant, '/buckets'), 3000)
-  const [shown, show] = useState('')
+  const [{ bucket }, set] = useQuery({ bucket: '' })
+  const [over, show] = useState('') // where the pointer or the focus was last
+  const shown = over || bucket
   return (
     <Card title="Buckets" end={<span class="quiet">{b.buckets.online} online
       {b.buckets.offline > 0 && `, ${b.buckets.offline} offline`}</span>}>
@@ -18,8 +23,7 @@ export function Buckets({ b }: { b: Budget }) {
         {({ buckets }) => {
           const most = Math.max(...buckets.map((k) => k.remaining), 1)
           const one = buckets.find((k) => k.key === shown)
-          const groups = Map.groupBy(buckets.toSorted((x, y) => storeOf(x.home) < storeOf(y.home) ? -1
-            : storeOf(x.home) > storeOf(y.home) ? 1 : x.ordinal - y.ordinal), (k) => storeOf(k.home))
+          const groups = Map.groupBy(inOrder(buckets), (k) => storeOf(k.home))
           return (
             <div class="map">
               {[...groups].map(([store, own]) => (
@@ -30,13 +34,12 @@ export function Buckets({ b }: { b: Budget }) {
                   <div class="squares">
                     {own.map((k) => (
                       <button key={k.key} type="button"
-                        class={`square ${k.halted ? 'halted' : k.status === 'offline' ? 'offline'
-                          : k.epoch_status === 'lost' ? 'quarantined' : ''}`}
+                        class={`square ${stateOf(k)}`}
                         style={{ '--full': Math.round((100 * k.remaining) / most) }}
                         aria-label={`${k.key}, ${k.halted ? 'halted' : k.status}, ${units(k.remaining)} left`}
                         aria-pressed={k.key === shown}
                         onMouseEnter={() => show(k.key)} onFocus={() => show(k.key)}
-                        onClick={() => show(k.key)} />
+                        onClick={() => { show(k.key); set({ bucket: k.key }) }} />
                     ))}
                   </div>
                 </section>

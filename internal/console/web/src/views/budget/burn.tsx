@@ -1,9 +1,10 @@
 // How fast a budget goes: what is left over time, and when it runs out.
-import { useMemo, useState } from 'preact/hooks'
-import { budgetPath } from '../../api'
+import { useMemo } from 'preact/hooks'
 import { Chart } from '../../chart'
 import { useCall } from '../../load'
 import { Card, Shown } from '../../parts'
+import { budgetPath } from '../../paths'
+import { useQuery } from '../../route'
 import type { Budget, Series } from '../../types'
 import { curve, outlook } from './projection'
 
@@ -11,16 +12,17 @@ const spans: [string, string, number][] = [['1h', 'the last hour', 3600], ['6h',
   ['24h', '24 hours', 86400], ['7d', '7 days', 604800], ['30d', '30 days', 2592000]]
 
 export function Burn({ b }: { b: Budget }) {
-  const [over, choose] = useState('1h')
+  const [{ over }, set] = useQuery({ over: '1h' })
+  const [chosen, , seconds] = spans.find(([k]) => k === over) ?? spans[0]
   return (
     <Card title="Burn-down against the release curve" width="w8" end={
       <label class="row small">over
-        <select value={over} onChange={(e) => choose(e.currentTarget.value)}>
+        <select value={chosen} onChange={(e) => set({ over: e.currentTarget.value })}>
           {spans.map(([k, label]) => <option key={k} value={k}>{label}</option>)}
         </select>
       </label>
     }>
-      <Burned key={over} b={b} seconds={spans.find(([k]) => k === over)![2]} />
+      <Burned key={chosen} b={b} seconds={seconds} />
     </Card>
   )
 }

@@ -1,9 +1,9 @@
 // Where every unit is, and whether all of them are accounted for.
 import { useMemo } from 'preact/hooks'
-import { budgetPath } from '../../api'
 import { instant, units } from '../../format'
 import { useCall } from '../../load'
 import { Card, Mark, Shown } from '../../parts'
+import { budgetPath } from '../../paths'
 import type { Audit, Budget } from '../../types'
 
 const parts: [string, string, string, (a: Audit) => number][] = [

@@ -1,19 +1,20 @@
 // The last entries of a budget.
-import { useState } from 'preact/hooks'
 import { instant, units } from '../../format'
 import { Card } from '../../parts'
+import { useQuery } from '../../route'
+import { useTyped } from '../../typed'
 import type { Entry } from '../../types'
 
 export function Feed({ entries, unit }: { entries: Entry[]; unit: string }) {
-  const [kind, choose] = useState('')
-  const [text, search] = useState('')
+  const [{ kind, contains }, set] = useQuery({ kind: '', contains: '' })
+  const [text, search] = useTyped(contains, (text) => set({ contains: text }))
   const shown = entries.filter((e) => (!kind || e.kind === kind) && (!text ||
     JSON.stringify([e.request_id, e.reference, e.dimensions, e.bucket]).includes(text)))
   return (
     <Card title="What happened last" end={<span class="quiet">amounts in {unit}</span>} width="w6">
       <div class="tools" style={{ marginBottom: '8px' }}>
         <label>Kind
-          <select value={kind} onChange={(e) => choose(e.currentTarget.value)}>
+          <select value={kind} onChange={(e) => set({ kind: e.currentTarget.value })}>
             <option value="">any</option>
             {['deduct', 'rollback', 'confirm', 'expire'].map((k) => <option key={k}>{k}</option>)}
           </select>

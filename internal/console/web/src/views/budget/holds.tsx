@@ -1,9 +1,10 @@
 // What is held, and releasing it.
-import { budgetPath, call } from '../../api'
+import { call } from '../../api'
 import { ChangeButton, type Change } from '../../change'
 import { ago, instant, units } from '../../format'
 import { useCall } from '../../load'
 import { Card, Shown } from '../../parts'
+import { budgetPath } from '../../paths'
 import { may } from '../../session'
 import { left, type Budget, type Hold } from '../../types'
 import type { Took } from './versions'

@@ -1,11 +1,12 @@
 // The limits of a budget, and which values are near them.
 import { useState } from 'preact/hooks'
-import { budgetPath, call } from '../../api'
+import { call } from '../../api'
 import { ChangeButton, type Change } from '../../change'
 import { amount, instant, unitName, units } from '../../format'
 import { useCall } from '../../load'
 import { Card, Failure } from '../../parts'
-import { href } from '../../route'
+import { budgetPath } from '../../paths'
+import { visit } from '../../route'
 import { may } from '../../session'
 import type { Budget, Limit, NearestValues } from '../../types'
 import type { Took } from './versions'
@@ -106,7 +107,7 @@ function Asked({ b }: { b: Budget }) {
   return (
     <form class="tools" style={{ marginTop: '10px' }} onSubmit={(e) => {
       e.preventDefault()
-      location.hash = href(['refusals'], { tenant: b.tenant, budget: b.name, value })
+      visit(['refusals'], { tenant: b.tenant, budget: b.name, value })
     }}>
       <label>What did a {dimension} use, and why was it refused?
         <input value={value} onInput={(e) => set(e.currentTarget.value)} required /></label>

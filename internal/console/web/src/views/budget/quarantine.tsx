@@ -1,9 +1,10 @@
 // Units whose store lost its memory: what of them was sold is not known, and a person decides.
-import { budgetPath, call } from '../../api'
+import { call } from '../../api'
 import { ChangeButton, requestID, type Change } from '../../change'
 import { amount, instant, unitName, units } from '../../format'
 import { useCall } from '../../load'
 import { Card, Mark, Shown } from '../../parts'
+import { budgetPath } from '../../paths'
 import { may, me } from '../../session'
 import { left, type Budget } from '../../types'
 import type { Took } from './versions'

@@ -1,8 +1,8 @@
 // When units were spread again, and how many.
-import { budgetPath } from '../../api'
 import { instant, span, units } from '../../format'
 import { useCall } from '../../load'
 import { Card, Shown } from '../../parts'
+import { budgetPath } from '../../paths'
 import type { Budget, Recycle } from '../../types'
 
 export function Recycles({ b }: { b: Budget }) {

@@ -1,35 +1,17 @@
 // When a budget needs attention.
-import { budgetPath, call, Refused } from '../../api'
+import { call, Refused } from '../../api'
 import { ChangeButton, type Change, type Field, type Values } from '../../change'
 import { amount, share, units } from '../../format'
 import { useCall } from '../../load'
 import { Card, Mark, Shown } from '../../parts'
+import { budgetPath } from '../../paths'
 import { may } from '../../session'
 import type { Budget } from '../../types'
+import { nameOf, read, shared, words, type Threshold } from './threshold'
 
-interface Threshold { kind: string; of?: string; percent?: number; limit?: string; value?: string }
 interface Thresholds { thresholds: Threshold[]; own: boolean }
 
 const most = 16
-
-/** The name of a threshold, as alerts and budgetctl have it. */
-const nameOf = (t: Threshold) => [t.kind, t.of, t.limit, t.value, t.percent]
-  .filter((part) => part !== undefined && part !== '').join('/')
-
-/** What a threshold watches, in words. */
-function words(t: Threshold): string {
-  const of = t.of === 'period' ? 'the period' : 'the total'
-  switch (t.kind) {
-    case 'used_share': return t.of === 'limit'
-      ? `${t.percent} % of what ${t.value} may take within ${t.limit} is used or held`
-      : `${t.percent} % of ${of} is used or held`
-    case 'exhausted': return `nothing of ${of} is left`
-    case 'projected': return `at the present rate, ${of} runs out before its end`
-    case 'stranded_share': return `${t.percent} % of the total cannot be reached`
-    case 'quarantine': return 'units of a lost store are in quarantine'
-  }
-  return t.kind
-}
 
 export function Alerting({ b }: { b: Budget }) {
   const list = useCall<Thresholds>(budgetPath(b.name, b.tenant, '/thresholds'), 15_000)
@@ -91,25 +73,6 @@ function atOnce(b: Budget, t: Threshold): [string, string, string][] {
   return [['Used or held now', share(spent, whole),
     spent * 100 >= whole * t.percent! ? 'it fires within seconds' : 'it does not fire yet']]
 }
-
-function read(v: Values): Threshold | string {
-  const [kind, of, limit] = v.what.split('/')
-  const t: Threshold = { kind }
-  if (of) t.of = of
-  if (limit) {
-    t.limit = limit
-    t.value = v.value.trim()
-    if (!t.value) return 'Type whose use is watched.'
-  }
-  if (shared(v)) {
-    const percent = amount(v.percent)
-    if (percent === null || percent > 100) return 'Type a percentage: 1 to 100.'
-    t.percent = percent
-  }
-  return t
-}
-
-const shared = (v: Values) => /share/.test(v.what)
 
 function fieldsOf(b: Budget): Field[] {
   const single = b.durability === 'ledger' ? b.limits.filter((l) => !l.dimension.includes('+')) : []

@@ -1,9 +1,10 @@
 // One budget: where its units are, how fast they go, which bucket has them, what happened last.
 import { useEffect, useState } from 'preact/hooks'
-import { budgetPath, type Refused } from '../../api'
+import { type Refused } from '../../api'
 import { unitName } from '../../format'
 import { follow } from '../../live'
 import { Failure, Status } from '../../parts'
+import { budgetPath } from '../../paths'
 import { may } from '../../session'
 import type { Budget, Entry } from '../../types'
 import { Actions } from './actions'
