@@ -76,21 +76,24 @@ func (w *flows[T]) replace(owner int64, item T) T {
 }
 
 // take appends up to size items to call, with an equal number from each flow as far as it has them
-// (max-min fair). A non-nil admit ends the call at the first item that it rejects.
-func (w *flows[T]) take(call []T, size int, admit func(T) bool) []T {
+// (max-min fair). A non-nil admit decides about each item; the call ends at the first that it
+// rejects.
+func (w *flows[T]) take(call []T, size int, admit func(T) admission) []T {
 	for w.length > 0 && len(call) < size {
-		before, served, refused := len(call), 0, false
-		share := max(1, (size-before)/len(w.turns))
-		for served < len(w.turns) && len(call) < size && !refused {
+		served, ended := 0, false
+		share := max(1, (size-len(call))/len(w.turns))
+		for served < len(w.turns) && len(call) < size && !ended {
 			n := min(share, size-len(call))
-			call, refused = w.turns[served].take(call, n, admit)
-			if !refused {
+			f := w.turns[served]
+			before := f.length()
+			call, ended = f.take(call, n, admit)
+			w.length -= before - f.length()
+			if !ended {
 				served++
 			}
 		}
-		w.length -= len(call) - before
 		w.serve(served)
-		if refused {
+		if ended {
 			break
 		}
 	}
@@ -114,14 +117,21 @@ func (w *flows[T]) serve(n int) {
 	}
 }
 
-// take appends up to n items of the flow to call. refused reports that admit rejected the next one.
-func (f *flow[T]) take(call []T, n int, admit func(T) bool) (_ []T, refused bool) {
-	for n = min(n, f.length()); n > 0; n-- {
+// take appends up to n items of the flow to call. ended reports that admit rejected the next one.
+func (f *flow[T]) take(call []T, n int, admit func(T) admission) (_ []T, ended bool) {
+	for n > 0 && f.length() > 0 {
 		item := f.items[f.head]
-		if admit != nil && !admit(item) {
+		verdict := admitted
+		if admit != nil {
+			verdict = admit(item)
+		}
+		if verdict == rejected {
 			return call, true
 		}
-		call = append(call, item)
+		if verdict == admitted {
+			call = append(call, item)
+			n--
+		}
 		clear(f.items[f.head : f.head+1])
 		f.head++
 	}

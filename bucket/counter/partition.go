@@ -19,8 +19,8 @@ type partition struct {
 	s     *Service
 	name  bucket.Partition
 	store *Store
-	// deducts and finds run at most one call each. Requests that arrive during a call go into the
-	// next one.
+	// deducts may have several calls in the air: a script is atomic, and a second one finds the record
+	// of the first. finds runs one.
 	deducts, finds *batch.Queue[*op]
 	returns        *batch.Queue[*returnOp]
 
@@ -32,14 +32,22 @@ type partition struct {
 	suspect   string
 	suspected int64
 
+	away atomic.Int64 // the time of a round trip to the store, in ns
+
 	syncing  sync.Mutex
 	syncedAt time.Time // when the last successful sync began
 
 	// Of the last time that SyncLoop ended all lost epochs: m.since, and when that began.
 	endedSince int64
 	endedAt    time.Time
+}
 
-	list []bucket.StoreDeduction // of the call under way
+// calls holds the lists of calls between their uses.
+var calls = sync.Pool{New: func() any { return new(call) }}
+
+// call is the deductions of one call.
+type call struct {
+	list []bucket.StoreDeduction
 	sent []*op
 }
 
@@ -54,7 +62,9 @@ func (s *Service) partitionOf(name bucket.Partition) *partition {
 	}
 	l := &partition{s: s, name: name, store: store}
 	l.deducts = batch.New(batch.Config[*op]{Run: l.deduct, Refuse: (*op).Overload, Owner: (*op).Owner,
-		Size: s.set.PartitionOperations, Bound: s.set.Queue})
+		Size: s.set.PartitionOperations, Bound: s.set.Queue, Most: func(usual time.Duration) int {
+			return batch.InTheAir(usual, time.Duration(l.away.Load()))
+		}})
 	l.finds = batch.New(batch.Config[*op]{Run: l.find, Refuse: (*op).Overload, Owner: (*op).Owner,
 		Size: s.set.PartitionOperations, Bound: s.set.Queue})
 	l.returns = batch.New(batch.Config[*returnOp]{Run: l.giveBack, Size: s.set.PartitionOperations,
@@ -74,8 +84,13 @@ func notConfigured(name bucket.Partition) *budget.Error {
 
 // deduct makes one call with deductions and returns them to their waves with their outcomes.
 func (l *partition) deduct(ops []*op) {
-	l.list, l.sent = l.list[:0], l.sent[:0]
-	defer func() { clear(l.list); clear(l.sent) }()
+	c := calls.Get().(*call)
+	c.list, c.sent = c.list[:0], c.sent[:0]
+	defer func() {
+		clear(c.list)
+		clear(c.sent)
+		calls.Put(c)
+	}()
 	ctx, cancel := l.s.bounded()
 	defer cancel()
 	m, err := l.memory(ctx)
@@ -94,24 +109,24 @@ func (l *partition) deduct(ops []*op) {
 			o.Step = stepGone
 			o.Back(true)
 		default:
-			l.list, l.sent = append(l.list, o.StoreDeduction), append(l.sent, o)
+			c.list, c.sent = append(c.list, o.StoreDeduction), append(c.sent, o)
 		}
 	}
-	if len(l.sent) == 0 {
+	if len(c.sent) == 0 {
 		return
 	}
 	began := l.s.clock.Now()
-	ctx, end := span.Flight(ctx, l.s.tracer, "flight", l.sent)
-	answer, err := l.store.Deduct(ctx, m.Memory, l.list)
+	ctx, end := span.Flight(ctx, l.s.tracer, "flight", c.sent)
+	answer, err := l.store.Deduct(ctx, m.Memory, c.list)
 	end(err)
-	l.s.observer.PartitionCall(ctx, l.name, len(l.sent), l.s.clock.Now().Sub(began))
-	if err == nil && len(answer.Outcomes) != len(l.sent) {
+	l.s.observer.PartitionCall(ctx, l.name, len(c.sent), l.s.clock.Now().Sub(began))
+	if err == nil && len(answer.Outcomes) != len(c.sent) {
 		err = budget.Refuse(budget.OutcomeUnknown, "deduct", "not every deduction got an outcome")
 	}
 	if err != nil {
 		l.failed(m, err)
 	}
-	for i, o := range l.sent {
+	for i, o := range c.sent {
 		o.Err, o.Step = err, stepDeducted
 		if err == nil {
 			o.outcome, o.partitionMS = &answer.Outcomes[i], answer.NowMS

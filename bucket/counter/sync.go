@@ -33,10 +33,12 @@ func (l *partition) sync(ctx context.Context, since time.Time) error {
 	if err != nil {
 		return err
 	}
+	asked := l.s.clock.Now()
 	identity, err := l.store.Identity(ctx, l.name)
 	if err != nil {
 		return storeDown(l.name, err)
 	}
+	l.measured(l.s.clock.Now().Sub(asked))
 	if identity != m.Identity {
 		l.forget(m)
 		if m, err = l.memory(ctx); err != nil {
@@ -53,6 +55,17 @@ func (l *partition) sync(ctx context.Context, since time.Time) error {
 	}
 	l.syncedAt = began
 	return nil
+}
+
+// measured notes the time of a round trip to the store, of which a busy machine shows too much: the
+// least of the last ones, which a longer one replaces slowly.
+func (l *partition) measured(took time.Duration) {
+	const slowly = 16
+	known := time.Duration(l.away.Load())
+	if known > 0 && took > known {
+		took = known + (took-known)/slowly
+	}
+	l.away.Store(int64(took))
 }
 
 // readAll is read, and also ends the epochs whose ends must precede late sums.

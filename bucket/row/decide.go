@@ -62,7 +62,7 @@ func (o *op) touch() error {
 	return nil
 }
 
-// dispatch sends an operation to the flight of its bucket.
+// dispatch sends an operation to its bucket.
 func (w *wave) dispatch(o *op) {
 	bk := o.Budget.Route(o.Key)
 	if bk == nil {
@@ -74,7 +74,7 @@ func (w *wave) dispatch(o *op) {
 }
 
 // commit hands an operation to its flight.
-func (w *wave) commit(o *op) { w.out.Put(w.s.slots[w.s.slotIndex(o.row.Bucket)].queue, o) }
+func (w *wave) commit(o *op) { w.out.Put(w.s.flights, o) }
 
 // advance decides what follows after a step of an operation.
 func (w *wave) advance(o *op) {

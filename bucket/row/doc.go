@@ -3,7 +3,7 @@
 // A successful operation returns to its wave (package deduct) once:
 //
 //	caller   begin: definition, period, dimensions of limits, ring
-//	slot     Commit, for all operations that waited for the slot
+//	flight   Commit, for all operations that waited when it began
 //	caller   answer, with figures at most one second old
 //
 // All other results return an operation to its wave, which decides where it goes next:

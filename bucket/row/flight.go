@@ -3,6 +3,8 @@ package row
 import (
 	"context"
 	"errors"
+	"hash/maphash"
+	"sync"
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
@@ -12,43 +14,64 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// slot runs the flights of its buckets, one after the other.
-type slot struct {
-	s     *Service
-	queue *batch.Queue[*op]
-	ops   []*op
-	rows  []bucket.Operation
+// newFlights returns the queue of the node's flights. An operation waits for a flight in the air
+// that has its id or a limit row of it.
+func (s *Service) newFlights(away func() time.Duration) *batch.Queue[*op] {
+	most := func(usual time.Duration) int {
+		if away == nil {
+			return batch.InTheAir(usual, 0)
+		}
+		return batch.InTheAir(usual, away())
+	}
+	return batch.New(batch.Config[*op]{Run: s.fly, Refuse: (*op).Overload, Owner: (*op).Owner,
+		Key: func(o *op) int64 { return o.row.Bucket }, Keys: MaxFlightBuckets, Claims: claims,
+		Most: most, Size: s.set.FlightRows, Bound: s.set.Queue})
 }
 
-func (s *Service) newSlot() *slot {
-	l := &slot{s: s}
-	l.queue = batch.New(batch.Config[*op]{Run: l.fly, Refuse: (*op).Overload, Owner: (*op).Owner,
-		Key: func(o *op) int64 { return o.row.Bucket }, Keys: MaxFlightBuckets,
-		Size: s.set.FlightRows, Bound: s.set.Queue})
-	return l
+var seed = maphash.MakeSeed()
+
+// claims appends hashes of the rows that an operation has for itself: its deduction, and its limit
+// rows. Two rows with one hash only wait for each other.
+func claims(o *op, to []uint64) []uint64 {
+	const golden = 0x9e3779b97f4a7c15  // the golden ratio, as in Fibonacci hashing
+	of := uint64(o.Budget.ID) * golden //nolint:gosec // a hash
+	to = append(to, maphash.String(seed, o.row.Request.ID)^of)
+	for i := range o.row.Touches {
+		t := &o.row.Touches[i]
+		row := maphash.String(seed, t.Limit.Dimension)*golden + maphash.String(seed, t.Key)
+		to = append(to, row^of^golden)
+	}
+	return to
 }
 
-// slotIndex returns the slot of a bucket. All nodes must agree on it.
-func (s *Service) slotIndex(bucketID int64) int {
-	const golden = 0x9e3779b97f4a7c15    // the golden ratio, as in Fibonacci hashing
-	h := uint64(bucketID) * golden >> 32 //nolint:gosec // a hash
-	return int(h % uint64(len(s.slots))) //nolint:gosec // below the number of slots
+// flights holds the lists of flights between their uses.
+var flights = sync.Pool{New: func() any { return new(flight) }}
+
+// flight is the operations of one flight.
+type flight struct {
+	ops  []*op
+	rows []bucket.Operation
 }
 
 // fly commits the operations of one flight and returns them to their waves.
-func (l *slot) fly(ops []*op) {
-	l.ops, l.rows = claim(ops, l.ops[:0], l.rows[:0])
-	defer func() { clear(l.ops); clear(l.rows) }()
-	if len(l.ops) == 0 {
+func (s *Service) fly(ops []*op) {
+	f := flights.Get().(*flight)
+	f.ops, f.rows = claim(ops, f.ops[:0], f.rows[:0])
+	defer func() {
+		clear(f.ops)
+		clear(f.rows)
+		flights.Put(f)
+	}()
+	if len(f.ops) == 0 {
 		return
 	}
-	ctx, cancel := l.s.bounded()
+	ctx, cancel := s.bounded()
 	defer cancel()
-	began := l.s.clock.Now()
-	ctx, end := span.Flight(ctx, l.s.tracer, "flight", l.ops)
-	outcomes, err := l.s.ledger.Commit(ctx, l.rows)
+	began := s.clock.Now()
+	ctx, end := span.Flight(ctx, s.tracer, "flight", f.ops)
+	outcomes, err := s.ledger.Commit(ctx, f.rows)
 	end(err)
-	l.s.handleOutcomes(ctx, stepCommitted, l.ops, outcomes, err, began)
+	s.handleOutcomes(ctx, stepCommitted, f.ops, outcomes, err, began)
 }
 
 // claim collects the operations whose requests still wait.

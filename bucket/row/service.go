@@ -20,10 +20,7 @@ type Settings struct {
 	Deadline, Grace time.Duration
 	// StepTime bounds one transaction and one read; 5 s.
 	StepTime time.Duration
-	// Slots is the number of flights that run concurrently; 2. The hash of a bucket selects its slot.
-	// All nodes must use the same number, so that two nodes compete for one row and not for many.
-	Slots int
-	// Queue bounds the requests that wait for one slot or one kind of read; 20,000.
+	// Queue bounds the requests that wait for a flight or one kind of read; 20,000.
 	Queue int
 	// FlightRows bounds the deductions of one flight; 512.
 	FlightRows int
@@ -37,7 +34,6 @@ func (s Settings) withDefaults() Settings {
 	deduct.Default(&s.Deadline, 2*time.Second)
 	deduct.Default(&s.Grace, time.Second)
 	deduct.Default(&s.StepTime, 5*time.Second)
-	deduct.Default(&s.Slots, 2)
 	deduct.Default(&s.Queue, 20_000)
 	deduct.Default(&s.FlightRows, 512)
 	deduct.Default(&s.Brings, 8)
@@ -59,6 +55,8 @@ type Config struct {
 	// Rand fills a slice with random bytes; nil means crypto/rand.
 	Rand     func([]byte)
 	Observer bucket.Calls
+	// Away returns the time of a round trip to the database without its work; nil means 0.
+	Away func() time.Duration
 	// Tracer starts the spans of flights. If it is nil, flights have no spans.
 	Tracer   trace.Tracer
 	Settings Settings
@@ -78,9 +76,9 @@ type Service struct {
 	tracer   trace.Tracer
 	set      Settings
 
-	states *lru.Cache[int64, *state]
-	slots  []*slot
-	reads  reads
+	states  *lru.Cache[int64, *state]
+	flights *batch.Queue[*op]
+	reads   reads
 
 	brings, turns *batch.Group[*op]
 }
@@ -103,9 +101,7 @@ func New(c Config) (*Service, error) {
 	if s.states, err = lru.New[int64, *state](s.set.States); err != nil {
 		return nil, err
 	}
-	for range s.set.Slots {
-		s.slots = append(s.slots, s.newSlot())
-	}
+	s.flights = s.newFlights(c.Away)
 	s.reads = s.newReads()
 	s.brings = batch.NewGroup(batch.GroupConfig[*op]{Run: s.bring, Refuse: (*op).Overload,
 		Size: broughtOperations, Bound: s.set.Queue, Workers: s.set.Brings})

@@ -162,7 +162,7 @@ func (m *nodeBuilder) transferService() *transfer.Service {
 
 func (m *nodeBuilder) rowService() (*row.Service, error) {
 	return row.New(row.Config{Budgets: m.budgets, Ledger: m.commit, Lookup: m.commit,
-		Rollover: m.moves, Refills: m.moves, Now: m.db.Now,
+		Rollover: m.moves, Refills: m.moves, Now: m.db.Now, Away: m.db.Away,
 		Observer: m.observer, Tracer: m.tracer,
 		Settings: row.Settings{Deadline: m.c.Deduct.Deadline, StepTime: m.c.Deduct.StepTimeout,
 			Queue: m.c.Deduct.Queue, States: m.c.Cache.Budgets}})

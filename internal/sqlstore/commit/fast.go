@@ -51,6 +51,8 @@ func (p *Part) fastForm(ctx context.Context, f *flight, ids bool) (engine.Sent, 
 	if !ok {
 		return engine.Unsent, nil
 	}
+	p.air.add(t, 1)
+	defer p.air.add(t, -1)
 	sent, err := line.Send(ctx, packet, t.readLeft)
 	switch {
 	case sent == engine.Committed:
@@ -94,7 +96,7 @@ func (p *Part) recall(op *bucket.Operation) *bucketState {
 	s := &bucketState{unlimited: op.Budget.Unlimited, left: math.MaxInt64, judged: op.Budget.Version}
 	s.epoch = books.Epoch{Bucket: op.Bucket, Budget: op.Budget.ID, Status: books.Open}
 	if known, ok := p.places.Get(op.Bucket); ok {
-		s.epoch.Number, s.left, s.believed = known.epoch, known.outstanding, true
+		s.epoch.Number, s.left, s.believed = known.epoch, known.outstanding-p.air.of(op.Bucket), true
 		return s
 	}
 	for i := range op.Budget.Buckets {

@@ -2,6 +2,7 @@ package commit
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -27,6 +28,7 @@ type Part struct {
 	// places remembers what flights found in buckets. It is a hint for the fast form, which fails
 	// if the hint is wrong.
 	places *lru.Cache[int64, place]
+	air    inAir
 	// repeats is the number of coming flights that read their ids before they write.
 	repeats atomic.Int64
 	// packets and lockings count flights by the form that completed them.
@@ -36,13 +38,38 @@ type Part struct {
 // place is a bucket's present epoch and its O after the last flight.
 type place struct{ epoch, outstanding int64 }
 
+// inAir is what packets in the air take from buckets, which may not be there for others.
+type inAir struct {
+	mu    sync.Mutex
+	units map[int64]int64
+}
+
+// add adds what the accepted operations of a trial take, sign times.
+func (a *inAir) add(t *trial, sign int64) {
+	a.mu.Lock()
+	for id, s := range t.epochs {
+		if units := sign * s.drawn(); units != 0 {
+			if a.units[id] += units; a.units[id] == 0 {
+				delete(a.units, id)
+			}
+		}
+	}
+	a.mu.Unlock()
+}
+
+func (a *inAir) of(bucketID int64) int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.units[bucketID]
+}
+
 // New returns the part of a database.
 func New(db *engine.DB) *Part {
 	places, err := lru.New[int64, place](knownPlaces)
 	if err != nil {
 		panic(err) // only for a size below 1
 	}
-	return &Part{db: db, places: places}
+	return &Part{db: db, places: places, air: inAir{units: map[int64]int64{}}}
 }
 
 // Commit judges operations in order and writes the accepted ones. It uses one transaction for up to

@@ -45,9 +45,14 @@ func (db *DB) SyncClock(ctx context.Context) error {
 			}
 		}
 		db.offset.Store(int64(offset))
+		db.away.Store(int64(best))
 		return nil
 	})
 }
+
+// Away returns the time of a round trip to the database server, as SyncClock measured it last; 0
+// for a file.
+func (db *DB) Away() time.Duration { return time.Duration(db.away.Load()) }
 
 // ToMS returns the value of a *_ms or *_at column for an instant: 0 for the zero time.
 func ToMS(t time.Time) int64 {

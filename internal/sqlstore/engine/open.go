@@ -62,7 +62,8 @@ type DB struct {
 	tolerance time.Duration
 	random    io.Reader
 	sleep     func(ctx context.Context, d time.Duration) error
-	offset    atomic.Int64 // SQL's clock minus this machine's, nanoseconds
+	offset    atomic.Int64
+	away      atomic.Int64 // SQL's clock minus this machine's, nanoseconds
 	refusal   atomic.Pointer[refusal]
 
 	installation string
