@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"hash/maphash"
 	"runtime"
 	"sync"
 	"time"
@@ -87,6 +88,19 @@ func InTheAir(usual, away time.Duration) int {
 	const least, most = 2, 4
 	work := max(usual-away, usual/8, 1)
 	return int(min(max((usual+2*work-1)/(2*work), least), most))
+}
+
+var seed = maphash.MakeSeed()
+
+// Claim returns a hash of the name of something that belongs to an owner. Two names with one hash
+// only wait for each other.
+func Claim(owner int64, name ...string) uint64 {
+	const golden = 0x9e3779b97f4a7c15 // the golden ratio, as in Fibonacci hashing
+	h := uint64(owner)                //nolint:gosec // a hash
+	for _, part := range name {
+		h = (h*golden ^ maphash.String(seed, part)) * golden
+	}
+	return h
 }
 
 // New returns an empty queue.

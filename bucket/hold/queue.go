@@ -30,8 +30,7 @@ func overloaded(k Kind) *budget.Error {
 // OutcomeUnknown.
 func (s *Service) submit(ctx context.Context, o Order) Result {
 	w := &waiter{order: o, done: make(chan Result, 1)}
-	h := uint64(o.Budget) * 0x9e3779b97f4a7c15 //nolint:gosec // a hash
-	s.slots[(h>>32)%uint64(len(s.slots))].Add(w)
+	s.queue.Add(w)
 	select {
 	case got := <-w.done:
 		return got

@@ -16,10 +16,7 @@ type Settings struct {
 	// StepTime bounds one transaction; 5 s. Grace is how much longer a caller whose time is over waits
 	// for a transaction that has begun; 1 s.
 	StepTime, Grace time.Duration
-	// Slots is the number of concurrent transactions; 2. The hash of a budget selects its slot.
-	Slots int
-	// Orders bounds the orders of one transaction; 128. Queue bounds those that wait for a slot;
-	// 20,000.
+	// Orders bounds the orders of one transaction; 128. Queue bounds those that wait; 20,000.
 	Orders, Queue int
 }
 
@@ -35,7 +32,7 @@ func (s Settings) withDefaults() Settings {
 	for _, n := range []struct {
 		to  *int
 		def int
-	}{{&s.Slots, 2}, {&s.Orders, 128}, {&s.Queue, 20_000}} {
+	}{{&s.Orders, 128}, {&s.Queue, 20_000}} {
 		if *n.to <= 0 {
 			*n.to = n.def
 		}
@@ -54,6 +51,8 @@ type Config struct {
 	Ledger  Ledger
 	// Observer receives SQL calls and moved units. It may be nil.
 	Observer bucket.Observer
+	// Away returns the time of a round trip to the database without its work; nil means 0.
+	Away     func() time.Duration
 	Settings Settings
 }
 
@@ -64,19 +63,26 @@ type Service struct {
 	ledger   Ledger
 	observer bucket.Observer
 	set      Settings
-	slots    []*batch.Queue[*waiter]
+	queue    *batch.Queue[*waiter]
 }
 
 // New returns a service. It does not contact the database.
 func New(c Config) *Service {
 	s := &Service{budgets: c.Budgets, ledger: c.Ledger, observer: c.Observer,
 		set: c.Settings.withDefaults()}
-	for range s.set.Slots {
-		s.slots = append(s.slots, batch.New(batch.Config[*waiter]{Run: s.run, Size: s.set.Orders,
-			Bound: s.set.Queue, Owner: func(w *waiter) int64 { return w.order.Budget },
-			Refuse: func(w *waiter) { w.done <- Result{Err: overloaded(w.order.Kind)} }}))
+	if c.Away == nil {
+		c.Away = func() time.Duration { return 0 }
 	}
+	s.queue = batch.New(batch.Config[*waiter]{Run: s.run, Size: s.set.Orders, Bound: s.set.Queue,
+		Owner: func(w *waiter) int64 { return w.order.Budget }, Claims: claims,
+		Refuse: func(w *waiter) { w.done <- Result{Err: overloaded(w.order.Kind)} },
+		Most:   func(usual time.Duration) int { return batch.InTheAir(usual, c.Away()) }})
 	return s
+}
+
+// claims appends what an order has for itself: its deduction.
+func claims(w *waiter, to []uint64) []uint64 {
+	return append(to, batch.Claim(w.order.Budget, w.order.RequestID))
 }
 
 // Rollback gives units of a deduction back to the budget, whatever became of its bucket (I5), and

@@ -219,6 +219,7 @@ func TestCallersThatLeave(t *testing.T) {
 		s := hold.New(hold.Config{Budgets: budgets, Ledger: l, Settings: hold.Settings{Grace: time.Millisecond}})
 		b := w.Create("b", 100, 1)
 		w.Use(b.Buckets[0], "first", 1)
+		w.Use(b.Buckets[0], "other", 1)
 		w.Use(b.Buckets[0], "second", 1)
 		call := func(ctx context.Context, id string) chan error {
 			answer := make(chan error, 1)
@@ -237,6 +238,8 @@ func TestCallersThatLeave(t *testing.T) {
 		ctx, leave = context.WithCancel(w.Ctx)
 		_, err = s.Deduction(w.Ctx, bucket.RollbackRequest{Budget: bucket.BudgetRef{ID: b.ID}, RequestID: "second"}) // the budget is in the cache
 		w.OK(err)
+		other := call(w.Ctx, "other")
+		<-l.begun // two transactions are under way: a third waits
 		waiting := call(ctx, "second")
 		time.Sleep(20 * time.Millisecond)
 		leave()
@@ -249,6 +252,7 @@ func TestCallersThatLeave(t *testing.T) {
 			}
 		}()
 		w.OK(<-call(w.Ctx, "first"))
+		w.OK(<-other)
 		if got, err := s.Deduction(w.Ctx, bucket.RollbackRequest{Budget: bucket.BudgetRef{ID: b.ID}, RequestID: "second"}); err != nil || got.RolledBack != 0 {
 			t.Errorf("%+v, %v", got, err)
 		}

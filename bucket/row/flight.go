@@ -3,7 +3,6 @@ package row
 import (
 	"context"
 	"errors"
-	"hash/maphash"
 	"sync"
 	"time"
 
@@ -28,18 +27,12 @@ func (s *Service) newFlights(away func() time.Duration) *batch.Queue[*op] {
 		Most: most, Size: s.set.FlightRows, Bound: s.set.Queue})
 }
 
-var seed = maphash.MakeSeed()
-
-// claims appends hashes of the rows that an operation has for itself: its deduction, and its limit
-// rows. Two rows with one hash only wait for each other.
+// claims appends what an operation has for itself: its deduction, and its limit rows.
 func claims(o *op, to []uint64) []uint64 {
-	const golden = 0x9e3779b97f4a7c15  // the golden ratio, as in Fibonacci hashing
-	of := uint64(o.Budget.ID) * golden //nolint:gosec // a hash
-	to = append(to, maphash.String(seed, o.row.Request.ID)^of)
+	to = append(to, batch.Claim(o.Budget.ID, o.row.Request.ID))
 	for i := range o.row.Touches {
 		t := &o.row.Touches[i]
-		row := maphash.String(seed, t.Limit.Dimension)*golden + maphash.String(seed, t.Key)
-		to = append(to, row^of^golden)
+		to = append(to, batch.Claim(o.Budget.ID, t.Limit.Dimension, t.Key))
 	}
 	return to
 }

@@ -192,7 +192,7 @@ func (m *nodeBuilder) durable(name string) bool {
 }
 
 func (m *nodeBuilder) holdService() *hold.Service {
-	return hold.New(hold.Config{Budgets: m.budgets, Ledger: m.returns,
+	return hold.New(hold.Config{Budgets: m.budgets, Away: m.db.Away, Ledger: m.returns,
 		Observer: m.observer, Settings: hold.Settings{StepTime: m.c.Deduct.StepTimeout,
 			Queue: m.c.Deduct.Queue}})
 }
