@@ -18,7 +18,7 @@ import (
 const (
 	mostProduct = 61_300 // what budgetd, budgetctl and the client are made of
 	mostSupport = 10_800 // all other code outside tests
-	mostTests   = 65_200
+	mostTests   = 65_800
 )
 
 // lineCount counts lines of code and lines that have only a comment.

@@ -126,10 +126,10 @@ type Epochs interface {
 	Tasks(ctx context.Context, buckets []int64) ([]Task, error)
 	// Confirm records what a store has done.
 	Confirm(ctx context.Context, m bucket.Memory, done []Done) error
-	// Closed ends closing epochs of one budget. Their balances and undelivered grants return to U.
+	// Closed ends closing epochs. Their balances and undelivered grants return to U of their budgets.
 	// Donors that are in the bucket list begin their next epochs with up to half of what they
-	// returned, if there are units beyond need; with need < 0 none does. begun are the buckets with
-	// new epochs.
+	// returned, if their budget has units beyond need; with need < 0 none does. begun are the buckets
+	// with new epochs.
 	Closed(ctx context.Context, m bucket.Memory, closings []Closing, need int64) (begun []int64,
 		err error)
 	// Lost ends one epoch whose entry is missing, as EndLost does.

@@ -1,9 +1,9 @@
 package counter
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"time"
 
@@ -208,32 +208,31 @@ func (p *pushing) confirm(ctx context.Context) error {
 	return nil
 }
 
-// close closes the epochs whose status is closing, budget by budget.
+// close closes the epochs whose status is closing, those of a budget together.
 func (p *pushing) close(ctx context.Context, need int64) (begun []int64, err error) {
-	byBudget := map[int64][]bucket.Ref{}
-	for _, t := range p.closings {
-		byBudget[t.Budget] = append(byBudget[t.Budget], t.Ref)
-	}
-	for _, id := range slices.Sorted(maps.Keys(byBudget)) {
-		for refs := range slices.Chunk(byBudget[id], MaxEpochs) {
-			entries, err := p.l.store.Close(ctx, p.m.Memory, refs, false)
-			if err != nil {
-				return begun, p.unanswered(err)
-			}
-			var closed []Closing
-			for i, e := range entries {
-				if e.Verdict == bucket.Accepted {
-					closed = append(closed, Closing{refs[i], e})
-				} else if err := p.odd(ctx, refs[i], e.Verdict); err != nil {
-					return begun, err
-				}
-			}
-			again, err := p.l.s.ledger.Epochs.Closed(ctx, p.m.Memory, closed, need)
-			if err != nil {
+	slices.SortStableFunc(p.closings, func(x, y Task) int { return cmp.Compare(x.Budget, y.Budget) })
+	for tasks := range slices.Chunk(p.closings, MaxEpochs) {
+		refs := make([]bucket.Ref, len(tasks))
+		for i, t := range tasks {
+			refs[i] = t.Ref
+		}
+		entries, err := p.l.store.Close(ctx, p.m.Memory, refs, false)
+		if err != nil {
+			return begun, p.unanswered(err)
+		}
+		var closed []Closing
+		for i, e := range entries {
+			if e.Verdict == bucket.Accepted {
+				closed = append(closed, Closing{refs[i], e})
+			} else if err := p.odd(ctx, refs[i], e.Verdict); err != nil {
 				return begun, err
 			}
-			begun = append(begun, again...)
 		}
+		again, err := p.l.s.ledger.Epochs.Closed(ctx, p.m.Memory, closed, need)
+		if err != nil {
+			return begun, err
+		}
+		begun = append(begun, again...)
 	}
 	return begun, nil
 }

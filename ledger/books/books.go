@@ -35,7 +35,9 @@ type Books struct {
 	Epochs      Set[Epoch, Position]
 	Grants      Set[Grant, [3]int64]
 	Adjustments Set[Adjustment, ID]
-	Partitions  Set[Partition, [2]any]
+	Partitions  Set[Partition, PartitionID]
+	Quarantines Set[Quarantine, Position]
+	Releases    Set[Release, [4]any]
 	Feeds       Set[Feed, [2]int64]
 	Runs        Set[Run, [2]int64]
 }
@@ -62,8 +64,11 @@ func New(nowMS int64) *Books {
 		Grants: newSet("grant_log",
 			func(r *Grant) [3]int64 { return [3]int64{r.Bucket, r.Epoch, r.Number} }),
 		Adjustments: newSet("adjustment", func(r *Adjustment) ID { return ID{r.Budget, r.RequestID} }),
-		Partitions: newSet("store_partition",
-			func(r *Partition) [2]any { return [2]any{r.Instance, r.Number} }),
+		Partitions:  newSet("store_partition", (*Partition).ID),
+		Quarantines: newSet("quarantine", (*Quarantine).Position),
+		Releases: newSet("quarantine_release", func(r *Release) [4]any {
+			return [4]any{r.Budget, r.RequestID, r.Bucket, r.Epoch}
+		}),
 		Feeds: newSet("feed", func(r *Feed) [2]int64 { return [2]int64{r.Bucket, r.First} }),
 		Runs:  newSet("recycle_run", func(r *Run) [2]int64 { return [2]int64{r.Budget, r.Number} }),
 	}
@@ -79,14 +84,14 @@ type Written interface {
 func (b *Books) Sets() []Written {
 	return []Written{&b.Budgets, &b.Limits, &b.Periods, &b.Buckets, &b.Deductions, &b.Holds,
 		&b.GiveBacks, &b.Groups, &b.Counters, &b.Epochs, &b.Grants, &b.Adjustments, &b.Partitions,
-		&b.Feeds, &b.Runs}
+		&b.Quarantines, &b.Releases, &b.Feeds, &b.Runs}
 }
 
 // Check compares what was changed with the accounting, from the rows in memory alone: that no
 // account is below 0, each budget's equation (I1), and that the columns of each epoch follow from
-// its grants, and from the new rows of deductions and of what came back of them. It sets what was
-// handed out of each budget. A movement that fails must not be saved. The equation and the columns
-// do not apply to unlimited budgets, whose T, F, U and O are 0.
+// its grants and releases, and from the new rows of deductions and of what came back of them. It
+// sets what was handed out of each budget. A movement that fails must not be saved. The equation
+// and the columns do not apply to unlimited budgets, whose T, F, U and O are 0.
 func (b *Books) Check() error {
 	off := map[int64]int64{} // by budget: how much T changed, less all other terms
 	for i, now := range b.Budgets.now {
@@ -106,6 +111,11 @@ func (b *Books) Check() error {
 	for i, g := range b.Grants.now {
 		if b.Grants.was[i] == nil {
 			granted[Position{g.Bucket, g.Epoch}] += g.Amount
+		}
+	}
+	for i, r := range b.Releases.now {
+		if b.Releases.was[i] == nil && r.GoesTo == ToUsed {
+			granted[Position{r.Bucket, r.Epoch}] += r.Quantity
 		}
 	}
 	for i, now := range b.Epochs.now {

@@ -122,7 +122,7 @@ func (b *Books) addLimits(u *Budget, d budget.Definition) {
 // Incarnation returns that of a partition that was loaded. Errors, as texts: it is drained, or was
 // never reached.
 func (b *Books) Incarnation(instance string, partition int64) (int64, error) {
-	p := b.Partitions.Get([2]any{instance, partition})
+	p := b.Partitions.Get(PartitionID{instance, partition})
 	switch {
 	case p == nil:
 		return 0, fmt.Errorf("instance %s has never been reached", instance)

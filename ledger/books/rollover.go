@@ -150,10 +150,5 @@ func (b *Books) takeOut(u *Budget, e *Epoch) (units int64) {
 		}
 		return 0
 	}
-	units = e.Outstanding
-	e.Outstanding = 0
-	e.Closed += units
-	e.Status = Closed
-	u.ListVersion++
-	return units
+	return b.finish(u, e, Closed)
 }

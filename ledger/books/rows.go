@@ -100,6 +100,15 @@ type Bucket struct {
 	UpdatedAt   int64  `db:"updated_at"`
 }
 
+// PartitionID identifies a partition of a store.
+type PartitionID struct {
+	Instance string
+	Number   int64
+}
+
+// Home returns the partition of a bucket in a store.
+func (r *Bucket) Home() PartitionID { return PartitionID{r.Instance, r.Partition} }
+
 // Position identifies an epoch. Epochs are locked in the order of their positions.
 type Position struct{ Bucket, Epoch int64 }
 
@@ -168,12 +177,49 @@ type Adjustment struct {
 	UpdatedAt   int64  `db:"updated_at"`
 }
 
-// Partition is a row of store_partition. Movements read it, and never change it.
+// Partition is a row of store_partition. Movements of units read it, and never change it.
 type Partition struct {
 	Instance    string `db:"instance" key:""`
 	Number      int64  `db:"partition_number" key:""`
+	Identity    string `db:"identity"`
 	Incarnation int64  `db:"incarnation"`
+	Since       int64  `db:"since_incarnation"`
 	IsDraining  int64  `db:"is_draining"`
+	BeganAt     int64  `db:"began_at"`
+	Cause       string `db:"cause"`
+}
+
+// ID returns what identifies the partition.
+func (p *Partition) ID() PartitionID { return PartitionID{p.Instance, p.Number} }
+
+// Quarantine is a row of quarantine.
+type Quarantine struct {
+	Bucket    int64  `db:"bucket_id" key:""`
+	Epoch     int64  `db:"epoch" key:""`
+	Budget    int64  `db:"budget_id"`
+	Instance  string `db:"instance"`
+	Partition int64  `db:"partition_number"`
+	Quantity  int64  `db:"quantity"`
+	Released  int64  `db:"released_quantity"`
+	Cause     string `db:"cause"`
+	CreatedAt int64  `db:"created_at"`
+}
+
+// Position returns the position of the epoch whose units were put into quarantine.
+func (q *Quarantine) Position() Position { return Position{q.Bucket, q.Epoch} }
+
+// Release is a row of quarantine_release.
+type Release struct {
+	Budget    int64  `db:"budget_id" key:""`
+	RequestID string `db:"request_id" key:""`
+	Bucket    int64  `db:"bucket_id" key:""`
+	Epoch     int64  `db:"epoch" key:""`
+	Quantity  int64  `db:"quantity"`
+	GoesTo    Word   `db:"goes_to"`
+	Asked     int64  `db:"asked_quantity"`
+	Reason    string `db:"reason"`
+	By        string `db:"released_by"`
+	CreatedAt int64  `db:"created_at"`
 }
 
 // Run is a row of recycle_run: the report of a recycle.

@@ -13,6 +13,7 @@ const (
 	Opening, Open    = Word("opening"), Word("open")
 	Closing, Closed  = Word("closing"), Word("closed")
 	lost             = Word("lost")
+	void             = Word("void")
 	Online, offline  = Word("online"), Word("offline")
 	Apply, Again     = Word("apply"), Word("again")
 	Collect          = Word("collect")
@@ -74,7 +75,7 @@ func (b *Books) beginNext(u *Budget, row *Bucket) {
 	row.Epoch++
 	row.Status, row.OfflineBy, row.UpdatedAt = Online, "", b.NowMS
 	incarnation := int64(0)
-	if p := b.Partitions.Get([2]any{row.Instance, row.Partition}); p != nil {
+	if p := b.Partitions.Get(row.Home()); p != nil {
 		incarnation = p.Incarnation
 	}
 	b.begin(u, row, incarnation).NextEntry = entry
@@ -135,7 +136,7 @@ func (b *Books) mayTake(u *Budget, row *Bucket) bool {
 		return row.Status == Online && e.mayGrow() && e.Period == u.Period ||
 			row.OfflineBy == byService && !e.live()
 	}
-	p := b.Partitions.Get([2]any{row.Instance, row.Partition})
+	p := b.Partitions.Get(row.Home())
 	switch {
 	case p == nil || p.IsDraining == 1:
 		return false

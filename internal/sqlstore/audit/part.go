@@ -9,10 +9,11 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/audit"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
-	"github.com/budgetd/budgetd/internal/sqlstore/moves"
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/ledger/books"
 )
 
 // Part audits a database. It is safe for concurrent use.
@@ -217,51 +218,39 @@ func readFeed(r *engine.Reader, a *audit.Accounts) error {
 	return nil
 }
 
-const (
-	halt = `UPDATE bucket_epoch /*by PRIMARY*/ SET halted = ? WHERE bucket_id = ? AND epoch = ?
-		AND LENGTH(halted) = 0`
-	resume = `UPDATE bucket_epoch /*by PRIMARY*/ SET halted = ''
-		WHERE bucket_id = ? AND LENGTH(halted) > 0`
-	selectOwner = `SELECT budget_id FROM sharding_budget_management_bucket WHERE id = ?`
-)
-
-// maxWhy is the length of bucket_epoch.halted, in bytes.
-const maxWhy = 512
-
 // Halt stops deductions from an epoch until an operator decides. Nodes send nothing there once
 // they have read the bucket list again. halted is false if the epoch was halted before. Errors:
 // Unavailable, OutcomeUnknown. It is idempotent.
 func (p *Part) Halt(ctx context.Context, ref bucket.Ref, why string) (halted bool, err error) {
-	n, err := p.changeHalt(ctx, ref.Bucket, halt, []byte(why[:min(len(why), maxWhy)]), ref.Bucket,
-		ref.Epoch)
+	at := books.Position{Bucket: ref.Bucket, Epoch: ref.Epoch}
+	n, err := p.changeHalt(ctx, ref.Bucket, bookkeeper.EpochsAt([]books.Position{at}),
+		func(e *books.Epoch) bool { return e.Halt(why) })
 	return n == 1, err
 }
 
 // Resume lifts the halts of a bucket's epochs, so that nodes send requests there again. Errors:
 // Unavailable, OutcomeUnknown. It is idempotent.
 func (p *Part) Resume(ctx context.Context, bucketID int64) error {
-	_, err := p.changeHalt(ctx, bucketID, resume, bucketID)
+	_, err := p.changeHalt(ctx, bucketID, bookkeeper.HaltedOf(bucketID), func(e *books.Epoch) bool {
+		e.Halted = ""
+		return true
+	})
 	return err
 }
 
 // changeHalt changes epochs of a bucket, under the lock of its budget.
-func (p *Part) changeHalt(ctx context.Context, bucketID int64, update string, args ...any) (
-	n int64, err error) {
-	err = p.db.Write(ctx, "halt", func(t *engine.Tx) error {
-		var owner int64
+func (p *Part) changeHalt(ctx context.Context, bucketID int64, epochs bookkeeper.Query,
+	change func(*books.Epoch) bool) (n int, err error) {
+	load := append(bookkeeper.BudgetsOf([]int64{bucketID}), epochs)
+	err = bookkeeper.Do(ctx, p.db, "halt", load, func(b *books.Books) ([]bookkeeper.Query, error) {
 		n = 0
-		if found, err := t.Get(&owner, selectOwner, bucketID); err != nil || !found {
-			return err
+		for _, e := range b.Epochs.All() {
+			if change(e) {
+				n++
+				b.Budgets.Get(e.Budget).ListVersion++
+			}
 		}
-		if _, err := rows.LockBudget(t, "halt", owner); err != nil {
-			return err
-		}
-		changed, err := t.Exec(update, args...)
-		if err != nil || changed == 0 {
-			return err
-		}
-		n = int64(changed)
-		return moves.ListChanged(t, owner, 1)
+		return nil, nil
 	})
 	return n, err
 }

@@ -63,7 +63,9 @@ func periods(b *books.Books) *books.Set[books.Period, [2]int64]         { return
 func buckets(b *books.Books) *books.Set[books.Bucket, int64]            { return &b.Buckets }
 func epochs(b *books.Books) *books.Set[books.Epoch, books.Position]     { return &b.Epochs }
 func adjustments(b *books.Books) *books.Set[books.Adjustment, books.ID] { return &b.Adjustments }
-func partitions(b *books.Books) *books.Set[books.Partition, [2]any]     { return &b.Partitions }
+func partitions(b *books.Books) *books.Set[books.Partition, books.PartitionID] {
+	return &b.Partitions
+}
 
 // numbered writes constant text with a number for each question mark.
 func numbered(text string, numbers ...int64) func(s *engine.Statement) {
@@ -122,10 +124,7 @@ func NewestOf(list []int64, others bool) []Query {
 				/*in order*/ JOIN bucket_epoch r /*by PRIMARY*/
 					ON r.bucket_id = l.id AND r.epoch = l.epoch`)
 		}),
-		rowsOf(buckets, bare, func(s *engine.Statement) {
-			s.SQL("sharding_budget_management_bucket r /*by PRIMARY*/ WHERE ")
-			s.Numbers("r.id", list)
-		}),
+		BucketsAt(list),
 	}
 	if !others {
 		return queries[:1]
@@ -252,17 +251,21 @@ func Limits(id int64) Query {
 		id))
 }
 
-// Partition identifies a partition of a store.
-type Partition struct {
-	Instance string
-	Number   int64
+// Partitions keeps partitions, sorted and without duplicates, as they are until the commit.
+func Partitions(list ...books.PartitionID) Query {
+	return partitionsWith(shared, list)
 }
 
-// Partitions keeps partitions, sorted and without duplicates, as they are until the commit.
-func Partitions(list []Partition) Query {
+// LockPartitions locks partitions, sorted and without duplicates.
+func LockPartitions(list ...books.PartitionID) Query { return partitionsWith(locked, list) }
+
+// ReadPartitions reads partitions.
+func ReadPartitions(list ...books.PartitionID) Query { return partitionsWith(bare, list) }
+
+func partitionsWith(l lock, list []books.PartitionID) Query {
 	keys := make([][]any, len(list))
 	for i, p := range list {
 		keys[i] = []any{[]byte(p.Instance), p.Number}
 	}
-	return byKey(partitions, shared, keys)
+	return byKey(partitions, l, keys)
 }

@@ -158,11 +158,11 @@ func scopeOf(d budget.Definition, homes []bucket.Partition) []bookkeeper.Query {
 	slices.SortFunc(partitions, func(a, b bucket.Partition) int {
 		return cmp.Or(cmp.Compare(a.Instance, b.Instance), cmp.Compare(a.Index, b.Index))
 	})
-	var list []bookkeeper.Partition
+	var list []books.PartitionID
 	for _, one := range slices.Compact(partitions) {
-		list = append(list, bookkeeper.Partition{Instance: one.Instance, Number: int64(one.Index)})
+		list = append(list, books.PartitionID{Instance: one.Instance, Number: int64(one.Index)})
 	}
-	return append(load, bookkeeper.Partitions(list))
+	return append(load, bookkeeper.Partitions(list...))
 }
 
 // create adds a new budget to the books.

@@ -2,15 +2,14 @@ package partitions
 
 import (
 	"context"
-	"maps"
 	"slices"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/counter"
+	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
-	"github.com/budgetd/budgetd/internal/sqlstore/moves"
-	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/ledger/books"
 )
 
 const (
@@ -18,17 +17,13 @@ const (
 		WHERE e.is_unfinished = 1 AND LENGTH(e.halted) = 0 LIMIT ?`
 	selectUndelivered = `SELECT DISTINCT g.bucket_id FROM grant_log g /*by grant_log_status*/
 		WHERE g.status = 'pending' LIMIT ?`
-	selectTasks = `SELECT ` + rows.BucketColumns + ` FROM sharding_budget_management_bucket b
+	selectTasks = `SELECT e.bucket_id, e.epoch, e.incarnation, e.budget_id, e.status, e.halted,
+		b.instance, b.partition_number, b.copied_epoch FROM sharding_budget_management_bucket b
 		JOIN bucket_epoch e ON e.bucket_id = b.id AND e.epoch = b.epoch
 		JOIN budget_management_bucket u ON u.id = b.budget_id WHERE u.durability = 'store' AND `
 	selectPending = `SELECT g.bucket_id, g.epoch, g.number, g.amount FROM grant_log g
 		/*by grant_log_status*/ WHERE g.status = 'pending' AND `
 	byNumber = ` ORDER BY g.bucket_id, g.epoch, g.number`
-
-	openEpoch = `UPDATE bucket_epoch /*by PRIMARY*/ SET status = 'open' WHERE bucket_id = ?
-		AND epoch = ? AND status = 'opening'`
-	deliverGrants = `UPDATE grant_log /*by PRIMARY*/ SET status = 'done' WHERE bucket_id = ?
-		AND epoch = ? AND number <= ? AND status = 'pending'`
 )
 
 // Unfinished lists buckets with unfinished work. See counter.Epochs.
@@ -56,112 +51,98 @@ type pendingRow struct {
 // Tasks returns the unfinished work of buckets. See counter.Epochs.
 func (p *Part) Tasks(ctx context.Context, buckets []int64) (out []counter.Task, err error) {
 	buckets = slices.Compact(slices.Sorted(slices.Values(buckets)))
-	err = p.db.Read(ctx, "tasks", func(r *engine.Reader) error {
-		out = nil
-		for chunk := range slices.Chunk(buckets, engine.ListChunk) {
-			some, err := tasks(r, chunk)
-			if err != nil {
-				return err
-			}
-			out = append(out, some...)
+	for chunk := range slices.Chunk(buckets, engine.ListChunk) {
+		some, err := p.tasks(ctx, chunk)
+		if err != nil {
+			return nil, err
 		}
-		return nil
-	})
-	return out, err
+		out = append(out, some...)
+	}
+	return out, nil
 }
 
-func tasks(r *engine.Reader, buckets []int64) ([]counter.Task, error) {
-	var found []rows.Bucket
-	s := r.Statement()
-	s.SQL(selectTasks)
-	s.Numbers("b.id", buckets)
-	if err := r.RowsOf(&found, s); err != nil {
-		return nil, err
-	}
+// taskRow is the newest epoch of a bucket in a store.
+type taskRow struct {
+	Bucket      int64         `db:"bucket_id"`
+	Epoch       int64         `db:"epoch"`
+	Incarnation int64         `db:"incarnation"`
+	Budget      int64         `db:"budget_id"`
+	Status      ledger.Status `db:"status"`
+	Halted      string        `db:"halted"`
+	Instance    string        `db:"instance"`
+	Partition   int           `db:"partition_number"`
+	CopiedEpoch int64         `db:"copied_epoch"`
+}
+
+func (p *Part) tasks(ctx context.Context, buckets []int64) (out []counter.Task, err error) {
+	var found []taskRow
 	var pending []pendingRow
-	s = r.Statement()
-	s.SQL(selectPending)
-	s.Numbers("g.bucket_id", buckets)
-	s.SQL(byNumber)
-	if err := r.RowsOf(&pending, s); err != nil {
+	err = p.db.Look(ctx, "tasks", func(begin func() *engine.Statement) ([]*engine.Statement, []any) {
+		found, pending = nil, nil
+		tasks, grants := begin(), begin()
+		tasks.SQL(selectTasks)
+		tasks.Numbers("b.id", buckets)
+		grants.SQL(selectPending)
+		grants.Numbers("g.bucket_id", buckets)
+		grants.SQL(byNumber)
+		return []*engine.Statement{tasks, grants}, []any{&found, &pending}
+	})
+	if err != nil {
 		return nil, err
 	}
-	grants := map[rows.Position][]pendingRow{}
+	grants := map[books.Position][]bucket.StoreGrant{}
 	for _, g := range pending {
-		at := rows.Position{Bucket: g.Bucket, Epoch: g.Epoch}
-		grants[at] = append(grants[at], g)
+		at := books.Position{Bucket: g.Bucket, Epoch: g.Epoch}
+		grants[at] = append(grants[at], bucket.StoreGrant{Number: g.Number, Amount: g.Amount})
 	}
-	out := make([]counter.Task, len(found))
 	for i := range found {
 		row := &found[i]
-		task := counter.Task{Ref: row.Ref(), Budget: row.Budget, Partition: row.Partition(),
-			Status: ledger.Status(row.Status), Halted: row.Halted != ""}
-		if row.CopiedEpoch == row.Number-1 { // the first epoch on the partition that it moved to
+		ref := bucket.Ref{Bucket: row.Bucket, Epoch: row.Epoch, Incarnation: row.Incarnation}
+		task := counter.Task{Ref: ref, Budget: row.Budget, Status: row.Status,
+			Halted:    row.Halted != "",
+			Partition: bucket.Partition{Instance: row.Instance, Index: row.Partition},
+			Grants:    grants[at(ref)]}
+		for j := range task.Grants {
+			task.Grants[j].Ref = ref
+		}
+		if row.CopiedEpoch == row.Epoch-1 { // the first epoch on the partition that it moved to
 			task.CopyOf = row.CopiedEpoch
 		}
-		for _, g := range grants[row.Position()] {
-			task.Grants = append(task.Grants, bucket.StoreGrant{Ref: task.Ref, Number: g.Number,
-				Amount: g.Amount})
-		}
-		out[i] = task
+		out = append(out, task)
 	}
 	return out, nil
 }
 
 // Confirm records what a store did. See counter.Epochs. It locks a budget only if an epoch opens.
 func (p *Part) Confirm(ctx context.Context, m bucket.Memory, done []counter.Done) error {
-	return p.db.Write(ctx, "confirm", func(t *engine.Tx) error {
-		positions := make([]rows.Position, len(done))
-		for i, d := range done {
-			positions[i] = rows.At(d.Ref)
+	var load []bookkeeper.Query
+	var list []books.Position
+	var opened []int64
+	for _, d := range done {
+		list = append(list, at(d.Ref))
+		if d.Opened {
+			opened = append(opened, d.Bucket)
 		}
-		seen, err := rows.ReadEpochs(&t.Reader, positions)
-		if err != nil {
-			return err
-		}
-		opened := map[int64]int{}
-		for _, d := range done {
-			if e := seen[rows.At(d.Ref)]; e != nil && d.Opened {
-				opened[e.Budget] = 0
-			}
-		}
-		for _, id := range slices.Sorted(maps.Keys(opened)) {
-			if _, err := rows.LockBudget(t, "confirm", id); err != nil {
-				return err
-			}
-		}
-		locked, err := rows.LockEpochs(t, positions)
-		if err != nil {
-			return err
-		}
-		since, err := current(t, m)
-		if err != nil {
-			return err
-		}
-		for _, d := range done {
-			e := locked[rows.At(d.Ref)]
-			if e == nil || e.Incarnation < since {
-				continue
-			}
-			if d.Opened && e.Status == string(ledger.Opening) {
-				if err := t.Hit(1, openEpoch, e.Bucket, e.Number); err != nil {
-					return err
-				}
-				opened[e.Budget]++
-			}
-			if d.Grants > 0 && e.Live() {
-				if _, err := t.Exec(deliverGrants, e.Bucket, e.Number, d.Grants); err != nil {
-					return err
-				}
-			}
-		}
-		for _, id := range slices.Sorted(maps.Keys(opened)) {
-			if opened[id] > 0 {
-				if err := moves.ListChanged(t, id, opened[id]); err != nil {
-					return err
-				}
-			}
-		}
+	}
+	if list = sorted(list); len(list) == 0 {
 		return nil
-	})
+	}
+	if len(opened) > 0 {
+		load = bookkeeper.BudgetsOf(opened)
+	}
+	load = append(load, bookkeeper.EpochsAt(list), bookkeeper.Partitions(key(m.Partition)),
+		bookkeeper.PendingOf(list))
+	return bookkeeper.Do(ctx, p.db, "confirm", load,
+		func(b *books.Books) ([]bookkeeper.Query, error) {
+			known, err := current(b, m)
+			if err != nil {
+				return nil, err
+			}
+			for _, d := range done {
+				if e := b.Epochs.Get(at(d.Ref)); e != nil && e.Incarnation >= known.Since {
+					b.Confirm(e, d.Opened, d.Grants)
+				}
+			}
+			return nil, nil
+		})
 }

@@ -2,23 +2,16 @@ package partitions
 
 import (
 	"context"
-	"slices"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/counter"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
-	"github.com/budgetd/budgetd/internal/sqlstore/moves"
-	"github.com/budgetd/budgetd/internal/sqlstore/rows"
-	"github.com/budgetd/budgetd/ledger"
 	"github.com/budgetd/budgetd/ledger/books"
 )
 
 const (
-	moveBucket = `UPDATE sharding_budget_management_bucket SET instance = ?, partition_number = ?,
-		copied_epoch = ?, updated_at = ? WHERE id = ? AND instance = ? AND partition_number = ? AND epoch
-		= ?`
 	selectShrinking = `SELECT u.id AS budget_id, u.pending_shrink_quantity AS units
 		FROM budget_management_bucket u
 		WHERE u.id IN (SELECT a.budget_id FROM adjustment a /*by adjustment_status*/
@@ -53,57 +46,15 @@ func (p *Part) one(ctx context.Context, op string, budgetID, bucketID int64,
 	})
 }
 
-// lockBucket locks a budget in store mode and reads one of its buckets.
-func lockBucket(t *engine.Tx, op string, budgetID, bucketID int64) (
-	*rows.Budget, *rows.Bucket, error) {
-	b, err := rows.LockBudget(t, op, budgetID)
-	if err != nil {
-		return nil, nil, err
-	}
-	list, err := rows.Buckets(&t.Reader, b.ID)
-	if err != nil {
-		return nil, nil, err
-	}
-	i := slices.IndexFunc(list, func(r rows.Bucket) bool { return r.Epoch.Bucket == bucketID })
-	if i < 0 || b.Durability != string(budget.Store) {
-		return nil, nil, budget.Refuse(budget.BucketNotFound, op, "budget %s has no bucket %d in a store",
-			b.Name, bucketID)
-	}
-	return b, &list[i], nil
-}
-
 // Move moves a bucket to another partition. See counter.Moves. No units move: the epoch has ended.
 func (p *Part) Move(ctx context.Context, budgetID int64, ref bucket.Ref, from,
 	to bucket.Partition) (moved bool, err error) {
-	err = p.db.Write(ctx, "move", func(t *engine.Tx) error {
-		moved = false
-		b, row, err := lockBucket(t, "move", budgetID, ref.Bucket)
-		if err != nil {
-			return err
-		}
-		if row.Partition() == to {
-			moved = true
+	load := append(bookkeeper.OneBucket(budgetID, ref.Bucket), bookkeeper.Partitions(key(from)))
+	err = p.one(ctx, "move", budgetID, ref.Bucket, load,
+		func(b *books.Books, u *books.Budget, row *books.Bucket) error {
+			moved = b.Place(u, row, ref.Epoch, key(from), key(to))
 			return nil
-		}
-		if row.Partition() != from || row.Number != ref.Epoch || row.Live() {
-			return nil
-		}
-		copied := row.Number
-		source, err := readPartition(&t.Reader, from, shared)
-		if err != nil {
-			return err
-		}
-		if row.Status == string(ledger.Lost) || source.Identity == "" {
-			copied = 0 // nothing can be copied from a memory that is lost or was given up
-		}
-		moved = true
-		err = t.Hit(1, moveBucket, []byte(to.Instance), to.Index, copied, engine.ToMS(t.Now),
-			ref.Bucket, []byte(from.Instance), from.Index, ref.Epoch)
-		if err != nil {
-			return err
-		}
-		return moves.ListChanged(t, b.ID, 1)
-	})
+		})
 	return moved && err == nil, err
 }
 

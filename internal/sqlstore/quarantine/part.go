@@ -8,9 +8,9 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/counter"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
-	"github.com/budgetd/budgetd/internal/sqlstore/moves"
-	"github.com/budgetd/budgetd/internal/sqlstore/rows"
+	"github.com/budgetd/budgetd/ledger/books"
 )
 
 var _ counter.Quarantines = (*Part)(nil)
@@ -27,27 +27,9 @@ const (
 		FROM quarantine q /*by quarantine_budget*/
 		JOIN sharding_budget_management_bucket b ON b.id = q.bucket_id
 		WHERE q.budget_id = ? ORDER BY q.bucket_id, q.epoch LIMIT ?`
-	selectHeld = `SELECT q.bucket_id, q.epoch, q.quantity, q.released_quantity
-		FROM quarantine q /*by quarantine_budget*/ WHERE q.budget_id = ?
-		ORDER BY q.bucket_id, q.epoch`
 	selectReleases = `SELECT r.bucket_id, r.epoch, r.quantity, r.request_id, r.goes_to, r.reason,
 		r.released_by, r.created_at FROM quarantine_release r /*by PRIMARY*/
 		WHERE r.budget_id = ? ORDER BY r.created_at, r.request_id LIMIT ?`
-	raiseReleased = `UPDATE quarantine SET released_quantity = released_quantity + ?
-		WHERE bucket_id = ? AND epoch = ? AND released_quantity = ?`
-	takeOut = `UPDATE budget_management_bucket
-		SET quarantined_quantity = quarantined_quantity - ?
-		WHERE id = ? AND quarantined_quantity >= ?`
-	addUsed = `UPDATE bucket_epoch SET used_quantity = used_quantity + ?
-		WHERE bucket_id = ? AND epoch = ?`
-	insertRelease = `INSERT INTO quarantine_release (budget_id, request_id, bucket_id, epoch, quantity,
-		goes_to, asked_quantity, reason, released_by, created_at)`
-	releaseWidth   = 10
-	selectReleased = `SELECT COALESCE(SUM(quantity), 0) AS quantity,
-		COALESCE(MAX(asked_quantity), 0) AS asked, COALESCE(MAX(goes_to), '') AS goes_to,
-		COUNT(*) AS found FROM quarantine_release WHERE budget_id = ? AND request_id = ?`
-
-	toTotal, toUsed = "total", "used"
 )
 
 type row struct {
@@ -86,7 +68,7 @@ func releasesOf(r *engine.Reader, budgetID int64, limit int) (
 	for _, f := range found {
 		of := [2]int64{f.Bucket, f.Epoch}
 		out[of] = append(out[of], bucket.QuarantineRelease{RequestID: f.RequestID,
-			Quantity: f.Quantity, Used: f.GoesTo == toUsed, Reason: f.Reason, By: f.By,
+			Quantity: f.Quantity, Used: f.GoesTo == string(books.ToUsed), Reason: f.Reason, By: f.By,
 			At: engine.FromMS(f.Created)})
 	}
 	return out, nil
@@ -118,105 +100,43 @@ func (p *Part) Quarantined(ctx context.Context, budgetID int64, limit int) (
 // Release takes units out of quarantine, once per request id. See counter.Quarantines. Keeps I1.
 func (p *Part) Release(ctx context.Context, budgetID int64, r bucket.ReleaseRequest) (
 	out bucket.ReleaseAnswer, err error) {
+	order := books.Release{RequestID: r.RequestID, Asked: r.Quantity, GoesTo: books.ToTotal,
+		Reason: r.Reason, By: r.By}
+	if r.Used {
+		order.GoesTo = books.ToUsed
+	}
 	tried := false // an earlier attempt wrote it, committed or not
-	err = p.db.Write(ctx, "release", func(t *engine.Tx) error {
-		out = bucket.ReleaseAnswer{}
-		b, err := rows.LockBudget(t, "release", budgetID)
-		if err != nil {
-			return err
-		}
-		var earlier struct {
-			Quantity int64  `db:"quantity"`
-			Asked    int64  `db:"asked"`
-			To       string `db:"goes_to"`
-			Found    int64  `db:"found"`
-		}
-		if _, err := t.Get(&earlier, selectReleased, budgetID, []byte(r.RequestID)); err != nil {
-			return err
-		}
-		out.Quarantined = b.Quarantined
-		switch {
-		case earlier.Found > 0 && (earlier.Asked != r.Quantity || earlier.To != target(r)):
-			return budget.Refuse(budget.RequestConflict, "release",
-				"request %q was recorded with another decision", r.RequestID)
-		case earlier.Found > 0:
-			out.Released, out.Replayed = earlier.Quantity, !(t.Unsure && tried)
-			return nil
-		case b.Quarantined == 0 || r.Quantity > b.Quarantined:
-			e := budget.Refuse(budget.AmountExceedsRemaining, "release",
-				"budget %s has %d in quarantine", b.Name, b.Quarantined)
-			e.Available = &b.Quarantined
-			return e
-		}
-		tried = true
-		out.Released, err = release(t, b, r)
-		out.Quarantined -= out.Released
-		return err
-	})
+	err = bookkeeper.Do(ctx, p.db, "release", bookkeeper.Quarantined(budgetID, r.RequestID),
+		func(b *books.Books) ([]bookkeeper.Query, error) {
+			out = bucket.ReleaseAnswer{}
+			u := b.Budgets.Get(budgetID)
+			if u == nil {
+				return nil, bookkeeper.NoBudget("release", budgetID)
+			}
+			for _, earlier := range b.Releases.All() {
+				if earlier.Asked != order.Asked || earlier.GoesTo != order.GoesTo {
+					return nil, budget.Refuse(budget.RequestConflict, "release",
+						"request %q was recorded with another decision", r.RequestID)
+				}
+				out.Released += earlier.Quantity
+			}
+			switch {
+			case out.Released > 0:
+				out.Replayed = !(b.Unsure && tried)
+			case u.Quarantined == 0 || r.Quantity > u.Quarantined:
+				e := budget.Refuse(budget.AmountExceedsRemaining, "release",
+					"budget %s has %d in quarantine", u.Name, u.Quarantined)
+				e.Available = &u.Quarantined
+				return nil, e
+			default:
+				tried = true
+				out.Released = b.Release(u, order)
+			}
+			out.Quarantined = u.Quarantined
+			return nil, nil
+		})
 	if err != nil {
 		return bucket.ReleaseAnswer{}, err
 	}
 	return out, nil
-}
-
-// target returns the column goes_to of a decision.
-func target(r bucket.ReleaseRequest) string {
-	if r.Used {
-		return toUsed
-	}
-	return toTotal
-}
-
-// release takes units out of the quarantines of a locked budget in the order of (bucket, epoch).
-func release(t *engine.Tx, b *rows.Budget, r bucket.ReleaseRequest) (moved int64, err error) {
-	var found []row
-	if err := t.List(&found, selectHeld+rows.Locked, b.ID); err != nil {
-		return 0, err
-	}
-	left := r.Quantity
-	if left == 0 {
-		left = budget.MaxAmount
-	}
-	parts := map[rows.Position]int64{}
-	var positions []rows.Position
-	for _, f := range found {
-		n := min(f.Quantity-f.Released, left)
-		if n == 0 {
-			continue
-		}
-		at := rows.Position{Bucket: f.Bucket, Epoch: f.Epoch}
-		positions, parts[at] = append(positions, at), n
-		left, moved = left-n, moved+n
-		if err := t.Hit(1, raiseReleased, n, f.Bucket, f.Epoch, f.Released); err != nil {
-			return 0, err
-		}
-	}
-	locked, err := rows.LockEpochs(t, positions)
-	if err != nil {
-		return 0, err
-	}
-	var back []moves.Coming
-	for _, at := range positions {
-		e := locked[at]
-		if e == nil {
-			return 0, engine.Defect("epoch %v in quarantine is gone", at)
-		}
-		if r.Used {
-			err = t.Hit(1, addUsed, parts[at], at.Bucket, at.Epoch)
-		} else {
-			back = append(back, moves.Coming{Row: e, Never: parts[at]})
-		}
-		if err != nil {
-			return 0, err
-		}
-		err = t.Insert(insertRelease, releaseWidth, []any{b.ID, []byte(r.RequestID), at.Bucket, at.Epoch,
-			parts[at], target(r), r.Quantity, []byte(r.Reason), []byte(r.By), engine.ToMS(t.Now)})
-		if err != nil {
-			return 0, err
-		}
-	}
-	if err := t.Hit(1, takeOut, moved, b.ID, moved); err != nil {
-		return 0, err
-	}
-	return moved, moves.ComeBack(t, b, back...)
 }
