@@ -101,6 +101,11 @@ func statusOf(d budget.Definition, now time.Time) (status Word, dueMS int64) {
 	return Word(d.StatusAt(now)), endMS(due)
 }
 
+// Restate brings the status of a budget's row up to date.
+func (b *Books) Restate(u *Budget) {
+	u.Status, u.StatusDueMS = statusOf(u.Definition(), at(b.NowMS))
+}
+
 func unused(d budget.Definition) Word {
 	if allocation.IsWhole(d) {
 		return "whole"

@@ -42,12 +42,17 @@ func (u *Budget) Definition() budget.Definition {
 
 // PeriodOf returns the open or last period of a budget, with its units if its row was loaded.
 func (b *Books) PeriodOf(u *Budget) budget.Period {
-	p := budget.Period{Number: u.Period, Start: at(u.PeriodStartMS), End: at(u.PeriodEndMS),
-		Over: u.IsOver == 1}
+	p := u.PeriodNow()
 	if row := b.Periods.Get([2]int64{u.ID, u.Period}); row != nil {
 		p.Funded, p.Carried, p.Before = row.Funded, row.Carried, row.Before
 	}
 	return p
+}
+
+// PeriodNow returns the open or last period, without its units.
+func (u *Budget) PeriodNow() budget.Period {
+	return budget.Period{Number: u.Period, Start: at(u.PeriodStartMS), End: at(u.PeriodEndMS),
+		Over: u.IsOver == 1}
 }
 
 // FirstFigures returns the figures of a new budget, all of whose rows are there.

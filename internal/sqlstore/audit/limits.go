@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sqlstore/counters"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
-	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 	"github.com/budgetd/budgetd/ledger"
 	"github.com/budgetd/budgetd/limit"
 )
@@ -33,11 +33,11 @@ func (p *Part) Counters(ctx context.Context, budgetID int64, most int) (
 
 func compareCounters(r *engine.Reader, budgetID int64, most int, nowMS int64) (
 	out []ledger.Discrepancy, err error) {
-	b, err := rows.ReadBudget(r, "audit", budgetID)
-	if err != nil || b.LimitsVersion == 0 {
+	_, u, err := bookkeeper.ReadBudget(r, "audit", budgetID)
+	if err != nil || u.LimitsVersion == 0 {
 		return nil, err
 	}
-	set, err := counters.Limits(r, budgetID, b.LimitsVersion)
+	set, err := counters.Limits(r, budgetID, u.LimitsVersion)
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
-	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 	"github.com/budgetd/budgetd/ledger"
 	"github.com/budgetd/budgetd/ledger/books"
 )
@@ -30,10 +29,6 @@ const (
 			WHERE budget_id = ? AND status = 'done') AS adjusted,
 		(SELECT COALESCE(-SUM(quantity), 0) FROM adjustment
 			WHERE budget_id = ? AND status = 'pending') AS shrinks`
-	selectEpochs = `SELECT ` + rows.EpochColumns + `, b.sharding_bucket_key AS bucket_key,
-		b.status AS list_status, b.offline_by, b.epoch AS newest
-		FROM sharding_budget_management_bucket b JOIN bucket_epoch e ON e.bucket_id = b.id
-		WHERE b.budget_id = ? ORDER BY b.ordinal, e.epoch`
 	selectPeriods = `SELECT p.number, p.funded_quantity, p.carried_quantity, p.returned_quantity,
 		p.passed_quantity, p.forfeited_quantity FROM budget_period p
 		WHERE p.budget_id = ? ORDER BY p.number`
@@ -108,7 +103,7 @@ func (p *Part) Accounts(ctx context.Context, budgetID int64) (out audit.Accounts
 }
 
 func accounts(r *engine.Reader, budgetID int64) (out audit.Accounts, err error) {
-	b, err := rows.ReadBudget(r, "audit", budgetID)
+	all, b, err := bookkeeper.ReadBudget(r, "audit", budgetID, bookkeeper.AllEpochs(budgetID)...)
 	if err != nil {
 		return out, err
 	}
@@ -125,7 +120,7 @@ func accounts(r *engine.Reader, budgetID int64) (out audit.Accounts, err error) 
 		return out, err
 	}
 	out.Adjusted, out.Shrinks = adjustments.Adjusted, adjustments.Shrinks
-	if err := readEpochs(r, &out); err != nil {
+	if err := readEpochs(r, all, &out); err != nil {
 		return out, err
 	}
 	if err := readPeriods(r, &out); err != nil {
@@ -134,30 +129,20 @@ func accounts(r *engine.Reader, budgetID int64) (out audit.Accounts, err error) 
 	return out, readFeed(r, &out)
 }
 
-// readEpochs reads the epochs with the sums of their rows, and sums their columns. Rows of a
+// readEpochs adds the epochs, and the sums of their rows, and sums their columns. Rows of a
 // missing epoch produce an epoch without units.
-func readEpochs(r *engine.Reader, a *audit.Accounts) error {
-	var found []struct {
-		rows.Epoch
-		Key        string `db:"bucket_key"`
-		ListStatus string `db:"list_status"`
-		OfflineBy  string `db:"offline_by"`
-		Newest     int64  `db:"newest"`
-	}
-	if err := r.List(&found, selectEpochs, a.Budget); err != nil {
-		return err
-	}
-	index := map[rows.Position]int{}
-	for i := range found {
-		row := &found[i]
-		e := audit.Epoch{IsNewest: row.Number == row.Newest, EpochFigures: ledger.EpochFigures{
-			Bucket: row.Key, Row: row.Epoch.Ledger(), Closed: row.Closed}}
-		index[row.Position()] = len(a.Epochs)
+func readEpochs(r *engine.Reader, all *books.Books, a *audit.Accounts) error {
+	index := map[books.Position]int{}
+	for _, epoch := range all.Epochs.All() {
+		row := all.Buckets.Get(epoch.Bucket)
+		e := audit.Epoch{IsNewest: epoch.Number == row.Epoch, EpochFigures: ledger.EpochFigures{
+			Bucket: row.Key, Row: epoch.Ledger(), Closed: epoch.Closed}}
+		index[epoch.Position()] = len(a.Epochs)
 		a.Epochs = append(a.Epochs, e)
 		a.Add(&e)
-		if e.IsNewest && row.ListStatus == rows.Online {
+		if e.IsNewest && row.Status == books.Online {
 			a.Figures.Online++
-		} else if e.IsNewest && row.OfflineBy != string(bucket.ByResize) {
+		} else if e.IsNewest && row.OfflineBy != books.Word(bucket.ByResize) {
 			a.Figures.Offline++
 		}
 	}
@@ -167,7 +152,7 @@ func readEpochs(r *engine.Reader, a *audit.Accounts) error {
 			return err
 		}
 		for i := range read {
-			at := rows.Position{Bucket: read[i].Bucket, Epoch: read[i].Epoch}
+			at := books.Position{Bucket: read[i].Bucket, Epoch: read[i].Epoch}
 			n, known := index[at]
 			if !known {
 				n = len(a.Epochs)

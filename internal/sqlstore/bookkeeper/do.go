@@ -145,6 +145,34 @@ func each(loads []func()) {
 	}
 }
 
+// Read reads rows into Books, without locks: as of one instant if r is of a snapshot.
+func Read(r *engine.Reader, queries ...Query) (*books.Books, error) {
+	b := books.New(0)
+	for _, q := range queries {
+		s := r.Statement()
+		rows, load := q(s, b)
+		if err := r.RowsOf(rows, s); err != nil {
+			return nil, err
+		}
+		load()
+	}
+	return b, nil
+}
+
+// ReadBudget is Read of a budget, which must exist, and of other rows. Error: BudgetNotFound.
+func ReadBudget(r *engine.Reader, op string, id int64, others ...Query) (
+	*books.Books, *books.Budget, error) {
+	b, err := Read(r, append([]Query{budgetOf(bare, id)}, others...)...)
+	if err != nil {
+		return nil, nil, err
+	}
+	u := b.Budgets.Get(id)
+	if u == nil {
+		return nil, nil, NoBudget(op, id)
+	}
+	return b, u, nil
+}
+
 // LookAt reads rows into Books in one round trip, without locks, and shows them to fn, which must
 // not change them. Errors: that of fn; Unavailable; Internal.
 func LookAt(ctx context.Context, db *engine.DB, op string, queries []Query,

@@ -74,9 +74,22 @@ func numbered(text string, numbers ...int64) func(s *engine.Statement) {
 	}
 }
 
-func lockBudget(id int64) Query {
-	return rowsOf(budgets, locked,
+func lockBudget(id int64) Query { return budgetOf(locked, id) }
+
+func budgetOf(l lock, id int64) Query {
+	return rowsOf(budgets, l,
 		numbered(`budget_management_bucket r /*by PRIMARY*/ WHERE r.id = ?`, id))
+}
+
+// AllEpochs reads all buckets and epochs of a budget, by the ordinals of the buckets.
+func AllEpochs(id int64) []Query {
+	return []Query{
+		rowsOf(buckets, bare, numbered(`sharding_budget_management_bucket r
+			WHERE r.budget_id = ? ORDER BY r.ordinal`, id)),
+		rowsOf(epochs, bare, numbered(`sharding_budget_management_bucket b
+			JOIN bucket_epoch r ON r.bucket_id = b.id
+			WHERE b.budget_id = ? ORDER BY b.ordinal, r.epoch`, id)),
+	}
 }
 
 // WholeBudget locks a budget, the newest epoch of each of its buckets, and every epoch with units,

@@ -94,7 +94,7 @@ func Runs(budgetID, before int64, limit int) Query {
 // moment of its own.
 func Unlocked(id int64) []Query {
 	return []Query{
-		rowsOf(budgets, bare, numbered(`budget_management_bucket r /*by PRIMARY*/ WHERE r.id = ?`, id)),
+		budgetOf(bare, id),
 		rowsOf(buckets, bare, numbered(`sharding_budget_management_bucket r WHERE r.budget_id = ?
 			ORDER BY r.ordinal`, id)),
 		rowsOf(epochs, bare, numbered(`sharding_budget_management_bucket b

@@ -35,6 +35,9 @@ func bucketsAt(l lock, list []int64) Query {
 	})
 }
 
+// Epoch reads an epoch.
+func Epoch(bucketID, number int64) Query { return byKey(epochs, bare, [][]any{{bucketID, number}}) }
+
 // EpochsAt locks epochs, which are sorted.
 func EpochsAt(list []books.Position) Query { return byKey(epochs, locked, positionsOf(list)) }
 

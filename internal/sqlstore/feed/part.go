@@ -8,8 +8,8 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/feed"
+	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
-	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 	"github.com/budgetd/budgetd/ledger"
 )
 
@@ -60,7 +60,7 @@ func (p *Part) Bounds(ctx context.Context, budgetID int64) (out []feed.Bound, er
 			return err
 		}
 		if len(found) == 0 {
-			_, err := rows.ReadBudget(r, "feed", budgetID)
+			_, _, err := bookkeeper.ReadBudget(r, "feed", budgetID)
 			return err
 		}
 		out = make([]feed.Bound, len(found))

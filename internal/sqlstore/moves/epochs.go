@@ -20,12 +20,6 @@ const (
 	epochWidth  = 18
 	bringOnline = `UPDATE sharding_budget_management_bucket /*by PRIMARY*/ SET status = 'online',
 		offline_by = '', epoch = epoch + 1, updated_at = ? WHERE `
-	endEpochs = `UPDATE bucket_epoch /*by PRIMARY*/ SET status = ?,
-		closed_quantity = closed_quantity + outstanding_quantity, outstanding_quantity = 0 WHERE `
-	endWhere = `(bucket_id = ? AND epoch = ? AND outstanding_quantity = ?
-		AND status IN ('opening', 'open', 'closing'))`
-	voidGrants = `UPDATE grant_log /*by PRIMARY*/ SET status = 'void' WHERE bucket_id = ?
-		AND epoch = ? AND status = 'pending'`
 	changeList = `UPDATE budget_management_bucket SET list_version = list_version + ?
 		WHERE id = ?`
 )
@@ -88,34 +82,6 @@ func Begin(t *engine.Tx, op string, b *rows.Budget, buckets ...*rows.Bucket) err
 	}
 	b.ListVersion += int64(len(buckets))
 	return ListChanged(t, b.ID, len(buckets))
-}
-
-// End moves live, locked epochs of a locked budget to a final status and takes their units out of
-// O. It returns the sum, which the caller must put elsewhere (ComeBack, Give). Pending grants
-// become void. The buckets stay in the bucket list. A bucket's counts continue: see RestartCounts.
-func End(t *engine.Tx, b *rows.Budget, status ledger.Status, epochs ...*rows.Epoch) (int64, error) {
-	if len(epochs) == 0 {
-		return 0, nil
-	}
-	var ends []any
-	units := int64(0)
-	for _, e := range epochs {
-		ends = append(ends, e.Bucket, e.Number, e.Outstanding)
-		if b.Durability == string(budget.Store) {
-			if _, err := t.Exec(voidGrants, e.Bucket, e.Number); err != nil {
-				return 0, err
-			}
-		}
-	}
-	if err := t.HitAll(endEpochs, []any{string(status)}, endWhere, ends); err != nil {
-		return 0, err
-	}
-	for _, e := range epochs {
-		units += e.Outstanding
-		e.Closed, e.Outstanding, e.Status = e.Closed+e.Outstanding, 0, string(status)
-	}
-	b.ListVersion += int64(len(epochs))
-	return units, ListChanged(t, b.ID, len(epochs))
 }
 
 // ListChanged records changes of a locked budget's bucket list or epochs, so that nodes read them

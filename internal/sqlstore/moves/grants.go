@@ -1,7 +1,6 @@
 package moves
 
 import (
-	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
@@ -94,21 +93,4 @@ func counted(b *rows.Budget, units int64) int64 {
 		return 0
 	}
 	return units
-}
-
-const selectDrained = `SELECT instance, partition_number FROM store_partition WHERE is_draining = 1`
-
-// Drained returns the partitions on which no epoch may begin, as of the read: Begin checks again
-// under locks.
-func Drained(t *engine.Tx) (map[bucket.Partition]bool, error) {
-	var read []struct {
-		Instance  string `db:"instance"`
-		Partition int    `db:"partition_number"`
-	}
-	err := t.List(&read, selectDrained)
-	out := make(map[bucket.Partition]bool, len(read))
-	for _, row := range read {
-		out[bucket.Partition{Instance: row.Instance, Index: row.Partition}] = true
-	}
-	return out, err
 }

@@ -68,19 +68,6 @@ type Budget struct {
 	LimitsVersion int64  `db:"limits_version"`
 }
 
-// StatusOf returns a definition's status at an instant, and when the clock changes it, as stored in
-// a budget's columns.
-func StatusOf(d budget.Definition, now time.Time) (status string, dueMS int64) {
-	due := time.Time{}
-	switch {
-	case !d.StartAt.IsZero() && now.Before(d.StartAt):
-		due = d.StartAt
-	case !d.EndAt.IsZero() && now.Before(d.EndAt):
-		due = d.EndAt
-	}
-	return string(d.StatusAt(now)), engine.EndMS(due)
-}
-
 // Definition returns the definition, without its limits.
 func (r *Budget) Definition() budget.Definition {
 	return budget.Definition{
@@ -344,20 +331,6 @@ func Buckets(r *engine.Reader, budgetID int64) ([]Bucket, error) {
 	var read []Bucket
 	err := r.List(&read, SelectBuckets+`b.budget_id = ?`+InOrdinalOrder, budgetID)
 	return read, err
-}
-
-// LockBuckets returns a budget's buckets and locks their newest epochs, by ordinal. The budget must
-// be locked, so that no newer epoch can begin.
-func LockBuckets(t *engine.Tx, budgetID int64) ([]Bucket, error) {
-	read, err := Buckets(&t.Reader, budgetID)
-	if err != nil {
-		return nil, err
-	}
-	all := make([]*Bucket, len(read))
-	for i := range read {
-		all[i] = &read[i]
-	}
-	return read, LockNewest(t, all)
 }
 
 // LockNewest locks the newest epochs of buckets of a locked budget in lock order, and reads them

@@ -3,14 +3,14 @@ package transfer
 import (
 	"context"
 
+	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
-	"github.com/budgetd/budgetd/internal/sqlstore/rows"
+	"github.com/budgetd/budgetd/ledger/books"
 )
 
 const (
 	selectStatusDue = `SELECT id FROM budget_management_bucket /*by budget_management_bucket_status*/
 		WHERE status_due_ms > 0 AND status_due_ms <= ? ORDER BY status_due_ms, id LIMIT ?`
-	restate = `UPDATE budget_management_bucket SET status = ?, status_due_ms = ? WHERE id = ?`
 )
 
 // Restate updates the status of at most limit budgets whose row differs from SQL's clock, each in a
@@ -26,15 +26,13 @@ func (p *Part) Restate(ctx context.Context, limit int) error {
 		return err
 	}
 	for _, id := range ids {
-		err := p.db.Write(ctx, "restate", func(t *engine.Tx) error {
-			b, err := rows.LockBudget(t, "restate", id)
-			if err != nil {
-				return err
-			}
-			status, due := rows.StatusOf(b.Definition(), t.Now)
-			_, err = t.Exec(restate, status, due, id)
-			return err
-		})
+		err := bookkeeper.Do(ctx, p.db, "restate", bookkeeper.WholeBudget(id)[:1],
+			func(b *books.Books) ([]bookkeeper.Query, error) {
+				if u := b.Budgets.Get(id); u != nil {
+					b.Restate(u)
+				}
+				return nil, nil
+			})
 		if err != nil {
 			return err
 		}
