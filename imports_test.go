@@ -69,6 +69,8 @@ var house = map[string]place{
 	"bucket/span":   {},
 	"bucket/deduct": {may: slices.Concat(actor, []string{"bucket/batch"})},
 	"bucket/*":      {may: slices.Concat(actor, shared)},
+	// its rounds are decided on the rows: what it asks for is what package books is asked
+	"bucket/counter": {may: slices.Concat(actor, shared, []string{"ledger/books"})},
 	// technologies
 	"internal/redisstore": {may: slices.Concat(actor, []string{"bucket/span"}),
 		store: "internal/redisstore"},

@@ -238,7 +238,7 @@ func TestLateUnitsAreInTheSum(t *testing.T) {
 				return w.node.Cancel(w.Context(), bucket.RollbackRequest{NoKey: true, Budget: ref(b), RequestID: "b"})
 			},
 		} {
-			donors, err := w.part.Collect(w.Context(), b.ID, 0, 100)
+			donors, err := w.part.Collect(w.Context(), b.ID, 100)
 			w.ok(err)
 			var refs []bucket.Ref
 			for _, bk := range w.read(b.ID).Buckets {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/ledger/books"
 )
 
 // MaxEpochs bounds the epochs that one transaction locks.
@@ -138,53 +139,20 @@ type Epochs interface {
 	Halt(ctx context.Context, ref bucket.Ref, why string) error
 }
 
-// Want is what a bucket applies for, in minor units.
-type Want struct {
-	Bucket int64
-	// Need is the smallest useful amount, at least 1. Rate is how many units per second the bucket
-	// uses.
-	Need int64
-	Rate float64
-	// Operator brings a bucket online that an operator took offline. It begins an epoch even without
-	// units.
-	Operator bool
-	// Collected says that units were collected for the bucket. The application then counts in
-	// collect_cnt, not in out_cnt.
-	Collected bool
-	// Full is the number of an epoch that cannot take any more, or 0. It is set to closing, and the
-	// bucket's next epoch follows it.
-	Full int64
-}
-
-// Applied is the result of an application.
-type Applied struct {
-	// Units is what the bucket received as a pending grant, or 0.
-	Units int64
-	// Short is how many units U lacks for the need. They must be collected.
-	Short int64
-	// Undelivered reports that U is short and the bucket has a grant that its store may not have yet,
-	// from a node that stopped or has not come to it.
-	Undelivered bool
-	// Closing reports that the bucket's epoch is ending and must be closed first.
-	Closing bool
-	// Barred reports that adjust_cnt allows the bucket no further application. Of U it may then have
-	// only what other buckets returned: Short is what that lacks, and Kept the rest of U. Outstanding
-	// is O of the bucket. Other is a bucket that may still apply, or 0.
-	Barred                   bool
-	Kept, Outstanding, Other int64
-}
-
 // Supply moves units between the total and buckets. Errors are those of Partitions, and
 // BudgetNotFound.
 type Supply interface {
-	// Apply sweeps R and moves units from U to a bucket. A bucket without a live epoch begins its
-	// next one. Errors: Unavailable with ReasonOffline if an operator took the bucket offline or it
-	// is halted; BudgetExpired or PeriodExhausted if no period is open.
-	Apply(ctx context.Context, budgetID int64, want Want) (Applied, error)
+	// Apply moves units from U to a bucket, as books.ApplyInStore does. A bucket without a live epoch
+	// begins its next one. Errors: Unavailable, with ReasonOffline if an operator took the bucket
+	// offline; BudgetExpired if no period is open; BucketNotFound.
+	Apply(ctx context.Context, budgetID, bucketID int64, want books.Refill) (books.Refilled, error)
+	// Supply grants the buckets of a budget what operations wait for, or closes the epochs of others
+	// that have it, as books.Supply does. A repetition grants nothing more. Error: BudgetExpired if no
+	// period is open.
+	Supply(ctx context.Context, budgetID int64, round books.Round) (books.Supplied, error)
 	// Collect sets at most 16 epochs of a budget to closing, those with the most units first, until
-	// they and U cover the need of the target bucket (0 stands for the total). It returns their
-	// buckets.
-	Collect(ctx context.Context, budgetID, target, need int64) (donors []int64, err error)
+	// they, U and F cover the need. It returns their buckets.
+	Collect(ctx context.Context, budgetID, need int64) (donors []int64, err error)
 	// Offline removes a bucket from the list and sets its epoch to closing. Error: LastBucket.
 	Offline(ctx context.Context, budgetID, bucketID int64, by bucket.OfflineBy) error
 	// Spread begins epochs for buckets without one and hands U out evenly. It returns these buckets.

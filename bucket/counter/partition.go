@@ -205,6 +205,7 @@ type state struct {
 	// that sync began.
 	recorded, marked atomic.Int64
 	terms            atomic.Pointer[terms]
+	recent           deduct.Recent
 }
 
 // figuresAge bounds the age of a sum in an answer. Together with the age of SQL's figures that is

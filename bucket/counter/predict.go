@@ -267,7 +267,7 @@ func (s *Service) judgeCovers(ctx context.Context, all []*prediction) {
 		}
 		if c.answer.Err == nil && c.lacks() && !synced[c.Budget.ID] {
 			recorded[c.Budget.ID] = c.state.Spent.Load()
-			s.syncBudget(ctx, c.Budget, began)
+			s.syncBudget(ctx, ctx, c.Budget, began)
 			synced[c.Budget.ID] = true
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
@@ -14,8 +15,8 @@ import (
 
 // push finishes the unfinished steps of buckets: it opens epochs, delivers grants, closes epochs
 // and ends epochs whose memory was lost. Donors keep what is not needed; see Epochs.Closed.
-// Several nodes may push the same buckets, and a push may be repeated. It returns the first error,
-// after it has handled the other partitions.
+// Several nodes may push the same buckets, and a push may be repeated. Partitions are called side
+// by side. It returns the first error, after all of them have answered.
 func (s *Service) push(ctx context.Context, buckets []int64, need int64) error {
 	const rounds = 3 // a closed bucket may begin its next epoch
 	var first error
@@ -23,26 +24,92 @@ func (s *Service) push(ctx context.Context, buckets []int64, need int64) error {
 		if len(buckets) == 0 {
 			break
 		}
-		tasks, err := s.ledger.Epochs.Tasks(ctx, buckets)
+		begun, failed, err := s.pushOnce(ctx, ctx, buckets, need)
 		if err != nil {
 			return err
 		}
-		byPartition := map[bucket.Partition][]Task{}
-		for _, t := range tasks {
-			if !t.Halted {
-				byPartition[t.Partition] = append(byPartition[t.Partition], t)
-			}
+		for _, err := range failed {
+			first = orFirst(first, err)
 		}
-		buckets = nil
-		for name, list := range byPartition {
-			begun, err := s.pushPartition(ctx, name, list, need)
-			if err != nil && first == nil {
-				first = err
-			}
-			buckets = append(buckets, begun...)
-		}
+		buckets = begun
 	}
 	return first
+}
+
+// pushPatiently is one round of push. It waits for a part of the deadline of a deduction, and
+// returns the errors of partitions that failed or have not answered by then. Their calls go on.
+func (s *Service) pushPatiently(ctx context.Context, buckets []int64, need int64) (
+	begun []int64, failed map[bucket.Partition]error, err error) {
+	patience, cancel := s.patience(ctx)
+	defer cancel()
+	return s.pushOnce(ctx, patience, buckets, need)
+}
+
+// patience bounds how long a slow partition is waited for.
+func (s *Service) patience(ctx context.Context) (context.Context, context.CancelFunc) {
+	const share = 8
+	return context.WithTimeout(ctx, s.set.Deadline/share)
+}
+
+// pushOnce pushes buckets once, until patience ends. begun are those that began another epoch.
+func (s *Service) pushOnce(ctx, patience context.Context, buckets []int64, need int64) (
+	begun []int64, failed map[bucket.Partition]error, err error) {
+	tasks, err := s.ledger.Epochs.Tasks(ctx, buckets)
+	if err != nil {
+		return nil, nil, err
+	}
+	byPartition := map[bucket.Partition][]Task{}
+	for _, t := range tasks {
+		if !t.Halted {
+			byPartition[t.Partition] = append(byPartition[t.Partition], t)
+		}
+	}
+	var mu sync.Mutex
+	failed = s.sideBySide(ctx, patience, slices.Collect(maps.Keys(byPartition)),
+		func(ctx context.Context, name bucket.Partition) error {
+			some, err := s.pushPartition(ctx, name, byPartition[name], need)
+			mu.Lock()
+			begun = append(begun, some...)
+			mu.Unlock()
+			return err
+		})
+	mu.Lock()
+	defer mu.Unlock()
+	return slices.Clone(begun), failed, nil
+}
+
+// sideBySide makes one call for each partition, and returns the errors of those that failed, and of
+// those that have not answered when patience ends. If that is not ctx, their calls go on, each for
+// StepTime at most.
+func (s *Service) sideBySide(ctx, patience context.Context, names []bucket.Partition,
+	call func(context.Context, bucket.Partition) error) map[bucket.Partition]error {
+	type answer struct {
+		name bucket.Partition
+		err  error
+	}
+	answers, failed := make(chan answer, len(names)), map[bucket.Partition]error{}
+	for _, name := range names {
+		failed[name] = storeDown(name, patience.Err())
+		go func() {
+			ctx, cancel := ctx, context.CancelFunc(func() {})
+			if patience != ctx {
+				ctx, cancel = s.bounded()
+			}
+			defer cancel()
+			answers <- answer{name, call(ctx, name)}
+		}()
+	}
+	for range names {
+		select {
+		case a := <-answers:
+			if failed[a.name] = a.err; a.err == nil {
+				delete(failed, a.name)
+			}
+		case <-patience.Done():
+			return failed
+		}
+	}
+	return failed
 }
 
 // pushPartition pushes buckets of one partition. begun are those with new epochs.

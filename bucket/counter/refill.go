@@ -8,6 +8,7 @@ import (
 
 	"github.com/budgetd/budgetd/allocation"
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/ledger/books"
 )
 
 // use is the rate at which all nodes together use a bucket, as this node's syncs measure it.
@@ -84,8 +85,8 @@ func (s *Service) refill(all []refill) {
 	ctx, cancel := s.bounded()
 	defer cancel()
 	for _, r := range all {
-		got, err := s.ledger.Supply.Apply(ctx, r.budget, Want{Bucket: r.bucket, Need: 1,
-			Rate: math.Float64frombits(r.use.rate.Load()) + float64(r.need)})
+		got, err := s.ledger.Supply.Apply(ctx, r.budget, r.bucket, books.Refill{Need: 1,
+			Rate: math.Float64frombits(r.use.rate.Load()) + float64(r.need), Background: true})
 		if err == nil && got.Units > 0 {
 			s.observer.Moved("apply", got.Units)
 			err = s.push(ctx, []int64{r.bucket}, -1)
@@ -105,7 +106,7 @@ const mostRounds = 100
 func (s *Service) Gather(ctx context.Context, budgetID, units int64) error {
 	var first error
 	for range mostRounds {
-		donors, err := s.ledger.Supply.Collect(ctx, budgetID, 0, units)
+		donors, err := s.ledger.Supply.Collect(ctx, budgetID, units)
 		if err != nil || len(donors) == 0 {
 			return orFirst(first, err)
 		}
@@ -131,7 +132,7 @@ func (s *Service) Redistribute(ctx context.Context, budgetID int64) error {
 	if err != nil {
 		return err
 	}
-	s.syncBudget(ctx, b, s.clock.Now())
+	s.syncBudget(ctx, ctx, b, s.clock.Now())
 	gathered := s.Gather(ctx, budgetID, b.TotalQuantity)
 	begun, err := s.ledger.Supply.Spread(ctx, budgetID)
 	if err == nil {
@@ -150,10 +151,10 @@ func (g *ShrinkLoop) RunOnce(ctx context.Context) error {
 	for _, shrink := range list {
 		b, e := g.s.budgets.Reload(ctx, shrink.Budget)
 		if e == nil {
-			g.s.syncBudget(ctx, b, g.s.clock.Now())
+			g.s.syncBudget(ctx, ctx, b, g.s.clock.Now())
 			var donors []int64
 			// U has less than the pending shrinks, which keeps these units from being applied for.
-			donors, e = g.s.ledger.Supply.Collect(ctx, b.ID, 0, shrink.Units)
+			donors, e = g.s.ledger.Supply.Collect(ctx, b.ID, shrink.Units)
 			if e == nil {
 				e = g.s.push(ctx, donors, 0)
 			}

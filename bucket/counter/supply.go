@@ -2,6 +2,7 @@ package counter
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/budgetd/budgetd/bucket/deduct"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/ledger/books"
 )
 
 // supply finds units for the operations of a budget that lack some, and opens their buckets' epochs
@@ -74,17 +76,16 @@ func (p *provision) run(ctx context.Context, budgetID int64) {
 		end(left, err)
 		return
 	}
-	dry := map[int64][]*op{} // by bucket
-	for _, o := range left {
+	left = slices.DeleteFunc(left, func(o *op) bool {
 		bk := p.b.Bucket(o.Bucket)
-		if bk == nil || bk.Epoch.Status == ledger.Open && !o.short() {
+		served := bk == nil || bk.Epoch.Status == ledger.Open && !o.short()
+		if served {
 			end([]*op{o}, nil)
-			continue
 		}
-		dry[o.Bucket] = append(dry[o.Bucket], o)
-	}
-	for id, list := range dry {
-		p.bring(ctx, id, list)
+		return served
+	})
+	if len(left) > 0 {
+		p.rounds(ctx, left)
 	}
 }
 
@@ -147,99 +148,121 @@ func (p *provision) odd(ctx context.Context) error {
 	return p.s.push(ctx, ids, -1)
 }
 
-// bring moves units to one bucket for the operations that wait there. An operation is exhausted
-// only after two reads of the sum. The second one locks and begins after the first has ended (I3).
-func (p *provision) bring(ctx context.Context, id int64, ops []*op) {
-	const rounds = 8
-	synced, collected := false, false
-	var have, full int64
-	if o := ops[0]; o.short() {
-		have = o.outcome.Balance
-	}
-	for _, o := range ops {
-		if o.full() {
-			full = max(full, o.Epoch)
-		}
-	}
+// rounds moves units to the buckets of all operations that wait, until each has what it waits for
+// or nothing more can be found. An operation is exhausted only after two reads of the sum. The
+// second one locks and begins after the first has ended (I3).
+func (p *provision) rounds(ctx context.Context, ops []*op) {
+	const most = 8
+	r := p.round(ops)
 	var down error
-	for range rounds {
-		var err error
+	for range most {
+		r.Asks = asks(ops)
+		got, err := p.s.ledger.Supply.Supply(ctx, p.b.ID, r)
+		if err != nil {
+			end(ops, err)
+			return
+		}
+		if !p.b.Unlimited && got.Units > 0 {
+			p.s.observer.Moved("apply", got.Units)
+		}
+		begun, failed, err := p.s.pushPatiently(ctx, got.Push, got.Keep)
+		if err != nil {
+			end(ops, err)
+			return
+		}
+		if len(begun) > 0 {
+			p.s.failed("store", p.s.push(ctx, begun, -1))
+		}
+		down = orFirst(down, p.without(&r, failed))
+		ops = p.served(ops, &got, failed)
+		maps.Copy(r.Have, got.Have)
+		switch {
+		case len(ops) == 0:
+			return
+		case got.Unsynced && !r.Synced:
+			r.Synced = true
+			down = orFirst(down, p.without(&r, p.sync(ctx)))
+		case got.Waits:
+			r.Collected = true
+		default:
+			end(ops, down) // the sum may include units that are still moving: look again
+			return
+		}
 		if ops, err = p.exhaust(ctx, ops); err != nil || len(ops) == 0 {
 			end(ops, err)
-			return
-		}
-		need := max(p.fitting(ops)-have, 1)
-		got, err := p.s.ledger.Supply.Apply(ctx, p.b.ID, Want{Bucket: id, Need: need,
-			Rate: p.s.rate(id), Collected: collected, Full: full})
-		switch {
-		case err != nil:
-			end(ops, err)
-			return
-		case got.Units > 0:
-			if !p.b.Unlimited {
-				p.s.observer.Moved("apply", got.Units)
-			}
-			have += got.Units
-			err = p.s.push(ctx, []int64{id}, -1)
-			if err != nil || got.Units >= need {
-				end(ops, err)
-				return
-			}
-		case got.Closing:
-			if err := p.s.push(ctx, []int64{id}, -1); err != nil {
-				end(ops, err)
-				return
-			}
-			have = 0
-		case got.Undelivered, synced && got.Barred && got.Outstanding > have: // it gets or got more
-			end(ops, p.s.push(ctx, []int64{id}, -1))
-			return
-		case got.Short > 0 && !synced:
-			p.s.syncBudget(ctx, p.b, p.began)
-			synced = true
-		case got.Short > 0:
-			donors, err := p.donors(ctx, id, need, got)
-			switch {
-			case err != nil:
-				end(ops, err)
-				return
-			case len(donors) == 0 && got.Barred:
-				end(ops, scattered(down))
-				return
-			case len(donors) == 0:
-				end(ops, down) // the sum may include units that are still moving: look again
-				return
-			}
-			collected = true
-			down = p.s.push(ctx, donors, need)
-		default:
-			end(ops, nil)
 			return
 		}
 	}
 	end(ops, down)
 }
 
-// donors returns the buckets from which a bucket receives the units it lacks. If the bucket may not
-// apply for undistributed units, another bucket applies instead and becomes the donor.
-func (p *provision) donors(ctx context.Context, id, need int64, got Applied) ([]int64, error) {
-	donors, err := p.s.ledger.Supply.Collect(ctx, p.b.ID, id, need+got.Kept)
-	if err != nil || len(donors) > 0 || got.Other == 0 {
-		return donors, err
-	}
-	other, err := p.s.ledger.Supply.Apply(ctx, p.b.ID, Want{Bucket: got.Other, Need: 1})
-	if err != nil || other.Units == 0 {
-		return nil, err
-	}
-	return []int64{got.Other}, nil
+// sync tells SQL what the stores used, as far as they answer.
+func (p *provision) sync(ctx context.Context) map[bucket.Partition]error {
+	patience, cancel := p.s.patience(ctx)
+	defer cancel()
+	return p.s.syncBudget(ctx, patience, p.b, p.began)
 }
 
-// scattered is the answer if there are units that the bucket may not receive.
-func scattered(cause error) error {
-	e := &budget.Error{Code: budget.Unavailable, Op: "deduct", Err: cause, RetryAfter: time.Second,
-		Reason:  budget.ReasonCollecting,
-		Message: "adjust_cnt allows the bucket no further application; repeat later"}
-	return e
+// round returns what the stores said when they had too little.
+func (p *provision) round(ops []*op) books.Round {
+	r := books.Round{Have: map[books.Position]int64{}, Full: map[books.Position]bool{},
+		Rate: map[int64]float64{}, Away: map[int64]bool{}, Recent: ops[0].state.recent.Usual()}
+	for _, o := range ops {
+		at := books.Position{Bucket: o.Bucket, Epoch: o.Epoch}
+		r.Rate[o.Bucket] = p.s.rate(o.Bucket)
+		if o.short() {
+			r.Have[at] = o.outcome.Balance // the last one is the latest
+		}
+		if o.full() {
+			r.Full[at] = true
+		}
+	}
+	return r
+}
+
+// asks returns what operations ask for, each id once.
+func asks(ops []*op) []books.Ask {
+	seen := make(map[bucket.RecordID]bool, len(ops))
+	out := make([]books.Ask, len(ops))
+	for i, o := range ops {
+		out[i] = books.Ask{Bucket: o.Bucket, Amount: max(o.Amount, 1)}
+		if seen[o.RecordID] {
+			out[i].Amount = 0
+		}
+		seen[o.RecordID] = true
+	}
+	return out
+}
+
+// without leaves the buckets of partitions that do not answer out of the following rounds, and
+// returns one of their errors.
+func (p *provision) without(r *books.Round, failed map[bucket.Partition]error) (err error) {
+	for i := range p.b.Buckets {
+		bk := &p.b.Buckets[i]
+		if e := failed[bk.Partition]; e != nil {
+			r.Away[bk.ID] = true
+			err = orFirst(err, e)
+		}
+	}
+	return err
+}
+
+// served returns the operations that still wait. The others may ask their stores again, or learn
+// why they may not.
+func (p *provision) served(ops []*op, got *books.Supplied,
+	failed map[bucket.Partition]error) (left []*op) {
+	for i, o := range ops {
+		away := failed[p.b.Bucket(o.Bucket).Partition]
+		switch {
+		case got.Refused[o.Bucket] != nil:
+			end([]*op{o}, got.Refused[o.Bucket])
+		case got.Given[i], away != nil:
+			end([]*op{o}, away)
+		default:
+			left = append(left, o)
+		}
+	}
+	return left
 }
 
 // exhaust marks the operations whose amounts are above the sum as exhausted, and returns the
@@ -278,16 +301,6 @@ func (p *provision) exhaust(ctx context.Context, ops []*op) (left []*op, err err
 		left = append(left, o)
 	}
 	return left, nil
-}
-
-// fitting returns the sum of the first operations that the cover is enough for together.
-func (p *provision) fitting(ops []*op) (units int64) {
-	for _, o := range ops {
-		if o.Amount <= ops[0].cover.Sum()-units {
-			units += o.Amount
-		}
-	}
-	return units
 }
 
 // turn rolls over a budget's period if that is due.

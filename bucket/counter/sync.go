@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -151,24 +152,24 @@ func (l *partition) compare(ctx context.Context, m *remembered, ref bucket.Ref) 
 	return nil
 }
 
-// syncBudget syncs the partitions of a budget whose last sync began before since. It skips
-// partitions that cannot be synced, because SQL's O is an upper bound for them.
-func (s *Service) syncBudget(ctx context.Context, b *bucket.Budget, since time.Time) {
+// syncBudget syncs the partitions of a budget whose last sync began before since. It returns the
+// errors of those that cannot be synced before patience ends: SQL's O is an upper bound for them.
+func (s *Service) syncBudget(ctx, patience context.Context, b *bucket.Budget,
+	since time.Time) map[bucket.Partition]error {
 	seen := map[bucket.Partition]bool{}
-	var all errgroup.Group
 	for i := range b.Buckets {
-		name := b.Buckets[i].Partition
-		l := s.partitionOf(name)
-		if seen[name] || l == nil {
-			continue
-		}
-		seen[name] = true
-		all.Go(func() error {
-			s.failed("store", l.sync(ctx, since))
-			return nil
-		})
+		seen[b.Buckets[i].Partition] = true
 	}
-	_ = all.Wait()
+	return s.sideBySide(ctx, patience, slices.Collect(maps.Keys(seen)),
+		func(ctx context.Context, name bucket.Partition) error {
+			l := s.partitionOf(name)
+			if l == nil {
+				return notConfigured(name)
+			}
+			err := l.sync(ctx, since)
+			s.failed("store", err)
+			return err
+		})
 }
 
 // SyncLoop keeps SQL at most a second behind the partitions.
@@ -238,7 +239,7 @@ func (l *partition) lag() time.Duration {
 // unchecked lists the keys of buckets whose store could not be read. Error: Unavailable.
 func (s *Service) Compare(ctx context.Context, b *bucket.Budget) (found []ledger.Discrepancy,
 	unchecked []string, err error) {
-	s.syncBudget(ctx, b, s.clock.Now())
+	s.syncBudget(ctx, ctx, b, s.clock.Now())
 	for again := range 2 {
 		// SQL is read before the stores: deductions in between only make the stores' sums larger.
 		fresh, err := s.budgets.Reload(ctx, b.ID)

@@ -10,6 +10,7 @@ import (
 	"github.com/budgetd/budgetd/bucket/deduct"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/ledger/books"
 )
 
 // verb applies an operator's action to one bucket and returns the bucket afterwards.
@@ -99,7 +100,7 @@ func (s *Service) apply(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket
 		if err := s.push(ctx, []int64{bk.ID}, -1); err != nil {
 			return err
 		}
-		got, err := s.ledger.Supply.Apply(ctx, b.ID, Want{Bucket: bk.ID, Need: 1, Rate: everything,
+		got, err := s.ledger.Supply.Apply(ctx, b.ID, bk.ID, books.Refill{Need: 1, Rate: everything,
 			Operator: online})
 		if err != nil {
 			return err
@@ -184,7 +185,7 @@ func (s *Service) Move(ctx context.Context, budgetID, bucketID int64, to bucket.
 	if bk.Online {
 		// The new partition answers nothing, not even repeats, before the epoch is open there. If no
 		// period is open, the next period opens it.
-		_, err := s.ledger.Supply.Apply(ctx, budgetID, Want{Bucket: bucketID, Need: 1, Operator: true})
+		_, err := s.ledger.Supply.Apply(ctx, budgetID, bucketID, books.Refill{Need: 1, Operator: true})
 		s.failed("sql", err)
 		s.failed("store", s.push(ctx, []int64{bucketID}, -1))
 	}

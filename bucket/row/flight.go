@@ -98,7 +98,7 @@ func (s *Service) handleOutcomes(ctx context.Context, step deduct.Step, ops []*o
 			if o.outcome.Verdict == bucket.Accepted {
 				rows++
 				o.Spent = o.state.Spent.Add(o.Request.Amount)
-				o.state.recent.add(o.Request.Amount)
+				o.state.recent.Add(o.Request.Amount)
 				if s.refills != nil && o.Budget.ID != used {
 					used = o.Budget.ID
 					s.refills.Used(used)
@@ -128,7 +128,7 @@ func (s *Service) bring(budgetID int64, ops []*op) {
 	began, st := s.clock.Now(), ops[0].state
 	spent := st.Spent.Load()
 	ctx, end := span.Flight(ctx, s.tracer, "bring", ops)
-	outcomes, err := s.ledger.Bring(ctx, budgetID, st.recent.usual(), rows)
+	outcomes, err := s.ledger.Bring(ctx, budgetID, st.recent.Usual(), rows)
 	end(err)
 	for i := range outcomes {
 		switch outcomes[i].Verdict {

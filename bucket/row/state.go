@@ -1,7 +1,6 @@
 package row
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,39 +13,7 @@ type state struct {
 	// soldOut is the smallest amount that the budget was found not to cover, or 0. It only causes
 	// the sums to be read before a bucket is asked. It never answers a request.
 	soldOut atomic.Int64
-	recent  recent
-}
-
-// recent holds the amounts of the last deductions of a budget that were accepted on this node.
-type recent struct {
-	mu   sync.Mutex
-	last [16]int64
-	n    int
-}
-
-// add records an accepted deduction.
-func (r *recent) add(amount int64) {
-	r.mu.Lock()
-	r.last[r.n%len(r.last)] = amount
-	r.n++
-	r.mu.Unlock()
-}
-
-// usual returns the second largest of the amounts, so that one large deduction does not decide; 0
-// if there are fewer than two.
-func (r *recent) usual() int64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	first, second := int64(0), int64(0)
-	for _, amount := range r.last[:min(r.n, len(r.last))] {
-		switch {
-		case amount > first:
-			first, second = amount, first
-		case amount > second:
-			second = amount
-		}
-	}
-	return second
+	recent  deduct.Recent
 }
 
 // figuresAge bounds the age of the figures in an answer.

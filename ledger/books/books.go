@@ -125,6 +125,7 @@ func (b *Books) Check() error {
 			return fmt.Errorf("epoch %v: an account is below 0", now.Position())
 		}
 		if b.isUnlimited(now.Budget) {
+			delete(granted, now.Position())
 			continue
 		}
 		moved := now.Outstanding - was.Outstanding

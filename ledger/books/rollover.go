@@ -92,6 +92,9 @@ func (b *Books) RollOver(u *Budget) (out RolledOver, err error) {
 	}
 	before := len(b.Epochs.All())
 	b.RestartCounts()
+	if u.Durability == inStore {
+		u.ContractionBound = 0 // the end of the last period is not the end of this one
+	}
 	b.beginAll(u)
 	out.Units, out.Granted = b.handOut(u, Apply), b.Granted()
 	out.Buckets = len(b.Epochs.All()) - before

@@ -96,10 +96,11 @@ func (b *Books) end(u *Budget, e *Epoch) {
 // handOut spreads the releasable part of U evenly over the buckets that can take it, the remainder
 // to the first; under the rule free each gets a first step. A bucket that the service took offline
 // begins an epoch, unless U is at most what a contraction left over: then the buckets that stayed
-// online get it (Bring). Buckets on drained partitions are left out. It returns the units moved.
+// online get it (Bring), and for buckets in stores it stays in U (Supply). Buckets on drained
+// partitions are left out. It returns the units moved.
 func (b *Books) handOut(u *Budget, kind Word) (moved int64) {
 	units := u.releasable(b.NowMS)
-	if units == 0 || u.IsOver == 1 {
+	if units == 0 || u.IsOver == 1 || u.Durability == inStore && units <= u.ContractionBound {
 		return 0
 	}
 	contracted := units <= u.ContractionBound && len(b.takers(u)) > 0

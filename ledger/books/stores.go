@@ -3,25 +3,23 @@ package books
 import (
 	"cmp"
 	"slices"
+
+	"github.com/budgetd/budgetd/allocation"
 )
 
 // mostDonors bounds the epochs that one CloseDonors takes.
 const mostDonors = 16
 
 // CloseDonors sets epochs in stores to closing, those with the most units first and mostDonors at
-// most, until they and U cover the need of a bucket. Without a bucket the need is the budget's: F
-// counts as well. Epochs that are closing already count. It returns the buckets whose units are on
-// their way.
-func (b *Books) CloseDonors(u *Budget, target, need int64) (donors []int64) {
-	missing := need - u.Undistributed
-	if target == 0 {
-		missing -= u.Unfunded
-	}
+// most, until they, U and F cover the need of a budget. Epochs that are closing already count. It
+// returns the buckets whose units are on their way.
+func (b *Books) CloseDonors(u *Budget, need int64) (donors []int64) {
+	missing := need - u.Undistributed - u.Unfunded
 	var open []*Epoch
 	for _, row := range b.Buckets.All() {
 		e := b.newest(row)
 		switch {
-		case row.ID == target || e.Halted != "":
+		case e.Halted != "":
 		case e.Status == Closing: // somebody has begun with it
 			missing -= e.Outstanding
 			donors = append(donors, row.ID)
@@ -63,4 +61,70 @@ func (b *Books) Granted() (buckets []int64) {
 		buckets = append(buckets, g.Bucket)
 	}
 	return buckets
+}
+
+// Refill is what a bucket in a store applies for.
+type Refill struct {
+	// Need is the least, of which less is not worth it; Rate what the bucket uses per second.
+	Need int64
+	Rate float64
+	// Operator says that an operator brings the bucket online, also without units.
+	Operator bool
+	// Background says that no operation waits: near the end of a budget the units stay in U.
+	Background bool
+}
+
+// Refilled is the result of ApplyInStore.
+type Refilled struct {
+	Units int64
+	// Closing says that the bucket's epoch must be closed first.
+	Closing bool
+}
+
+// ApplyInStore moves units from U to a bucket in a store, as far as the period, sharding_quantity,
+// adjust_cnt and pending shrinks allow. A bucket without a live epoch begins its next one. R is
+// swept before. The whole budget and Applied are loaded. Errors: BudgetExpired if no period is
+// open; Unavailable: see Supply.
+func (b *Books) ApplyInStore(u *Budget, row *Bucket, r Refill) (out Refilled, err error) {
+	b.Sweep(u)
+	may, err := b.mayBeGranted(u, row, false, r.Operator)
+	if err == nil && may {
+		err = b.mustBeOpen(u, "apply")
+	}
+	if err != nil || !may {
+		return Refilled{Closing: err == nil}, err
+	}
+	if u.Unlimited == 1 {
+		b.grantUnlimited(u, row)
+		return out, nil
+	}
+	units := b.refill(u, row, r)
+	if units > 0 || r.Operator {
+		b.goOnline(u, row)
+	}
+	if units > 0 {
+		b.grant(u, row, units, false, true)
+	}
+	return Refilled{Units: units}, nil
+}
+
+// refill returns how much a bucket may apply for. Units that came back come first, because they are
+// free. Otherwise it is the even share at least if adjust_cnt bounds the applications, because
+// small steps would use them up.
+func (b *Books) refill(u *Budget, row *Bucket, r Refill) int64 {
+	free, need, share := u.releasable(b.NowMS), max(r.Need, 1), int(b.takersOf(u))
+	if free < need || r.Background && free <= u.ContractionBound {
+		return 0
+	}
+	units := min(allocation.Refill(need, r.Rate, free, share, u.Sharding), free)
+	back := min(units, b.cameBack(u))
+	switch {
+	case u.AdjustCnt == 0:
+		return units
+	case back >= min(need, units):
+		return back
+	case row.OutCnt >= u.AdjustCnt:
+		return 0
+	}
+	return min(max(units, allocation.Step(0, free+int64(share)-1, share, u.Sharding)), free)
 }

@@ -159,6 +159,14 @@ func Applied(id int64) Query {
 	}
 }
 
+// PendingOf loads the pending grants of buckets of a budget that is locked.
+func PendingOf(list []int64) Query {
+	return rowsOf(grants, bare, func(s *engine.Statement) {
+		s.SQL("grant_log r /*by grant_log_status*/ WHERE r.status = 'pending' AND ")
+		s.Numbers("r.bucket_id", list)
+	})
+}
+
 // Sum reads one number, 0 if it is NULL, for a decision that needs no row. text names it units, and
 // has a question mark for each place of the budget's id.
 func Sum(text string, id int64, sum *int64) Query {

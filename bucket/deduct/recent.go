@@ -1,0 +1,36 @@
+package deduct
+
+import "sync"
+
+// Recent holds the amounts of the last deductions of a budget that were accepted on this node. It
+// is safe for concurrent use.
+type Recent struct {
+	mu   sync.Mutex
+	last [16]int64
+	n    int
+}
+
+// Add records an accepted deduction.
+func (r *Recent) Add(amount int64) {
+	r.mu.Lock()
+	r.last[r.n%len(r.last)] = amount
+	r.n++
+	r.mu.Unlock()
+}
+
+// Usual returns the second largest of the amounts, so that one large deduction does not decide; 0
+// if there are fewer than two.
+func (r *Recent) Usual() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first, second := int64(0), int64(0)
+	for _, amount := range r.last[:min(r.n, len(r.last))] {
+		switch {
+		case amount > first:
+			first, second = amount, first
+		case amount > second:
+			second = amount
+		}
+	}
+	return second
+}
