@@ -17,13 +17,8 @@ type use struct {
 	pending atomic.Bool   // a refill waits or is under way
 	after   atomic.Int64  // unix nanoseconds: no refill before
 
-	// Of the partition's last sync.
-	epoch, taken int64
-	at           time.Time
+	pace allocation.Pace // of the partition's last sync
 }
-
-// useMemory is the time constant of the moving average: a use that long ago weighs 1/e.
-const useMemory = 2 * time.Second
 
 func (s *Service) useOf(bucketID int64) *use {
 	if u, known := s.uses.Load(bucketID); known {
@@ -47,14 +42,8 @@ func (l *partition) measure(sums []bucket.Sum) {
 			continue
 		}
 		u := l.s.useOf(sum.Bucket)
-		passed := now.Sub(u.at)
-		if u.epoch == sum.Epoch && passed > 0 {
-			weight := 1 - math.Exp(-passed.Seconds()/useMemory.Seconds())
-			rate := math.Float64frombits(u.rate.Load())
-			rate += (float64(max(sum.Taken-u.taken, 0))/passed.Seconds() - rate) * weight
-			u.rate.Store(math.Float64bits(rate))
-		}
-		u.epoch, u.taken, u.at = sum.Epoch, sum.Taken, now
+		u.pace = u.pace.Next(now, sum.Epoch, sum.Taken, 0)
+		u.rate.Store(math.Float64bits(u.pace.Rate))
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/budgetd/budgetd/allocation"
 )
 
 // Loop is a loop for the daemon, which calls RunOnce at the interval Every, with jitter, and never
@@ -38,7 +40,7 @@ const (
 // Loops returns the loops of a service.
 func (s *Service) Loops(set Settings) []Loop {
 	recycle := &RecycleLoop{s: s, set: set.Recycle}
-	refill := &RefillLoop{s: s, seen: map[int64]reading{}}
+	refill := &RefillLoop{s: s, seen: map[int64]allocation.Pace{}}
 	loops := []Loop{
 		{"rollover", rolloverEvery, (&RolloverLoop{s}).RunOnce},
 		{"status", statusEvery, (&StatusLoop{s}).RunOnce},

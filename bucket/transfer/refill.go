@@ -2,7 +2,6 @@ package transfer
 
 import (
 	"context"
-	"math"
 	"time"
 
 	"github.com/budgetd/budgetd/allocation"
@@ -16,29 +15,11 @@ import (
 // finds it filled.
 type RefillLoop struct {
 	s    *Service
-	seen map[int64]reading // by bucket
+	seen map[int64]allocation.Pace // by bucket
 }
 
-// reading is the state of a bucket in one pass.
-type reading struct {
-	at      time.Time
-	epoch   int64
-	used    int64
-	entries int64
-	// rate is the use in minor units per second, as a moving average.
-	rate float64
-	// request is the mean size of the last requests, in minor units.
-	request int64
-}
-
-// Bounds of one pass.
-const (
-	refillBudgets = 256
-	// rateMemory is the time constant of the moving average: a use that long ago weighs 1/e.
-	rateMemory = 3 * time.Second
-	// forgottenAfter is the age at which a reading is too old to compute a rate from.
-	forgottenAfter = 30 * time.Second
-)
+// refillBudgets bounds the budgets of one pass.
+const refillBudgets = 256
 
 // RunOnce checks the budgets that were used since the last pass, and applies for the buckets that
 // are low. It returns the first error.
@@ -58,8 +39,8 @@ func (l *RefillLoop) RunOnce(ctx context.Context) error {
 			}
 		}
 	}
-	for id, r := range l.seen {
-		if now.Sub(r.at) > forgottenAfter {
+	for id, p := range l.seen {
+		if now.Sub(p.At) > allocation.PaceAge {
 			delete(l.seen, id)
 		}
 	}
@@ -69,38 +50,20 @@ func (l *RefillLoop) RunOnce(ctx context.Context) error {
 // wants returns what the low buckets of a budget apply for.
 func (l *RefillLoop) wants(stock *Stock, now time.Time) (out []Want) {
 	for _, b := range stock.Buckets {
-		r := l.seen[b.ID].next(b, now)
-		l.seen[b.ID] = r
-		if want, low := r.want(stock, b); low {
+		p := l.seen[b.ID].Next(now, b.Epoch, b.Used, b.Entries)
+		l.seen[b.ID] = p
+		if want, low := wantOf(p, stock, b); low {
 			out = append(out, want)
 		}
 	}
 	return out
 }
 
-// next returns the reading of a later pass. It computes no rate if the epoch is new or the earlier
-// reading is too old.
-func (r reading) next(b StockBucket, now time.Time) reading {
-	passed := now.Sub(r.at)
-	out := reading{at: now, epoch: b.Epoch, used: b.Used, entries: b.Entries, rate: r.rate,
-		request: r.request}
-	if r.epoch != b.Epoch || passed <= 0 || passed > forgottenAfter {
-		return out
-	}
-	weight := 1 - math.Exp(-passed.Seconds()/rateMemory.Seconds())
-	units := max(b.Used-r.used, 0)
-	out.rate += (float64(units)/passed.Seconds() - r.rate) * weight
-	if calls := b.Entries - r.entries; calls > 0 && units > 0 {
-		out.request = (units-1)/calls + 1
-	}
-	return out
-}
-
-// want returns what a bucket applies for. low is false if it has enough. If adjust_cnt bounds the
+// wantOf returns what a bucket applies for. low is false if it has enough. If adjust_cnt bounds the
 // applications, the bucket asks for its even share, because small steps would use the applications
 // up.
-func (r reading) want(stock *Stock, b StockBucket) (want Want, low bool) {
-	mark := allocation.LowWater(r.rate, r.request)
+func wantOf(p allocation.Pace, stock *Stock, b StockBucket) (want Want, low bool) {
+	mark := allocation.LowWater(p.Rate, p.Request)
 	if b.Outstanding >= mark {
 		return Want{}, false
 	}
@@ -109,7 +72,7 @@ func (r reading) want(stock *Stock, b StockBucket) (want Want, low bool) {
 		want.Units, want.Of = budget.MaxAmount, len(stock.Buckets)
 		return want, true
 	}
-	want.Units = allocation.Refill(mark-b.Outstanding, r.rate, stock.Undistributed,
+	want.Units = allocation.Refill(mark-b.Outstanding, p.Rate, stock.Undistributed,
 		len(stock.Buckets), stock.Sharding)
 	return want, true
 }
