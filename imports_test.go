@@ -36,7 +36,7 @@ var (
 	root   = []string{"."} // schema.sql and config.yaml
 	edge   = []string{"internal/edge", "internal/guard", "internal/contract"}
 	// ground is what the parts of the database stand on. They do not know each other.
-	ground = []string{"internal/sqlstore/engine", "internal/sqlstore/rows", "internal/sqlstore/moves",
+	ground = []string{"internal/sqlstore/engine", "internal/sqlstore/rows",
 		"internal/sqlstore/counters", "internal/sqlstore/bookkeeper", "ledger/books"}
 	below = []string{"internal/sqlstore/auditlog", "internal/sqlstore/keys"}
 )

@@ -179,7 +179,7 @@ func (b *Books) seats(u *Budget, r Round, out *Supplied) map[int64]*seat {
 // a bucket that an operator took offline, that is halted, or that cannot begin an epoch where it
 // is.
 func (b *Books) mayBeGranted(u *Budget, row *Bucket, full, operator bool) (bool, error) {
-	e, p := b.newest(row), b.Partitions.Get([2]any{row.Instance, row.Partition})
+	e, p := b.newest(row), b.Partitions.Get(PartitionID{row.Instance, row.Partition})
 	switch {
 	case row.OfflineBy == byOperator && !operator, row.OfflineBy == byResize:
 		err := budget.Refuse(budget.Unavailable, "apply", "an operator took bucket %s offline", row.Key)

@@ -9,11 +9,11 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// stores are the stores of a budget's buckets: what each has in its open epoch.
-type stores map[int64]int64
+// balances are the balances of a budget's buckets: what each has in its open epoch.
+type balances map[int64]int64
 
 // inStores returns books with a budget whose buckets are in stores, open and delivered.
-func inStores(d budget.Definition, buckets int) (*Books, stores) {
+func inStores(d budget.Definition, buckets int) (*Books, balances) {
 	d.Tenant, d.Name, d.Unit, d.Durability, d.BucketQuantity = "shop", "b", budget.Count, budget.Store, buckets
 	homes := make([]Home, buckets)
 	for i := range homes {
@@ -22,13 +22,13 @@ func inStores(d budget.Definition, buckets int) (*Books, stores) {
 	b := New(day + 1)
 	b.Create(Creation{Definition: d, As: "{}", ID: 1, FirstBucket: 1, Homes: homes,
 		KeyOf: func(ordinal int) string { return fmt.Sprint(ordinal) }})
-	s := stores{}
+	s := balances{}
 	return s.deliver(b, nil), s
 }
 
 // deliver returns books after a commit, as the stores of all buckets but those away have carried out
 // what they were told: epochs are open, grants delivered, and closing epochs closed.
-func (s stores) deliver(b *Books, away map[int64]bool) *Books {
+func (s balances) deliver(b *Books, away map[int64]bool) *Books {
 	for _, g := range b.Grants.All() {
 		if g.Status == Pending && !away[g.Bucket] {
 			s[g.Bucket] += g.Amount
@@ -50,7 +50,7 @@ func (s stores) deliver(b *Books, away map[int64]bool) *Books {
 	return s.commit(b)
 }
 
-func (s stores) commit(b *Books) *Books {
+func (s balances) commit(b *Books) *Books {
 	out := committed(b, b.NowMS+1)
 	for _, g := range b.Grants.All() {
 		if g.Status == Pending {
@@ -63,14 +63,14 @@ func (s stores) commit(b *Books) *Books {
 }
 
 // use takes units from a bucket's store, of which SQL knows at once.
-func (s stores) use(b *Books, bucket, units int64) {
+func (s balances) use(b *Books, bucket, units int64) {
 	e := b.newest(b.Buckets.Get(bucket))
 	s[bucket] -= units
 	e.Outstanding -= units
 	e.Used += units
 }
 
-func (s stores) have(b *Books) map[Position]int64 {
+func (s balances) have(b *Books) map[Position]int64 {
 	have := map[Position]int64{}
 	for id, units := range s {
 		have[b.newest(b.Buckets.Get(id)).Position()] = units
@@ -183,7 +183,7 @@ func TestRounds(t *testing.T) {
 	}
 }
 
-func (s stores) atRandom(t *rapid.T, b *Books) *Books {
+func (s balances) atRandom(t *rapid.T, b *Books) *Books {
 	bucket := rapid.Int64Range(1, 4).Draw(t, "bucket")
 	e := b.newest(b.Buckets.Get(bucket))
 	units := rapid.Int64Range(1, 40).Draw(t, "units")
@@ -212,7 +212,7 @@ func (s stores) atRandom(t *rapid.T, b *Books) *Books {
 	return s.commit(b)
 }
 
-func (s stores) rounds(t *rapid.T, b *Books, r Round) *Books {
+func (s balances) rounds(t *rapid.T, b *Books, r Round) *Books {
 	for range 4 {
 		r.Have = s.have(b)
 		out, err := b.Supply(b.Budgets.Get(1), r)

@@ -159,8 +159,8 @@ func Applied(id int64) Query {
 	}
 }
 
-// PendingOf loads the pending grants of buckets of a budget that is locked.
-func PendingOf(list []int64) Query {
+// PendingOfBuckets loads the pending grants of buckets of a budget that is locked.
+func PendingOfBuckets(list []int64) Query {
 	return rowsOf(grants, bare, func(s *engine.Statement) {
 		s.SQL("grant_log r /*by grant_log_status*/ WHERE r.status = 'pending' AND ")
 		s.Numbers("r.bucket_id", list)

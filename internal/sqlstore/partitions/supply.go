@@ -51,7 +51,7 @@ func (p *Part) Supply(ctx context.Context, budgetID int64, round books.Round) (
 	}
 	slices.Sort(waiting)
 	load := append(bookkeeper.WholeBudget(budgetID), bookkeeper.Applied(budgetID),
-		bookkeeper.PendingOf(slices.Compact(waiting)))
+		bookkeeper.PendingOfBuckets(slices.Compact(waiting)))
 	turned, err := bookkeeper.Whole(ctx, p.db, "supply", budgetID, load,
 		func(b *books.Books, u *books.Budget) (err error) {
 			out, err = b.Supply(u, round)
