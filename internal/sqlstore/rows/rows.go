@@ -8,8 +8,6 @@ package rows
 import (
 	"cmp"
 	"encoding/json"
-	"slices"
-	"time"
 
 	"github.com/budgetd/budgetd/allocation"
 	"github.com/budgetd/budgetd/bucket"
@@ -91,20 +89,6 @@ func (r *Budget) PeriodNow() budget.Period {
 		Start:  engine.FromMS(r.PeriodStartMS),
 		End:    engine.FromMS(r.PeriodEndMS),
 	}
-}
-
-// Due reports whether a rollover is due.
-func (r *Budget) Due(now time.Time) bool {
-	return r.RollOverMS != 0 && engine.ToMS(now) >= r.RollOverMS
-}
-
-// Releasable returns what apply and hand-out may take at an instant: nothing of a period that is
-// over. A pending shrink takes unfunded units first.
-func (r *Budget) Releasable(now time.Time) int64 {
-	if r.PeriodNow().OverAt(now) {
-		return 0
-	}
-	return max(r.Undistributed-max(r.PendingShrink-r.Unfunded, 0), 0)
 }
 
 // ReadRule parses the text of a rule; nil means none.
@@ -228,16 +212,6 @@ func (r *Bucket) Partition() bucket.Partition {
 	return bucket.Partition{Instance: r.Instance, Index: r.PartitionIndex}
 }
 
-// MayTake reports whether the bucket can be handed units: it is online with an open epoch of the
-// budget's period, or the service took it offline and its epoch has ended.
-func (r *Bucket) MayTake(b *Budget) bool {
-	return r.ListStatus == Online && r.MayGrow() && r.Period == b.Period ||
-		r.OfflineBy == string(bucket.ByService) && !r.Live()
-}
-
-// Retired reports whether a reduction of the number of buckets took the bucket out of the ring.
-func (r *Bucket) Retired() bool { return r.OfflineBy == string(bucket.ByResize) }
-
 // View converts the row.
 func (r *Bucket) View() bucket.Bucket {
 	return bucket.Bucket{
@@ -249,50 +223,8 @@ func (r *Bucket) View() bucket.Bucket {
 	}
 }
 
-const (
-	selectEpochs = `SELECT ` + EpochColumns + ` FROM bucket_epoch e /*by PRIMARY*/ WHERE `
-	inKeyOrder   = ` ORDER BY e.bucket_id, e.epoch`
-	// Locked ends a SELECT whose rows stay locked until the end of the transaction.
-	Locked = ` /*locked*/`
-)
-
-// ReadEpochs reads epoch rows by key. Missing rows are missing in the result.
-func ReadEpochs(r *engine.Reader, positions []Position) (map[Position]*Epoch, error) {
-	return readEpochs(r, positions, "")
-}
-
-// LockEpochs locks epoch rows in the order of (bucket, epoch). Missing rows are missing in the
-// result.
-func LockEpochs(t *engine.Tx, positions []Position) (map[Position]*Epoch, error) {
-	return readEpochs(&t.Reader, positions, Locked)
-}
-
-// readEpochs reads epoch rows in key order, with a suffix to the statement.
-func readEpochs(r *engine.Reader, positions []Position, suffix string) (
-	map[Position]*Epoch, error) {
-	positions = slices.Clone(positions)
-	slices.SortFunc(positions, Position.Compare)
-	positions = slices.Compact(positions)
-	out := make(map[Position]*Epoch, len(positions))
-	for chunk := range slices.Chunk(positions, engine.ListChunk) {
-		keys := make([][]any, len(chunk))
-		for i, p := range chunk {
-			keys[i] = []any{p.Bucket, p.Epoch}
-		}
-		read := make([]Epoch, 0, len(chunk))
-		s := r.Statement()
-		s.SQL(selectEpochs)
-		s.Tuples([]string{"e.bucket_id", "e.epoch"}, keys)
-		s.SQL(inKeyOrder + suffix)
-		if err := r.RowsOf(&read, s); err != nil {
-			return nil, err
-		}
-		for i := range read {
-			out[read[i].Position()] = &read[i]
-		}
-	}
-	return out, nil
-}
+// Locked ends a SELECT whose rows stay locked until the end of the transaction.
+const Locked = ` /*locked*/`
 
 // SelectBuckets reads buckets b with their newest epochs; a condition and InOrdinalOrder follow.
 const (
@@ -303,19 +235,10 @@ const (
 	InOrdinalOrder = ` ORDER BY b.ordinal`
 )
 
-// LockBudget locks and returns a budget's row, or BudgetNotFound.
-func LockBudget(t *engine.Tx, op string, id int64) (*Budget, error) {
-	return readBudget(&t.Reader, op, id, Locked)
-}
-
 // ReadBudget returns a budget's row, or BudgetNotFound.
 func ReadBudget(r *engine.Reader, op string, id int64) (*Budget, error) {
-	return readBudget(r, op, id, "")
-}
-
-func readBudget(r *engine.Reader, op string, id int64, suffix string) (*Budget, error) {
 	var row Budget
-	found, err := r.Get(&row, selectBudget+suffix, id)
+	found, err := r.Get(&row, selectBudget, id)
 	if err != nil {
 		return nil, err
 	}
@@ -331,25 +254,4 @@ func Buckets(r *engine.Reader, budgetID int64) ([]Bucket, error) {
 	var read []Bucket
 	err := r.List(&read, SelectBuckets+`b.budget_id = ?`+InOrdinalOrder, budgetID)
 	return read, err
-}
-
-// LockNewest locks the newest epochs of buckets of a locked budget in lock order, and reads them
-// into the rows. No newer epoch can begin while the budget is locked.
-func LockNewest(t *engine.Tx, list []*Bucket) error {
-	positions := make([]Position, len(list))
-	for i, row := range list {
-		positions[i] = row.Position()
-	}
-	locked, err := LockEpochs(t, positions)
-	if err != nil {
-		return err
-	}
-	for i, row := range list {
-		epoch := locked[positions[i]]
-		if epoch == nil {
-			return engine.Defect("epoch %v is gone", positions[i])
-		}
-		row.Epoch = *epoch
-	}
-	return nil
 }
