@@ -16,7 +16,7 @@ type Settings struct {
 	// StepTime bounds one transaction; 5 s. Grace is how much longer a caller whose time is over waits
 	// for a transaction that has begun; 1 s.
 	StepTime, Grace time.Duration
-	// Orders bounds the orders of one transaction; 128. Queue bounds those that wait; 20,000.
+	// Orders bounds the orders of one transaction; 32. Queue bounds those that wait; 20,000.
 	Orders, Queue int
 }
 
@@ -32,7 +32,7 @@ func (s Settings) withDefaults() Settings {
 	for _, n := range []struct {
 		to  *int
 		def int
-	}{{&s.Orders, 128}, {&s.Queue, 20_000}} {
+	}{{&s.Orders, 32}, {&s.Queue, 20_000}} {
 		if *n.to <= 0 {
 			*n.to = n.def
 		}

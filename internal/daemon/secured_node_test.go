@@ -17,6 +17,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,7 +44,7 @@ type securedNode struct {
 	root     string // the first administrator's key
 	now      time.Time
 	spans    *tracetest.SpanRecorder
-	calls    int
+	calls    atomic.Int64
 	follow   func()          // reads the changed keys from the database
 	halt     func()          // ends the loops
 	heard    func() []string // returns and forgets the statements that the database logged; may be nil
@@ -133,8 +134,7 @@ func (o *securedNode) ask(token, method, path, body string) reply {
 		r.Header.Set("Content-Type", "application/json")
 	}
 	r.Header.Set("Authorization", "Bearer "+token)
-	o.calls++
-	trace := fmt.Sprintf("%032x", o.calls)
+	trace := fmt.Sprintf("%032x", o.calls.Add(1))
 	if o.heard != nil {
 		o.heard()
 	}
