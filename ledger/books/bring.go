@@ -59,9 +59,9 @@ func (b *Books) anyMayApply(u *Budget) bool {
 	return none
 }
 
-// Serving returns the bucket that serves the operations that wait for a budget: the fullest that is
-// online and may take units. If there is none, a bucket that the service took offline begins its
-// next epoch. It is nil if only an operator can bring one online.
+// Serving returns the bucket that serves the operations that wait for a budget: of those that are
+// online and may take units, the fullest. If no bucket is online, one that the service took offline
+// begins its next epoch. The result is nil if only an operator can bring a bucket online.
 func (b *Books) Serving(u *Budget) *Bucket {
 	if list := b.takers(u); len(list) > 0 {
 		return list[0]

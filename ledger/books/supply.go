@@ -4,12 +4,6 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// IsDue reports whether a rollover of a budget is due, or its period is over.
-func (b *Books) IsDue(u *Budget) bool {
-	return u.RollOverMS != 0 && b.NowMS >= u.RollOverMS ||
-		u.IsOver == 0 && b.PeriodOf(u).OverAt(at(b.NowMS))
-}
-
 // Want is how much a bucket applies for.
 type Want struct {
 	// Units is the most, in minor units; Need the least, of which less is not worth it.

@@ -66,7 +66,7 @@ func (g *bringing) decide(m *engine.Move, b *books.Books) (more []bookkeeper.Que
 	switch {
 	case u == nil:
 		return nil, budget.Refuse(budget.BudgetNotFound, "bring", "there is no budget %d", g.budget)
-	case b.IsDue(u):
+	case b.Due(u):
 		return nil, g.all(bucket.Over)
 	}
 	cover := b.Cover(u)

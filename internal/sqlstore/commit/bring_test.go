@@ -222,7 +222,8 @@ func TestBringVerdicts(t *testing.T) {
 		w.Exec([]any{`UPDATE sharding_budget_management_bucket SET status = 'offline', offline_by = 'operator'`},
 			[]any{`UPDATE bucket_epoch SET status = 'closed'`})
 		w.bring(one(bucket.Gone), w.asks(0, "e", 1, current))
-		w.Exec([]any{`UPDATE budget_management_bucket SET roll_over_ms = 1`})
+		w.Exec([]any{`UPDATE budget_management_bucket SET roll_over_ms = 1,
+			period_end_ms = 1`})
 		w.bring([]bucket.Verdict{bucket.Over, bucket.Over}, w.asks(0, "a", 50), w.asks(1, "f", 1, current))
 		_, err := w.part.Bring(w.Ctx, 4711, 0, nil)
 		if err != nil {

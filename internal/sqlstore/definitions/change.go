@@ -80,7 +80,7 @@ func (c *changing) decide(ctx context.Context, b *books.Books) (isDue bool, err 
 		return false, err
 	}
 	if b.Unsure && c.tried.ID != 0 && sameChange(before, c.tried) {
-		return b.IsDue(u), nil
+		return b.Due(u), nil
 	}
 	after, err := judge(before, c.change, engine.FromMS(b.NowMS))
 	if err == nil {
@@ -96,7 +96,7 @@ func (c *changing) decide(ctx context.Context, b *books.Books) (isDue bool, err 
 	err = b.Change(u, books.Redefinition{Before: before, After: after, Limits: c.change.Limits != nil,
 		FirstBucket: c.first,
 		KeyOf:       func(ordinal int) string { return bucket.KeyOf(after.Name, ordinal) }})
-	return b.IsDue(u), err
+	return b.Due(u), err
 }
 
 // free refuses a new name that another budget has, and an archival while units are held.
