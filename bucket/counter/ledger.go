@@ -191,9 +191,9 @@ type Rollover struct {
 type Periods interface {
 	// Over lists budgets whose rollover is due.
 	Over(ctx context.Context, limit int) ([]int64, error)
-	// RollOver ends a period that is over. While epochs are open, it sets them to closing. Once no epoch
-	// is open, it opens the next period, begins the epochs of that and hands out their units. Epochs
-	// that are still closing stay so, and their units go where the rule says.
+	// RollOver ends a period that is over. While epochs are open, it sets them to closing. Once no
+	// epoch is open, it opens the next period, begins the epochs of that and hands out their units.
+	// Epochs that are still closing stay so, and their units go where the rule says.
 	RollOver(ctx context.Context, budgetID int64) (Rollover, error)
 }
 
