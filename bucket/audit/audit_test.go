@@ -33,7 +33,7 @@ func (w *world) history(name string) *bucket.Budget {
 	moving := transfer.New(w.DB)
 	_, err := moving.Offline(w.Ctx, b.ID, b.Buckets[0].ID, bucket.ByOperator)
 	w.OK(err)
-	_, _, err = moving.Online(w.Ctx, b.ID, b.Buckets[0].ID)
+	_, err = moving.Online(w.Ctx, b.ID, b.Buckets[0].ID)
 	w.OK(err)
 	w.settle(hold.Order{Kind: hold.Rollback, Budget: b.ID, RequestID: "part0", RollbackID: "s", Amount: 3})
 	w.settle(hold.Order{Kind: hold.Rollback, Budget: b.ID, RequestID: "held1", RollbackID: "h", Amount: 4})

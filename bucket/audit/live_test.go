@@ -35,7 +35,7 @@ func TestNoFalseAlarm(t *testing.T) {
 				at := b.Buckets[i%len(b.Buckets)].ID
 				_, _ = moving.Offline(ctx, b.ID, at, bucket.ByOperator)
 				_, _ = moving.Sweep(ctx, []int64{b.ID})
-				_, _, _ = moving.Online(ctx, b.ID, at)
+				_, _ = moving.Online(ctx, b.ID, at)
 				_, _, _ = fixture.HandOut(ctx, w.DB, b.ID)
 			}
 		})

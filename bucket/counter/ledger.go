@@ -153,8 +153,6 @@ type Supply interface {
 	// Collect sets at most 16 epochs of a budget to closing, those with the most units first, until
 	// they, U and F cover the need. It returns their buckets.
 	Collect(ctx context.Context, budgetID, need int64) (donors []int64, err error)
-	// Offline removes a bucket from the list and sets its epoch to closing. Error: LastBucket.
-	Offline(ctx context.Context, budgetID, bucketID int64, by bucket.OfflineBy) error
 	// Spread begins epochs for buckets without one and hands U out evenly. It returns these buckets.
 	Spread(ctx context.Context, budgetID int64) (begun []int64, err error)
 	// Shrinking lists at most 100 budgets whose pending shrinks are above F and U.
@@ -170,8 +168,8 @@ type Moves interface {
 	// Close sets the epoch of a bucket to closing, unless it has ended.
 	Close(ctx context.Context, budgetID, bucketID int64) error
 	// Move assigns a bucket to another partition. The newest epoch must be ref and must have ended.
-	// Its copy must be complete on the target, or it must be lost. moved is false if the bucket has a
-	// newer epoch.
+	// Its copy must be complete on the target, or it must be lost. A bucket that is online begins its
+	// next epoch there, if a period is open. moved is false if the bucket has a newer epoch.
 	Move(ctx context.Context, budgetID int64, ref bucket.Ref, from, to bucket.Partition) (moved bool,
 		err error)
 	// Granted returns the sums of the grants of epochs, each up to a number, in the order of the

@@ -349,6 +349,14 @@ func (p *PushLoop) RunOnce(ctx context.Context) error {
 	return p.s.push(ctx, ids, -1)
 }
 
+// Tell finishes the unfinished steps of buckets, as far as their stores answer. It returns the
+// errors of those that do not. Errors: Unavailable and OutcomeUnknown of the database. Any node can
+// finish what is left, and repeating it is harmless.
+func (s *Service) Tell(ctx context.Context, buckets []int64) (map[bucket.Partition]error, error) {
+	_, failed, err := s.pushOnce(ctx, ctx, buckets, -1)
+	return failed, err
+}
+
 // Push opens the epochs of a budget and delivers its grants, for example after it was created.
 // Errors: BudgetNotFound; Unavailable with ReasonStoreDown; OutcomeUnknown. Repeating it is
 // harmless.

@@ -89,7 +89,7 @@ func TestUnlimitedBuckets(t *testing.T) {
 		}
 		for i, step := range []func() error{
 			func() error { return nil },
-			verb(w.node.Offline), verb(w.node.Online), verb(w.node.ApplyTo),
+			verb(w.moves.Offline), verb(w.moves.Online), verb(w.moves.ApplyTo),
 			func() error { return w.node.Redistribute(w.Context(), b.ID) },
 			func() error { return w.node.Move(w.Context(), b.ID, bk.ID, other) },
 		} {

@@ -4,121 +4,12 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
-	"time"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/deduct"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
-	"github.com/budgetd/budgetd/ledger/books"
 )
-
-// verb applies an operator's action to one bucket and returns the bucket afterwards.
-func (s *Service) verb(ctx context.Context, op string, ref bucket.BudgetRef, key string,
-	do func(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket) error) (
-	bucket.BucketView, error) {
-	var none bucket.BucketView
-	b, err := s.budgets.Find(ctx, ref)
-	if err == nil {
-		b, err = s.budgets.Reload(ctx, b.ID)
-	}
-	if err != nil {
-		return none, err
-	}
-	bk := b.Named(key)
-	if bk == nil {
-		return none, budget.Refuse(budget.BucketNotFound, op, "budget %s has no bucket %q", b.Name, key)
-	}
-	step, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.set.StepTime)
-	defer cancel()
-	if b.Period.OverAt(s.sqlNow()) && !b.Period.Over {
-		if err := s.turn(step, b.ID); err != nil {
-			return none, err
-		}
-	}
-	if err := do(step, b, bk); err != nil {
-		return none, err
-	}
-	if b, err = s.budgets.Reload(step, b.ID); err != nil {
-		return none, &budget.Error{Code: budget.OutcomeUnknown, Op: op, Err: err,
-			Message: "the bucket was changed, but its new state could not be read"}
-	}
-	bk = b.Named(bk.Key)
-	return b.View(bk), nil
-}
-
-// Offline takes a bucket offline for an operator. Its epoch is closed and its units return to the
-// total. Requests of its keys are unavailable until Online. If its store is down, the epoch stays
-// closing until the store is back or its memory is given up. Errors: BudgetNotFound;
-// BucketNotFound; LastBucket; Unavailable; OutcomeUnknown. Repeating it changes nothing.
-func (s *Service) Offline(ctx context.Context, ref bucket.BudgetRef, key string) (
-	bucket.BucketView, error) {
-	return s.verb(ctx, "offline", ref, key,
-		func(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket) error {
-			if err := s.ledger.Supply.Offline(ctx, b.ID, bk.ID, bucket.ByOperator); err != nil {
-				return err
-			}
-			s.failed("store", s.push(ctx, []int64{bk.ID}, -1)) // any node can finish it
-			return nil
-		})
-}
-
-// Online brings a bucket online with an even share of the undistributed units. It changes nothing
-// if the bucket is online. Errors: BudgetNotFound; BucketNotFound; BudgetExpired if no period is
-// open; Unavailable, also while the store of a closing epoch is down; OutcomeUnknown.
-func (s *Service) Online(ctx context.Context, ref bucket.BudgetRef, key string) (
-	bucket.BucketView, error) {
-	return s.verb(ctx, "online", ref, key,
-		func(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket) error {
-			if bk.Online && bk.Epoch.Status == ledger.Open {
-				return nil
-			}
-			return s.apply(ctx, b, bk, true)
-		})
-}
-
-// ApplyTo makes a bucket apply for its even share of the undistributed units, at most
-// sharding_quantity. It changes nothing if there is nothing to apply for. Errors: BudgetNotFound;
-// BucketNotFound; BucketOffline; Unavailable; OutcomeUnknown.
-func (s *Service) ApplyTo(ctx context.Context, ref bucket.BudgetRef, key string) (
-	bucket.BucketView, error) {
-	return s.verb(ctx, "apply", ref, key,
-		func(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket) error {
-			if !bk.Online {
-				return budget.Refuse(budget.BucketOffline, "apply",
-					"bucket %s is offline: bring it online first", bk.Key)
-			}
-			return s.apply(ctx, b, bk, false)
-		})
-}
-
-// apply finishes a bucket's unfinished steps and gives it its even share of U.
-func (s *Service) apply(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket,
-	online bool) error {
-	const rounds = 2 // a closing epoch is closed first
-	for range rounds {
-		if err := s.push(ctx, []int64{bk.ID}, -1); err != nil {
-			return err
-		}
-		got, err := s.ledger.Supply.Apply(ctx, b.ID, bk.ID, books.Refill{Need: 1, Rate: everything,
-			Operator: online})
-		if err != nil {
-			return err
-		}
-		if !got.Closing {
-			if !b.Unlimited {
-				s.observer.Moved("apply", got.Units)
-			}
-			return s.push(ctx, []int64{bk.ID}, -1)
-		}
-	}
-	e := storeDown(bk.Partition, nil)
-	e.RetryAfter = time.Second
-	return e
-}
-
-// everything is a rate at which allocation.Refill returns the even share.
-const everything = float64(budget.MaxAmount)
 
 // Move assigns a bucket to another partition without loss. It closes the epoch and copies records,
 // counters and late sums; the next epoch begins on the new partition when units are asked for.
@@ -182,13 +73,7 @@ func (s *Service) Move(ctx context.Context, budgetID, bucketID int64, to bucket.
 	if err != nil {
 		return err
 	}
-	if bk.Online {
-		// The new partition answers nothing, not even repeats, before the epoch is open there. If no
-		// period is open, the next period opens it.
-		_, err := s.ledger.Supply.Apply(ctx, budgetID, bucketID, books.Refill{Need: 1, Operator: true})
-		s.failed("sql", err)
-		s.failed("store", s.push(ctx, []int64{bucketID}, -1))
-	}
+	s.failed("store", s.push(ctx, []int64{bucketID}, -1)) // any node can finish it
 	_, err = s.budgets.Reload(ctx, budgetID)
 	return err
 }

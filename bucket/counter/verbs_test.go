@@ -24,7 +24,7 @@ func TestLateSumIsSyncedOnce(t *testing.T) {
 		b := w.create(promo("sale", 100, 2))
 		id := name(0)
 		w.deduct(b, id, 10)
-		_, err := w.node.Offline(w.Context(), ref(b), b.Home(id).Key)
+		_, err := w.moves.Offline(w.Context(), ref(b), b.Home(id).Key)
 		w.ok(err)
 		w.rollback(b, id, "one", 4)
 		w.rollback(b, id, "two", 2)
@@ -42,7 +42,7 @@ func TestOffline(t *testing.T) {
 		id := name(0)
 		home := b.Home(id)
 		w.deduct(b, id, 10)
-		v, err := w.node.Offline(w.Context(), ref(b), home.Key)
+		v, err := w.moves.Offline(w.Context(), ref(b), home.Key)
 		w.ok(err)
 		if v.Online || v.Epoch.Status != ledger.Closed || v.Remaining != 0 {
 			w.Errorf("offline: %+v", v)
@@ -62,7 +62,7 @@ func TestOffline(t *testing.T) {
 			w.Errorf("reason %q", e.Reason)
 		}
 		last := &b.Buckets[1-home.Ordinal]
-		if _, err := w.node.Offline(w.Context(), ref(b), last.Key); !budget.Is(err, budget.LastBucket) {
+		if _, err := w.moves.Offline(w.Context(), ref(b), last.Key); !budget.Is(err, budget.LastBucket) {
 			w.Errorf("the last bucket: %v", err)
 		}
 		if got := w.rollback(b, id, "part", 4); got.RolledBack != 4 {
@@ -71,7 +71,7 @@ func TestOffline(t *testing.T) {
 		if got, want := w.books(b.ID), (books{T: 100, U: 40, O: 50, S: 6, R: 4}); got != want {
 			w.Errorf("late sum: %+v, want %+v", got, want)
 		}
-		v, err = w.node.Online(w.Context(), ref(b), home.Key)
+		v, err = w.moves.Online(w.Context(), ref(b), home.Key)
 		w.ok(err)
 		if !v.Online || v.Epoch.Status != ledger.Open || v.Epoch.Number != 2 || v.Remaining == 0 {
 			w.Errorf("online: %+v", v)
@@ -82,6 +82,30 @@ func TestOffline(t *testing.T) {
 		}
 		w.run("store sync")
 		w.books(b.ID)
+	})
+}
+
+// TestOnlineSpreads checks that a bucket that comes online, like one of ledger mode, leaves nothing
+// in U: the shares of buckets do not depend on the order of two calls.
+func TestOnlineSpreads(t *testing.T) {
+	everywhere(t, 2, func(w *world) {
+		b := w.create(promo("sale", 100, 4))
+		for _, bk := range b.Buckets[:2] {
+			_, err := w.moves.Offline(w.Context(), ref(b), bk.Key)
+			w.ok(err)
+		}
+		w.settled(b, books{T: 100, U: 50, O: 50})
+		_, err := w.moves.Online(w.Context(), ref(b), b.Buckets[0].Key)
+		w.ok(err)
+		w.settled(b, books{T: 100, O: 100})
+		for _, bk := range w.read(b.ID).Buckets {
+			if o, want := bk.Epoch.Outstanding, []int64{17, 0, 42, 41}[bk.Ordinal]; o != want {
+				w.Errorf("bucket %d has %d, want %d", bk.Ordinal, o, want)
+			}
+		}
+		_, err = w.moves.Online(w.Context(), ref(b), b.Buckets[0].Key)
+		w.ok(err)
+		w.settled(b, books{T: 100, O: 100})
 	})
 }
 

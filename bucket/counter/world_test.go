@@ -10,6 +10,7 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/counter"
+	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/redisstore"
 	"github.com/budgetd/budgetd/internal/redisstore/faultstore"
@@ -19,6 +20,7 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/partitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/quarantine"
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
+	sqltransfer "github.com/budgetd/budgetd/internal/sqlstore/transfer"
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
@@ -56,6 +58,7 @@ type world struct {
 	servers    []*testservers.RedisServer // by partition
 	network    faultstore.Network
 	node       *counter.Service
+	moves      *transfer.Service
 	budgets    *bucket.Budgets
 	ids        []int64
 }
@@ -126,6 +129,9 @@ func (w *world) begin() {
 	w.defs, w.part = definitions.New(w.db), partitions.New(w.db)
 	w.part.Node = "node-1"
 	w.node, w.budgets = w.newNode(func(*counter.Config) {})
+	moves := sqltransfer.New(w.db)
+	w.moves = transfer.New(transfer.Config{Budgets: w.budgets, Stores: w.node, Now: w.db.Now,
+		Ledger: transfer.Ledger{Supply: moves}, Timeout: 20 * time.Second})
 	w.run("store sync") // verifies the partitions
 }
 

@@ -33,20 +33,30 @@ type Supply interface {
 	// Apply moves units from U to a bucket's open epoch, as far as the period, sharding_quantity,
 	// adjust_cnt and pending shrinks allow. It returns the units moved.
 	Apply(ctx context.Context, budgetID int64, want Want) (int64, error)
-	// ApplyTo moves R to where it belongs, then does as Apply, and reads the budget afterwards. Error:
-	// BucketOffline.
-	ApplyTo(ctx context.Context, budgetID int64, want Want) (bucket.Budget, int64, error)
+	// ApplyTo moves R to where it belongs, then applies for an even share of U among the buckets that
+	// may take units. Errors: BucketOffline; in store mode BudgetExpired if no period is open, and
+	// Unavailable, with ReasonOffline if an operator took the bucket offline.
+	ApplyTo(ctx context.Context, budgetID, bucketID int64) (Changed, error)
 	// Offline ends a bucket's epoch, returns its units to the total and removes the bucket from the
 	// bucket list. If the bucket is offline already, only the reason changes, from the service to an
-	// operator. It reads the budget afterwards. Error: LastBucket for the only online bucket of an
-	// effective budget.
-	Offline(ctx context.Context, budgetID, bucketID int64, by bucket.OfflineBy) (
-		bucket.Budget, error)
+	// operator. Error: LastBucket for the only online bucket of an effective budget.
+	Offline(ctx context.Context, budgetID, bucketID int64, by bucket.OfflineBy) (Changed, error)
 	// Online begins a bucket's next epoch, and spreads U over the buckets that are online and those
-	// that the service took offline, which begin an epoch. It returns the units moved. It changes
-	// nothing if the bucket is online, and reads the budget afterwards. Error: BudgetExpired if the
-	// budget has no open period.
-	Online(ctx context.Context, budgetID, bucketID int64) (bucket.Budget, int64, error)
+	// that the service took offline, which begin an epoch. It changes nothing if the bucket is online.
+	// Errors: BudgetExpired if the budget has no open period; Unavailable for a bucket that is halted,
+	// or cannot begin an epoch where it is.
+	Online(ctx context.Context, budgetID, bucketID int64) (Changed, error)
+}
+
+// Changed is what an operator's movement of a bucket did.
+type Changed struct {
+	// After is the budget as the transaction left it. Units moved to buckets.
+	After bucket.Budget
+	Units int64
+	// Tell are the buckets whose stores have to be told. Waits says that epochs of these must be
+	// closed before the movement can be made.
+	Tell  []int64
+	Waits bool
 }
 
 // Stock is what a budget's open buckets hold, and the units they can apply for.

@@ -35,8 +35,11 @@ type Health interface {
 	Ping(ctx context.Context, partition bucket.Partition) error
 }
 
-// Stores moves buckets of store mode. counter.Service implements it.
+// Stores carries out what buckets of store mode need. counter.Service implements it.
 type Stores interface {
+	// Tell finishes the unfinished steps of buckets, as far as their stores answer. It returns the
+	// errors of those that do not. Errors: Unavailable and OutcomeUnknown of the database.
+	Tell(ctx context.Context, buckets []int64) (map[bucket.Partition]error, error)
 	// Move assigns a bucket to another partition without loss; see counter.Service. It may be
 	// interrupted and repeated.
 	Move(ctx context.Context, budgetID, bucketID int64, to bucket.Partition) error
@@ -56,7 +59,8 @@ type Config struct {
 	// Partitions are those of the configured instances. Places is the ring over them.
 	Partitions []bucket.Partition
 	Places     *place.Map
-	// Stores moves the buckets that a drain or a rebalance finds. If it is nil, they stay.
+	// Stores moves the buckets that a drain or a rebalance finds, and tells stores what was decided in
+	// SQL. If it is nil, buckets stay and there is no budget in store mode.
 	Stores Stores
 	// Now returns SQL's time as this node knows it; nil means the system clock.
 	Now func() time.Time
@@ -68,8 +72,8 @@ type Config struct {
 	Timeout time.Duration
 }
 
-// Service carries out the operators' calls on buckets and recycles in ledger mode, those on
-// instances, and the rollover that requests wait for. It is safe for concurrent use.
+// Service carries out the operators' calls on buckets and instances, recycles in ledger mode, and
+// the rollover that requests wait for. It is safe for concurrent use.
 type Service struct {
 	Config
 	turns singleflight.Group
@@ -205,16 +209,18 @@ func find(op string, b *bucket.Budget, key string) (*bucket.Bucket, error) {
 	return nil, budget.Refuse(budget.BucketNotFound, op, "budget %s has no bucket %q", b.Name, key)
 }
 
-// verb applies an operator's action to one bucket and returns the bucket afterwards. do returns the
-// budget as its transaction left it.
+// movement moves units of one bucket for an operator.
+type movement func(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket) (Changed, error)
+
+// mostWaits bounds the movements of one call, of which all but the last find that epochs must be
+// closed first: those of a period that is over, of which some may open meanwhile, and the bucket's.
+const mostWaits = 6
+
+// verb applies an operator's action to one bucket and returns the bucket afterwards. Stores that do
+// not answer are told later. That of the bucket has to answer if the bucket is to be online.
 func (s *Service) verb(ctx context.Context, op string, ref bucket.BudgetRef, key string,
-	do func(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket) (bucket.Budget, error)) (
-	bucket.BucketView, error) {
-	var none bucket.BucketView
+	online bool, do movement) (none bucket.BucketView, err error) {
 	b, err := s.Budgets.Find(ctx, ref)
-	if err == nil {
-		err = ledgerOnly(op, b)
-	}
 	if err != nil {
 		return none, err
 	}
@@ -229,9 +235,35 @@ func (s *Service) verb(ctx context.Context, op string, ref bucket.BudgetRef, key
 	}
 	step, cancel := s.bounded(ctx)
 	defer cancel()
-	b, err = s.Budgets.Learn(func() (bucket.Budget, error) { return do(step, b, bk) })
-	if err != nil {
-		return none, err
+	if online && b.InStoreMode() { // its unfinished steps come first
+		if err := s.tell(step, bk, []int64{bk.ID}); err != nil {
+			return none, err
+		}
+	}
+	done, down := Changed{Waits: true}, error(nil)
+	for i := 0; done.Waits && i < mostWaits; i++ {
+		b, err = s.Budgets.Learn(func() (after bucket.Budget, err error) {
+			done, err = do(step, b, bk)
+			return done.After, err
+		})
+		if err != nil {
+			return none, err
+		}
+		down = s.tell(step, bk, done.Tell)
+	}
+	switch {
+	case down != nil && online:
+		return none, down
+	case done.Waits:
+		e := budget.Refuse(budget.Unavailable, op, "the last epoch of bucket %s is being closed", bk.Key)
+		e.RetryAfter = time.Second
+		return none, e
+	}
+	if len(done.Tell) > 0 {
+		b, err = s.Budgets.Reload(step, b.ID)
+		if err != nil {
+			return none, afterWrite(op, true, err)
+		}
 	}
 	if bk, err = find(op, b, bk.Key); err != nil {
 		return none, err
@@ -239,48 +271,65 @@ func (s *Service) verb(ctx context.Context, op string, ref bucket.BudgetRef, key
 	return b.View(bk), nil
 }
 
+// tell tells the stores of buckets what was decided in SQL. It returns the error of the store of
+// one of them; the others are told later.
+func (s *Service) tell(ctx context.Context, bk *bucket.Bucket, buckets []int64) error {
+	if len(buckets) == 0 {
+		return nil
+	}
+	failed, err := s.Stores.Tell(ctx, buckets)
+	for at, err := range failed {
+		s.Log.Warn("a store is told later", "partition", at.String(), "error", err)
+	}
+	if err != nil {
+		return err
+	}
+	return failed[bk.Partition]
+}
+
 // Offline takes a bucket offline for an operator. Its units return to the total, and it stays
-// offline until Online. It changes nothing if the bucket is offline. Errors: BudgetNotFound;
-// BucketNotFound; LedgerModeOnly; LastBucket; Unavailable; OutcomeUnknown.
+// offline until Online. In store mode requests of its keys are unavailable meanwhile, and the units
+// return once its store answers, or its memory is given up. It changes nothing if the bucket is
+// offline. Errors: BudgetNotFound; BucketNotFound; LastBucket; Unavailable; OutcomeUnknown.
 func (s *Service) Offline(ctx context.Context, ref bucket.BudgetRef, key string) (
 	bucket.BucketView, error) {
-	return s.verb(ctx, "offline", ref, key,
-		func(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket) (bucket.Budget, error) {
-			after, err := s.Ledger.Supply.Offline(ctx, b.ID, bk.ID, bucket.ByOperator)
+	return s.verb(ctx, "offline", ref, key, false,
+		func(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket) (Changed, error) {
+			done, err := s.Ledger.Supply.Offline(ctx, b.ID, bk.ID, bucket.ByOperator)
 			if err == nil {
 				s.Log.Info("bucket taken offline", "budget", b.Name, "bucket", bk.Key)
 			}
-			return after, err
+			return done, err
 		})
 }
 
 // Online brings a bucket online and spreads the undistributed units over all buckets. It changes
-// nothing if the bucket is online. Errors: BudgetNotFound; BucketNotFound; LedgerModeOnly;
-// BudgetExpired if no period is open; Unavailable; OutcomeUnknown.
+// nothing if the bucket is online. Errors: BudgetNotFound; BucketNotFound; BudgetExpired if no
+// period is open; Unavailable, in store mode also while the store of a closing epoch is down;
+// OutcomeUnknown.
 func (s *Service) Online(ctx context.Context, ref bucket.BudgetRef, key string) (
 	bucket.BucketView, error) {
-	return s.verb(ctx, "online", ref, key,
-		func(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket) (bucket.Budget, error) {
-			after, units, err := s.Ledger.Supply.Online(ctx, b.ID, bk.ID)
-			if err == nil {
-				s.Moved("handout", units)
+	return s.verb(ctx, "online", ref, key, true,
+		func(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket) (Changed, error) {
+			done, err := s.Ledger.Supply.Online(ctx, b.ID, bk.ID)
+			if err == nil && !done.Waits {
+				s.Moved("handout", done.Units)
 				s.Log.Info("bucket brought online", "budget", b.Name, "bucket", bk.Key)
 			}
-			return after, err
+			return done, err
 		})
 }
 
 // ApplyTo makes a bucket apply for its even share of the undistributed units, at most
 // sharding_quantity. It changes nothing if there is nothing to apply for. Errors: BudgetNotFound;
-// BucketNotFound; LedgerModeOnly; BucketOffline; Unavailable; OutcomeUnknown.
+// BucketNotFound; BucketOffline; Unavailable; OutcomeUnknown.
 func (s *Service) ApplyTo(ctx context.Context, ref bucket.BudgetRef, key string) (
 	bucket.BucketView, error) {
-	return s.verb(ctx, "apply", ref, key,
-		func(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket) (bucket.Budget, error) {
-			after, units, err := s.Ledger.Supply.ApplyTo(ctx, b.ID, Want{Bucket: bk.ID, Need: 1,
-				Units: budget.MaxAmount, Of: len(b.Ring())})
-			s.applied(units)
-			return after, err
+	return s.verb(ctx, "apply", ref, key, true,
+		func(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket) (Changed, error) {
+			done, err := s.Ledger.Supply.ApplyTo(ctx, b.ID, bk.ID)
+			s.applied(done.Units)
+			return done, err
 		})
 }
 

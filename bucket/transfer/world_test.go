@@ -33,6 +33,11 @@ func (s *stores) Move(ctx context.Context, budgetID, bucketID int64, to bucket.P
 	})
 }
 
+// Tell does nothing: no store has to be told.
+func (s *stores) Tell(context.Context, []int64) (map[bucket.Partition]error, error) {
+	return nil, nil
+}
+
 func (s *stores) GiveUp(context.Context, []bucket.Partition) (bucket.GivenUp, error) {
 	return bucket.GivenUp{}, errors.New("nothing is given up here")
 }

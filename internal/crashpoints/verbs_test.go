@@ -208,7 +208,7 @@ func TestStore(t *testing.T) {
 		return n.store.Move(ctx, b.ID, b.Buckets[0].ID, to)
 	}
 	offline := func(ctx context.Context, n *node, b *bucket.Budget) error {
-		_, err := n.store.Offline(ctx, bucket.BudgetRef{ID: b.ID}, b.Buckets[0].Key)
+		_, err := n.moves.Offline(ctx, bucket.BudgetRef{ID: b.ID}, b.Buckets[0].Key)
 		return err
 	}
 	ten := deduct("a", 10, nil)
@@ -227,12 +227,12 @@ func TestStore(t *testing.T) {
 		{name: "offline", call: done(offline)},
 		{name: "online", before: prepare(done(offline)), call: done(func(ctx context.Context, n *node,
 			b *bucket.Budget) error {
-			_, err := n.store.Online(ctx, bucket.BudgetRef{ID: b.ID}, b.Buckets[0].Key)
+			_, err := n.moves.Online(ctx, bucket.BudgetRef{ID: b.ID}, b.Buckets[0].Key)
 			return err
 		}), rest: true},
 		{name: "apply", before: prepare(done(offline)), call: done(func(ctx context.Context, n *node,
 			b *bucket.Budget) error {
-			_, err := n.store.ApplyTo(ctx, bucket.BudgetRef{ID: b.ID}, b.Buckets[1].Key)
+			_, err := n.moves.ApplyTo(ctx, bucket.BudgetRef{ID: b.ID}, b.Buckets[1].Key)
 			return err
 		})},
 		{name: "recycle", before: prepare(ten), call: done(func(ctx context.Context, n *node,

@@ -44,39 +44,6 @@ func (m *mover) inStore(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budg
 	return b, b.InStoreMode(), nil
 }
 
-// onBucket is a call on one bucket.
-type onBucket func(ctx context.Context, ref bucket.BudgetRef, key string) (bucket.BucketView, error)
-
-func (m *mover) send(ctx context.Context, ref bucket.BudgetRef, key string, rows, stores onBucket) (
-	bucket.BucketView, error) {
-	_, inStore, err := m.inStore(ctx, ref)
-	switch {
-	case err != nil:
-		return bucket.BucketView{}, err
-	case inStore:
-		return stores(ctx, ref, key)
-	}
-	return rows(ctx, ref, key)
-}
-
-// Offline takes a bucket offline.
-func (m *mover) Offline(ctx context.Context, ref bucket.BudgetRef, key string) (
-	bucket.BucketView, error) {
-	return m.send(ctx, ref, key, m.Service.Offline, m.stores.Offline)
-}
-
-// Online brings a bucket online.
-func (m *mover) Online(ctx context.Context, ref bucket.BudgetRef, key string) (
-	bucket.BucketView, error) {
-	return m.send(ctx, ref, key, m.Service.Online, m.stores.Online)
-}
-
-// ApplyTo makes a bucket apply.
-func (m *mover) ApplyTo(ctx context.Context, ref bucket.BudgetRef, key string) (
-	bucket.BucketView, error) {
-	return m.send(ctx, ref, key, m.Service.ApplyTo, m.stores.ApplyTo)
-}
-
 // Recycle recycles a budget. In store mode it closes and opens the buckets and leaves no row of the
 // run.
 func (m *mover) Recycle(ctx context.Context, ref bucket.BudgetRef) (bucket.Recycle, error) {

@@ -264,8 +264,10 @@ func (b *Books) Release(u *Budget, r Release) (moved int64) {
 }
 
 // Place assigns a bucket whose newest epoch has a number and has ended to another partition. Its
-// copy counts unless its memory was lost or given up: then nothing can be copied. It returns false
-// if the bucket is elsewhere or has a newer epoch.
+// copy counts unless its memory was lost or given up: then nothing can be copied. A bucket that is
+// online begins its next epoch there, because the partition answers nothing before, not even
+// repeats; if no period is open, the next period begins it. Place returns false if the bucket is
+// elsewhere or has a newer epoch.
 func (b *Books) Place(u *Budget, row *Bucket, epoch int64, from, to PartitionID) bool {
 	e := b.newest(row)
 	switch {
@@ -280,5 +282,12 @@ func (b *Books) Place(u *Budget, row *Bucket, epoch int64, from, to PartitionID)
 	}
 	row.Instance, row.Partition, row.UpdatedAt = to.Instance, to.Number, b.NowMS
 	u.ListVersion++
+	switch {
+	case row.Status != Online || b.mustBeOpen(u, "move") != nil:
+	case u.Unlimited == 1:
+		b.grantUnlimited(u, row)
+	default:
+		b.beginNext(u, row)
+	}
 	return true
 }

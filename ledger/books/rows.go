@@ -106,6 +106,11 @@ type PartitionID struct {
 	Number   int64
 }
 
+// Compare orders partitions as they are locked.
+func (p PartitionID) Compare(o PartitionID) int {
+	return cmp.Or(cmp.Compare(p.Instance, o.Instance), cmp.Compare(p.Number, o.Number))
+}
+
 // Home returns the partition of a bucket in a store.
 func (r *Bucket) Home() PartitionID { return PartitionID{r.Instance, r.Partition} }
 

@@ -68,13 +68,11 @@ type Refill struct {
 	// Need is the least, of which less is not worth it; Rate what the bucket uses per second.
 	Need int64
 	Rate float64
-	// Operator says that an operator brings the bucket online, also without units.
-	Operator bool
 	// Background says that no operation waits: near the end of a budget the units stay in U.
 	Background bool
 }
 
-// Refilled is the result of ApplyInStore.
+// Refilled is what a movement gave to buckets.
 type Refilled struct {
 	Units int64
 	// Closing says that the bucket's epoch must be closed first.
@@ -87,7 +85,7 @@ type Refilled struct {
 // open; Unavailable: see Supply.
 func (b *Books) ApplyInStore(u *Budget, row *Bucket, r Refill) (out Refilled, err error) {
 	b.Sweep(u)
-	may, err := b.mayBeGranted(u, row, false, r.Operator)
+	may, err := b.mayBeGranted(u, row, false, false)
 	if err == nil && may {
 		err = b.mustBeOpen(u, "apply")
 	}
@@ -99,9 +97,6 @@ func (b *Books) ApplyInStore(u *Budget, row *Bucket, r Refill) (out Refilled, er
 		return out, nil
 	}
 	units := b.refill(u, row, r)
-	if units > 0 || r.Operator {
-		b.goOnline(u, row)
-	}
 	if units > 0 {
 		b.grant(u, row, units, false, true)
 	}

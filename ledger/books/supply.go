@@ -22,16 +22,24 @@ func (b *Books) Apply(u *Budget, row *Bucket, w Want) int64 {
 	return units
 }
 
-// ApplyTo is Apply for an operator: before it, R of the loaded epochs goes to where it belongs.
-// Error: BucketOffline.
-func (b *Books) ApplyTo(u *Budget, row *Bucket, w Want) (int64, error) {
+// ApplyTo applies for an operator, after a sweep: for the even share of U among the buckets that
+// may take units. The whole budget and Applied are loaded. Errors: BucketOffline; those of
+// ApplyInStore.
+func (b *Books) ApplyTo(u *Budget, row *Bucket) (Refilled, error) {
 	if row.Status != Online {
-		return 0, budget.Refuse(budget.BucketOffline, "apply",
+		return Refilled{}, budget.Refuse(budget.BucketOffline, "apply",
 			"bucket %s is offline: bring it online first", row.Key)
 	}
+	if u.Durability == inStore {
+		return b.ApplyInStore(u, row, Refill{Need: 1, Rate: everything})
+	}
 	b.Sweep(u)
-	return b.Apply(u, row, w), nil
+	units := b.Apply(u, row, Want{Units: budget.MaxAmount, Need: 1, Of: b.takersOf(u)})
+	return Refilled{Units: units}, nil
 }
+
+// everything is a rate at which allocation.Refill returns the even share.
+const everything = float64(budget.MaxAmount)
 
 func (b *Books) applicable(u *Budget, row *Bucket, w Want) (units int64, kind Word) {
 	e := b.newest(row)
@@ -107,26 +115,32 @@ func (b *Books) isLast(u *Budget, row *Bucket) bool {
 }
 
 // Online begins a bucket's next epoch, and spreads U over the buckets that are online and those
-// that the service took offline, which begin an epoch. It returns the units moved. It changes
-// nothing if the bucket is online. Errors: BudgetExpired if the budget has no open period;
-// Unavailable for a bucket that is halted.
-func (b *Books) Online(u *Budget, row *Bucket) (int64, error) {
+// that the service took offline, which begin an epoch. It changes nothing if the bucket is online.
+// In a store the last epoch must be closed first. Errors: BudgetExpired if the budget has no open
+// period; Unavailable for a bucket that is halted, or cannot begin an epoch where it is.
+func (b *Books) Online(u *Budget, row *Bucket) (Refilled, error) {
 	e, expired := b.newest(row), b.mustBeOpen(u, "online")
-	switch {
-	case row.Status == Online && e.live():
-		return 0, nil
-	case e.Halted != "":
-		return 0, budget.Refuse(budget.Unavailable, "online", "bucket %s is stopped: %s", row.Key,
-			e.Halted)
-	case e.live():
-		row.Status, row.OfflineBy, row.UpdatedAt = Online, "", b.NowMS
-		u.ListVersion++
-	case expired != nil:
-		return 0, expired
-	default:
-		b.beginNext(u, row)
+	if row.Status == Online && e.live() && e.Status != Closing {
+		return Refilled{}, nil
 	}
-	return b.Distribute(u), nil
+	if u.Durability == inStore {
+		may, err := b.mayBeGranted(u, row, false, true)
+		if err != nil || !may {
+			return Refilled{Closing: err == nil}, err
+		}
+	}
+	switch {
+	case e.Halted != "" && e.Status != lost:
+		return Refilled{}, budget.Refuse(budget.Unavailable, "online", "bucket %s is stopped: %s",
+			row.Key, e.Halted)
+	case expired != nil && !e.live():
+		return Refilled{}, expired
+	case u.Unlimited == 1 && u.Durability == inStore:
+		b.grantUnlimited(u, row)
+	default:
+		b.goOnline(u, row)
+	}
+	return Refilled{Units: b.Distribute(u)}, nil
 }
 
 // Distribute spreads U over the buckets that are online, and over those that the service took

@@ -2,6 +2,7 @@ package partitions
 
 import (
 	"context"
+	"slices"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/counter"
@@ -49,7 +50,9 @@ func (p *Part) one(ctx context.Context, op string, budgetID, bucketID int64,
 // Move moves a bucket to another partition. See counter.Moves. No units move: the epoch has ended.
 func (p *Part) Move(ctx context.Context, budgetID int64, ref bucket.Ref, from,
 	to bucket.Partition) (moved bool, err error) {
-	load := append(bookkeeper.OneBucket(budgetID, ref.Bucket), bookkeeper.Partitions(key(from)))
+	both := slices.SortedFunc(slices.Values([]books.PartitionID{key(from), key(to)}),
+		books.PartitionID.Compare)
+	load := append(bookkeeper.OneBucket(budgetID, ref.Bucket), bookkeeper.Partitions(both...))
 	err = p.one(ctx, "move", budgetID, ref.Bucket, load,
 		func(b *books.Books, u *books.Budget, row *books.Bucket) error {
 			moved = b.Place(u, row, ref.Epoch, key(from), key(to))

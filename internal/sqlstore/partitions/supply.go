@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
 	"github.com/budgetd/budgetd/ledger/books"
@@ -72,13 +71,4 @@ func (p *Part) Collect(ctx context.Context, budgetID, need int64) (donors []int6
 	err = p.inStore(ctx, "collect", budgetID, bookkeeper.WholeBudget(budgetID),
 		func(b *books.Books, u *books.Budget) { donors = b.CloseDonors(u, need) })
 	return donors, err
-}
-
-// Offline removes a bucket from the list and sets its epoch to closing. See counter.Supply.
-func (p *Part) Offline(ctx context.Context, budgetID, bucketID int64, by bucket.OfflineBy) error {
-	load := append(bookkeeper.OneBucket(budgetID, bucketID), bookkeeper.Buckets(budgetID))
-	return p.one(ctx, "offline", budgetID, bucketID, load,
-		func(b *books.Books, u *books.Budget, row *books.Bucket) error {
-			return b.Offline(u, row, books.Word(by))
-		})
 }

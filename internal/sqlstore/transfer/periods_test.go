@@ -309,7 +309,7 @@ func TestRollOverComesFirst(t *testing.T) {
 				return err
 			},
 			"apply by an operator": func(b *bucket.Budget) error {
-				_, _, err := w.part.ApplyTo(w.ctx, b.ID, want.Want{Bucket: b.Buckets[1].ID, Need: 1, Units: 5})
+				_, err := w.part.ApplyTo(w.ctx, b.ID, b.Buckets[1].ID)
 				return err
 			},
 			"offline": func(b *bucket.Budget) error {

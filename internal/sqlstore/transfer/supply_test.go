@@ -69,11 +69,10 @@ func TestApplyToSweeps(t *testing.T) {
 		b := w.create(promo("b", 90, 3))
 		w.use(b.Buckets[0].ID, "a", 9)
 		w.giveBack(b.ID, "a", "r", 9, false)
-		got, units, err := w.part.ApplyTo(w.ctx, b.ID, want.Want{Bucket: b.Buckets[1].ID, Need: 1,
-			Units: budget.MaxAmount, Of: 3})
+		got, err := w.part.ApplyTo(w.ctx, b.ID, b.Buckets[1].ID)
 		w.ok(err)
-		equal(w, "units", units, 3)
-		equal(w, "in the answer", got.Buckets[1].Epoch.Outstanding, 33)
+		equal(w, "units", got.Units, 3)
+		equal(w, "in the answer", got.After.Buckets[1].Epoch.Outstanding, 33)
 		equal(w, "undistributed", w.figures(b.ID).Undistributed, 6)
 	})
 }

@@ -27,21 +27,28 @@ func (p *Part) whole(ctx context.Context, op string, id int64, load []bookkeeper
 	return out, err
 }
 
+// onBucket is the decision of a movement of one bucket.
+type onBucket func(b *books.Books, u *books.Budget, row *books.Bucket) (books.Refilled, error)
+
 // one runs a movement of one bucket, for which load is enough, or of the whole budget if a rollover
 // is due. look may read what it has left; nil reads nothing. Errors: BucketNotFound, also for a
 // bucket that was removed from the ring; those of whole.
 func (p *Part) one(ctx context.Context, op string, budgetID, bucketID int64,
-	load []bookkeeper.Query, do func(b *books.Books, u *books.Budget, row *books.Bucket) error,
-	look engine.Looks) error {
+	load []bookkeeper.Query, do onBucket, look engine.Looks) (out transfer.Changed, err error) {
 	find := func(b *books.Books, u *books.Budget) error {
 		row := b.Buckets.Get(bucketID)
 		if row == nil || row.OfflineBy == books.Word(bucket.ByResize) {
 			return budget.Refuse(budget.BucketNotFound, op, "budget %s has no bucket %d", u.Name, bucketID)
 		}
-		return do(b, u, row)
+		done, err := do(b, u, row)
+		out = transfer.Changed{Units: done.Units, Waits: done.Closing}
+		if u.Durability == books.Word(budget.Store) {
+			out.Tell = append(b.Granted(), row.ID)
+		}
+		return err
 	}
 	due := false
-	err := bookkeeper.DoAndLook(ctx, p.db, op, load, func(b *books.Books) ([]bookkeeper.Query, error) {
+	err = bookkeeper.DoAndLook(ctx, p.db, op, load, func(b *books.Books) ([]bookkeeper.Query, error) {
 		u := b.Budgets.Get(budgetID)
 		if u == nil {
 			return nil, bookkeeper.NoBudget(op, budgetID)
@@ -52,19 +59,27 @@ func (p *Part) one(ctx context.Context, op string, budgetID, bucketID int64,
 		return nil, find(b, u)
 	}, look)
 	if err == nil && due {
-		_, err = bookkeeper.Whole(ctx, p.db, op, budgetID, all(budgetID), find, look)
+		var turned books.RolledOver
+		turned, err = bookkeeper.Whole(ctx, p.db, op, budgetID, all(budgetID), find, look)
+		if len(turned.Closing) > 0 {
+			out = transfer.Changed{Waits: true, Tell: turned.Closing}
+		}
 	}
-	return err
+	if err != nil {
+		return transfer.Changed{}, err
+	}
+	return out, nil
 }
 
 // on is one, and reads the budget afterwards.
 func (p *Part) on(ctx context.Context, op string, budgetID, bucketID int64, load []bookkeeper.Query,
-	do func(b *books.Books, u *books.Budget, row *books.Bucket) error) (out bucket.Budget, err error) {
+	do onBucket) (transfer.Changed, error) {
 	read := reading(budgetID)
-	if err = p.one(ctx, op, budgetID, bucketID, load, do, read.Queries); err != nil {
-		return out, err
+	out, err := p.one(ctx, op, budgetID, bucketID, load, do, read.Queries)
+	if err == nil {
+		out.After, err = read.Budget(op)
 	}
-	return read.Budget(op)
+	return out, err
 }
 
 // reading reads a budget behind a COMMIT.

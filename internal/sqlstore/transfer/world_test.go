@@ -385,6 +385,6 @@ func (w *world) offline(budgetID, bucketID int64, by bucket.OfflineBy) error {
 }
 
 func (w *world) online(budgetID, bucketID int64) (int64, error) {
-	_, units, err := w.part.Online(w.ctx, budgetID, bucketID)
-	return units, err
+	got, err := w.part.Online(w.ctx, budgetID, bucketID)
+	return got.Units, err
 }
