@@ -29,16 +29,6 @@ type Sample struct {
 	series.Point
 }
 
-// Holding is what an epoch holds, and on which partition.
-type Holding struct {
-	Budget    int64
-	Partition Partition
-	// Outstanding is O. It is above 0.
-	Outstanding int64
-	// Open says that units can be deducted from it. Otherwise it is opening or closing.
-	Open, Halted bool
-}
-
 // UsageRequest asks for the sums of what was counted for values of dimensions.
 type UsageRequest struct {
 	Budget BudgetRef

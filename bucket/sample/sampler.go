@@ -33,7 +33,7 @@ func (k *Sampler) Begin() {
 	if k.Keep <= 0 {
 		return
 	}
-	minute := k.Now().Truncate(series.LeastStep)
+	minute := k.DB.Now().Truncate(series.LeastStep)
 	switch {
 	case k.minute.IsZero():
 		k.minute = minute
@@ -52,15 +52,15 @@ func (k *Sampler) Page(ctx context.Context, books []bucket.Book) error {
 	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
 	first, last := books[0].Budget, books[len(books)-1].Budget
-	known, err := k.Ledger.LastSamples(ctx, first, last)
+	known, err := k.Last(ctx, first, last)
 	if err != nil {
 		return err
 	}
-	holdings, err := k.Ledger.Holdings(ctx, first, last)
+	holdings, err := k.holdings(ctx, first, last)
 	if err != nil {
 		return err
 	}
-	byBudget := map[int64][]bucket.Holding{}
+	byBudget := map[int64][]holding{}
 	for _, h := range holdings {
 		byBudget[h.Budget] = append(byBudget[h.Budget], h)
 	}
@@ -74,7 +74,7 @@ func (k *Sampler) Page(ctx context.Context, books []bucket.Book) error {
 			changed = append(changed, now)
 		}
 	}
-	return k.Ledger.AddSamples(ctx, changed)
+	return k.Add(ctx, changed)
 }
 
 // End is called when a pass is complete.
@@ -86,10 +86,10 @@ func (s *Service) RunOnce(ctx context.Context) error {
 	if s.Keep <= 0 {
 		return nil
 	}
-	before := s.Now().Add(-s.Keep)
+	before := s.DB.Now().Add(-s.Keep)
 	for range drops {
 		step, cancel := context.WithTimeout(ctx, stepTime)
-		n, err := s.Ledger.DropSamples(step, before, dropPage)
+		n, err := s.drop(step, before, dropPage)
 		cancel()
 		if err != nil || n < dropPage {
 			return err

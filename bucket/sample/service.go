@@ -1,3 +1,5 @@
+// Package sample stores budgets' figures over time, once a minute if something changed, and returns
+// them as series with a projection.
 package sample
 
 import (
@@ -8,6 +10,7 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/fragment"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/ledger"
 	"github.com/budgetd/budgetd/series"
 )
@@ -21,11 +24,10 @@ const (
 
 // Config configures a Service.
 type Config struct {
-	Budgets Budgets
-	Ledger  Ledger
-	Figures Figures
-	// Now is this node's estimate of SQL's time.
-	Now func() time.Time
+	DB      *engine.DB
+	Budgets *bucket.Budgets
+	// Figures reads a budget's figures in one snapshot. Errors: BudgetNotFound, Unavailable.
+	Figures func(ctx context.Context, budgetID int64) (ledger.Figures, error)
 	// Unreachable lists the partitions whose stores do not answer; nil means that all do. Only units
 	// in store mode are out of reach there.
 	Unreachable func() []bucket.Partition
@@ -47,7 +49,7 @@ func (s *Service) Series(ctx context.Context, r bucket.SeriesRequest) (bucket.Se
 	if err != nil {
 		return bucket.SeriesAnswer{}, err
 	}
-	now := s.Now()
+	now := s.DB.Now()
 	span, faults := series.Choose(r.Span, now)
 	if len(faults) > 0 {
 		return bucket.SeriesAnswer{}, &budget.Error{Code: budget.Invalid, Op: "series", Fields: faults,
@@ -69,35 +71,14 @@ func (s *Service) Series(ctx context.Context, r bucket.SeriesRequest) (bucket.Se
 		Projection: series.Project(recent, present, b.EndAt)}, nil
 }
 
-// samplesOf reads the samples of a span, page by page.
-func (s *Service) samplesOf(ctx context.Context, budgetID int64, from, to time.Time) (
-	out []series.Point, err error) {
-	for {
-		page, err := s.Ledger.SamplesOf(ctx, budgetID, from, to, samplePage)
-		if err != nil {
-			return nil, err
-		}
-		before := len(out)
-		for i := range page {
-			if before == 0 || page[i].At.After(out[before-1].At) { // the last one comes again
-				out = append(out, page[i].Point)
-			}
-		}
-		if len(page) < samplePage || len(out) == before {
-			return out, nil
-		}
-		from = out[len(out)-1].At
-	}
-}
-
 // present reads a budget's current figures.
 func (s *Service) present(ctx context.Context, b *bucket.Budget, now time.Time) (
 	series.Point, error) {
-	f, err := s.Figures.Figures(ctx, b.ID)
+	f, err := s.Figures(ctx, b.ID)
 	if err != nil {
 		return series.Point{}, err
 	}
-	holdings, err := s.Ledger.Holdings(ctx, b.ID, b.ID)
+	holdings, err := s.holdings(ctx, b.ID, b.ID)
 	if err != nil {
 		return series.Point{}, err
 	}
@@ -112,8 +93,29 @@ func (s *Service) away(d budget.Durability) []bucket.Partition {
 	return s.Unreachable()
 }
 
+// holding is what an epoch holds, and on which partition.
+type holding struct {
+	Budget      int64  `db:"budget_id"`
+	Instance    string `db:"instance"`
+	Partition   int    `db:"partition_number"`
+	Outstanding int64  `db:"outstanding_quantity"`
+	Status      string `db:"status"`
+	Halt        int64  `db:"halt"`
+}
+
+const selectHoldings = `SELECT e.budget_id, b.instance, b.partition_number, e.outstanding_quantity,
+	e.status, LENGTH(e.halted) AS halt FROM bucket_epoch e /*by bucket_epoch_units*/
+	JOIN sharding_budget_management_bucket b ON b.id = e.bucket_id
+	WHERE e.budget_id >= ? AND e.budget_id <= ? AND e.has_units = 1
+	AND e.outstanding_quantity > 0 ORDER BY e.bucket_id, e.epoch`
+
+// holdings returns what the epochs of the budgets from first to last hold, without empty ones.
+func (s *Service) holdings(ctx context.Context, first, last int64) ([]holding, error) {
+	return engine.List[holding](ctx, s.DB, "holdings", selectHoldings, first, last)
+}
+
 // sampled returns the sample of a budget's figures.
-func sampled(f ledger.Figures, holdings []bucket.Holding, away []bucket.Partition) series.Figures {
+func sampled(f ledger.Figures, holdings []holding, away []bucket.Partition) series.Figures {
 	return series.Figures{Total: f.Total, Undistributed: f.Unfunded + f.Undistributed,
 		NotFunded: f.Unfunded, Quarantined: f.Quarantined, Forfeited: f.Forfeited, InBuckets: f.InBuckets,
 		InTransit: f.InTransit(), Held: f.Held, Used: f.Used, Stranded: stranded(f, holdings, away)}
@@ -122,10 +124,12 @@ func sampled(f ledger.Figures, holdings []bucket.Holding, away []bucket.Partitio
 // stranded returns how many units of a budget cannot be used where they are: in buckets that are
 // halted or out of reach, and in open buckets that hold only a fragment. Nothing of an unlimited
 // budget is stranded: its total is 0.
-func stranded(f ledger.Figures, holdings []bucket.Holding, away []bucket.Partition) (units int64) {
+func stranded(f ledger.Figures, holdings []holding, away []bucket.Partition) (units int64) {
 	for _, h := range holdings {
-		if h.Halted || slices.Contains(away, h.Partition) ||
-			h.Open && fragment.Is(h.Outstanding, f.PeriodUnits, f.Online+f.Offline) {
+		partition := bucket.Partition{Instance: h.Instance, Index: h.Partition}
+		open := ledger.Status(h.Status) == ledger.Open
+		if h.Halt > 0 || slices.Contains(away, partition) ||
+			open && fragment.Is(h.Outstanding, f.PeriodUnits, f.Online+f.Offline) {
 			units += h.Outstanding
 		}
 	}

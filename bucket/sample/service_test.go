@@ -1,16 +1,14 @@
-package sample_test
+package sample
 
 import (
 	"testing"
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/bucket/sample"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/audit"
 	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
-	"github.com/budgetd/budgetd/internal/sqlstore/samples"
 	"github.com/budgetd/budgetd/series"
 )
 
@@ -18,8 +16,8 @@ import (
 type world struct {
 	*fixture.World
 	books *audit.Part
-	s     *sample.Service
-	a, b  *sample.Sampler
+	s     *Service
+	a, b  *Sampler
 }
 
 func each(t *testing.T, run func(w *world)) {
@@ -27,17 +25,16 @@ func each(t *testing.T, run func(w *world)) {
 		defs := definitions.New(f.DB)
 		budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: defs, Size: 100})
 		f.OK(err)
-		s := sample.New(sample.Config{Budgets: budgets, Ledger: samples.New(f.DB), Figures: defs,
-			Now: f.DB.Now, Keep: 2 * time.Hour})
-		w := &world{World: f, books: audit.New(f.DB), s: s, a: &sample.Sampler{Service: s},
-			b: &sample.Sampler{Service: s}}
+		s := New(Config{DB: f.DB, Budgets: budgets, Figures: defs.Figures, Keep: 2 * time.Hour})
+		w := &world{World: f, books: audit.New(f.DB), s: s, a: &Sampler{Service: s},
+			b: &Sampler{Service: s}}
 		w.Clock.Advance(time.Minute - time.Duration(w.DB.Now().UnixNano()%int64(time.Minute)))
 		run(w)
 	})
 }
 
 // pass passes over all budgets, two at a time.
-func (w *world) pass(k *sample.Sampler) {
+func (w *world) pass(k *Sampler) {
 	w.Helper()
 	k.Begin()
 	for after := int64(0); ; {
@@ -60,9 +57,9 @@ func (w *world) series(b fixture.Budget, span series.Span) bucket.SeriesAnswer {
 }
 
 // kept reads the samples of a budget.
-func (w *world) kept(b fixture.Budget) []bucket.Sample {
+func (w *world) kept(b fixture.Budget) []series.Point {
 	w.Helper()
-	got, err := w.s.Ledger.SamplesOf(w.Ctx, b.ID, time.Time{}, w.DB.Now(), 1000)
+	got, err := w.s.samplesOf(w.Ctx, b.ID, time.Time{}, w.DB.Now())
 	w.OK(err)
 	return got
 }
@@ -132,17 +129,20 @@ func TestStranded(t *testing.T) {
 	})
 }
 
-// TestSamplesAreDropped checks that samples older than Keep are deleted.
+// TestSamplesAreDropped checks that samples older than Keep are deleted, and that pages lose none before.
 func TestSamplesAreDropped(t *testing.T) {
 	each(t, func(w *world) {
 		b := w.Create("a", 100, 1)
-		old := make([]bucket.Sample, 2500)
+		old := make([]bucket.Sample, samplePage)
 		for i := range old {
 			old[i] = bucket.Sample{Budget: b.ID, Point: series.Point{
 				At: w.DB.Now().Add(-3*time.Hour - time.Duration(i)*time.Minute)}}
 		}
 		young := bucket.Sample{Budget: b.ID, Point: series.Point{At: w.DB.Now().Add(-time.Hour)}}
-		w.OK(w.s.Ledger.AddSamples(w.Ctx, append(old, young)))
+		w.OK(w.s.Add(w.Ctx, append(old, young)))
+		if got := w.kept(b); len(got) != len(old)+1 {
+			t.Errorf("%d samples of %d are read", len(got), len(old)+1)
+		}
 		w.OK(w.s.RunOnce(w.Ctx))
 		if got := w.kept(b); len(got) != 1 || !got[0].At.Equal(young.At) {
 			t.Errorf("%d samples are left", len(got))

@@ -36,11 +36,10 @@ type Ledger interface {
 // Samples reads stored samples. Each method may return Unavailable. Budgets without samples are
 // omitted.
 type Samples interface {
-	// LastSamples returns the newest sample of each budget from first to last.
-	LastSamples(ctx context.Context, first, last int64) (map[int64]bucket.Sample, error)
-	// SamplesAt returns the sample that was valid at an instant, or the first one after it.
-	SamplesAt(ctx context.Context, first, last int64, at time.Time) (
-		map[int64]bucket.Sample, error)
+	// Last returns the newest sample of each budget from first to last.
+	Last(ctx context.Context, first, last int64) (map[int64]bucket.Sample, error)
+	// At returns the sample that was valid at an instant, or the first one after it.
+	At(ctx context.Context, first, last int64, at time.Time) (map[int64]bucket.Sample, error)
 }
 
 // Limits reads how far limits are used, in one statement for all. Error: Unavailable.

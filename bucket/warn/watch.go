@@ -178,11 +178,11 @@ func (w *Watch) complete(ctx context.Context, books []bucket.Book, list []alert.
 		return nil
 	}
 	first, last := books[0].Budget, books[len(books)-1].Budget
-	newest, err := w.Samples.LastSamples(ctx, first, last)
+	newest, err := w.Samples.Last(ctx, first, last)
 	if err != nil {
 		return err
 	}
-	past, err := w.Samples.SamplesAt(ctx, first, last, w.at.Add(-series.RateWindow))
+	past, err := w.Samples.At(ctx, first, last, w.at.Add(-series.RateWindow))
 	if err != nil {
 		return err
 	}

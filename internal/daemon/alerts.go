@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/alert"
+	"github.com/budgetd/budgetd/bucket/sample"
 	"github.com/budgetd/budgetd/bucket/usage"
 	"github.com/budgetd/budgetd/bucket/warn"
 	"github.com/budgetd/budgetd/budget"
@@ -16,8 +17,8 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-func (m *nodeBuilder) warnService() *warn.Service {
-	return warn.New(warn.Config{Budgets: m.budgets, Ledger: m.alerts, Samples: m.samples,
+func (m *nodeBuilder) warnService(samples *sample.Service) *warn.Service {
+	return warn.New(warn.Config{Budgets: m.budgets, Ledger: m.alerts, Samples: samples,
 		Limits: counts{m.parts.usage}, Now: m.db.Now, Defaults: m.c.Alerts.Defaults,
 		Observer: m.observer, Log: m.log})
 }

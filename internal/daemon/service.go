@@ -35,7 +35,6 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/partitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/quarantine"
 	"github.com/budgetd/budgetd/internal/sqlstore/returns"
-	"github.com/budgetd/budgetd/internal/sqlstore/samples"
 	moving "github.com/budgetd/budgetd/internal/sqlstore/transfer"
 	counted "github.com/budgetd/budgetd/internal/sqlstore/usage"
 	"github.com/budgetd/budgetd/internal/webhook"
@@ -52,14 +51,13 @@ type parts struct {
 	partitions  *partitions.Part
 	accounts    *accounts.Part
 	usage       *counted.Part
-	samples     *samples.Part
 	alerts      *alerts.Part
 }
 
 func partsOf(db *engine.DB) *parts {
 	return &parts{commit: commit.New(db), definitions: definitions.New(db), returns: returns.New(db),
 		transfer: moving.New(db), feed: feedrows.New(db), partitions: partitions.New(db),
-		accounts: accounts.New(db), usage: counted.New(db), samples: samples.New(db),
+		accounts: accounts.New(db), usage: counted.New(db),
 		alerts: alerts.New(db, rand.Reader)}
 }
 
@@ -143,7 +141,7 @@ func (b *backends) service(c config.Config, log *slog.Logger, observer observer,
 			Mover:   m.moves, Auditor: auditor{audits, figures}, Quarantiner: m.stores,
 			Keeper: m.moves, Watcher: m.health}}
 	n.overseer = &console.Overseer{Find: m.budgets.Find, Known: audits.Known, Now: m.db.Now}
-	n.warnings = m.warnService()
+	n.warnings = m.warnService(figures)
 	n.hooks = webhooks{m.parts.alerts, m.secrets(), c.Webhooks.Allow, log}
 	n.sender, n.work = m.alertLoops()
 	n.work = append(n.work,
@@ -216,8 +214,8 @@ func (m *nodeBuilder) auditService() *audit.Service {
 }
 
 func (m *nodeBuilder) sampleService() *sample.Service {
-	return sample.New(sample.Config{Budgets: m.budgets, Ledger: m.samples, Figures: m.definitions,
-		Now: m.db.Now, Unreachable: m.health.unreachable, Keep: m.c.Series.Keep})
+	return sample.New(sample.Config{DB: m.db, Budgets: m.budgets, Figures: m.definitions.Figures,
+		Unreachable: m.health.unreachable, Keep: m.c.Series.Keep})
 }
 
 // auditor audits budgets and returns figures over time.

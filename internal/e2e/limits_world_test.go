@@ -24,7 +24,6 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/returns"
-	"github.com/budgetd/budgetd/internal/sqlstore/samples"
 	moving "github.com/budgetd/budgetd/internal/sqlstore/transfer"
 	usagerows "github.com/budgetd/budgetd/internal/sqlstore/usage"
 	"github.com/budgetd/budgetd/internal/testservers"
@@ -127,8 +126,7 @@ func serveLimits(t *testing.T, clock *movedClock, db *engine.DB) *limitWorld {
 			Nonce: func() string { return t.Name()[:8] }},
 		Auditor: auditorOf{
 			audit.New(audit.Config{Budgets: budgets, Ledger: auditrows.New(db), Observer: observer}),
-			sample.New(sample.Config{Budgets: budgets, Ledger: samples.New(db), Figures: defined,
-				Now: db.Now})}}
+			sample.New(sample.Config{DB: db, Budgets: budgets, Figures: defined.Figures})}}
 	server := httptest.NewServer(httpapi.New(httpapi.Config{Service: service,
 		Limits: httpapi.Limits{BodyBytes: 1 << 20, BatchBytes: 4 << 20, BodiesBytes: 64 << 20,
 			HeaderBytes: 64 << 10, Headers: 100, InFlight: 1000, RequestTimeout: time.Minute,

@@ -10,10 +10,10 @@ import (
 
 	"github.com/budgetd/budgetd/alert"
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/sample"
 	"github.com/budgetd/budgetd/bucket/warn"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/alerts"
-	"github.com/budgetd/budgetd/internal/sqlstore/samples"
 	"github.com/budgetd/budgetd/internal/webhook"
 )
 
@@ -127,13 +127,13 @@ func TestSamples(t *testing.T) {
 			point := bucket.Sample{Budget: b.ID}
 			point.At = w.DB.Now().Add(-age).Truncate(time.Minute)
 			point.Total, point.Used, point.Stranded, point.InBuckets = 10_000, used, stranded, 10_000-used
-			w.OK(samples.New(w.DB).AddSamples(w.Ctx, []bucket.Sample{point}))
+			w.OK(sample.New(sample.Config{DB: w.DB}).Add(w.Ctx, []bucket.Sample{point}))
 		}
 		add(40*time.Minute, 0, 0)
 		add(5*time.Minute, 100, 2500)
 		point := bucket.Sample{Budget: young.ID}
 		point.At, point.Total = w.DB.Now().Add(-10*time.Minute).Truncate(time.Minute), 10_000
-		w.OK(samples.New(w.DB).AddSamples(w.Ctx, []bucket.Sample{point}))
+		w.OK(sample.New(sample.Config{DB: w.DB}).Add(w.Ctx, []bucket.Sample{point}))
 		w.use(young, 5000) // too young for a projection
 		w.use(b, 100)      // at this rate the rest lasts for more than a day
 		w.pass(w.a)

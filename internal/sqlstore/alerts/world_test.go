@@ -13,12 +13,12 @@ import (
 
 	"github.com/budgetd/budgetd/alert"
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/sample"
 	"github.com/budgetd/budgetd/bucket/warn"
 	"github.com/budgetd/budgetd/internal/sqlstore/alerts"
 	"github.com/budgetd/budgetd/internal/sqlstore/audit"
 	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
-	"github.com/budgetd/budgetd/internal/sqlstore/samples"
 )
 
 // world is a database with two nodes that watch its budgets.
@@ -37,7 +37,7 @@ func each(t *testing.T, run func(w *world)) {
 		budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: definitions.New(f.DB), Size: 100})
 		f.OK(err)
 		p := alerts.New(f.DB, rand.Reader)
-		s := warn.New(warn.Config{Budgets: budgets, Ledger: p, Samples: samples.New(f.DB), Now: f.DB.Now,
+		s := warn.New(warn.Config{Budgets: budgets, Ledger: p, Samples: sample.New(sample.Config{DB: f.DB}), Now: f.DB.Now,
 			Defaults: true, Observer: &told{}, Log: slog.New(slog.DiscardHandler)})
 		run(&world{World: f, p: p, books: audit.New(f.DB), s: s, a: &warn.Watch{Service: s}, b: &warn.Watch{Service: s},
 			told: s.Observer.(*told)})

@@ -354,6 +354,15 @@ func (db *DB) Read(ctx context.Context, op string, fn func(*Reader) error) (err 
 	}
 }
 
+// List reads all rows of a SELECT in a Read of its own.
+func List[T any](ctx context.Context, db *DB, op, query string, args ...any) (out []T, err error) {
+	err = db.Read(ctx, op, func(r *Reader) error {
+		out = nil
+		return r.List(&out, query, args...)
+	})
+	return out, err
+}
+
 // Snapshot is Read within one transaction and one snapshot.
 func (db *DB) Snapshot(ctx context.Context, op string, fn func(*Reader) error) (err error) {
 	ctx, end := span.Begin(ctx, "sql", op)
