@@ -5,6 +5,7 @@ import (
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/limit"
 	"github.com/budgetd/budgetd/series"
 )
 
@@ -27,6 +28,12 @@ type SeriesAnswer struct {
 type Sample struct {
 	Budget int64
 	series.Point
+}
+
+// Touched is what one request counts against limits of a budget.
+type Touched struct {
+	Budget  int64
+	Touches []limit.Touch
 }
 
 // UsageRequest asks for the sums of what was counted for values of dimensions.

@@ -11,7 +11,6 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/usage"
 	"github.com/budgetd/budgetd/budget"
-	usagerows "github.com/budgetd/budgetd/internal/sqlstore/usage"
 )
 
 // numbers calls back for every quantity in a value.
@@ -67,8 +66,7 @@ func TestNumbersFit(t *testing.T) {
 		free.Unlimited, free.TotalQuantity, total.TotalQuantity = true, 0, budget.MaxAmount
 		budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: w.defs})
 		w.OK(err)
-		looks := usage.New(usage.Config{Budgets: budgets, Lookup: w.part, Limits: usagerows.New(w.DB),
-			Now: w.DB.Now})
+		looks := usage.New(usage.Config{DB: w.DB, Budgets: budgets, Lookup: w.part})
 		accepted := 0
 		for _, ref := range []bucket.BudgetRef{w.create(free), w.create(total)} {
 			for i := range 80 {

@@ -34,13 +34,13 @@ func (s *Service) predict(ctx context.Context, cases []*prediction) {
 	s.rollOver(ctx, cases)
 	for _, c := range cases {
 		if c.err == nil {
-			c.judgeDefinition(s.Now())
+			c.judgeDefinition(s.DB.Now())
 		}
 	}
 	s.readCovers(ctx, cases, false)
 	s.readCovers(ctx, cases, true)
 	s.readLimits(ctx, cases)
-	now := s.Now()
+	now := s.DB.Now()
 	for _, c := range cases {
 		if c.err == nil {
 			c.judgeCover(now)
@@ -50,19 +50,19 @@ func (s *Service) predict(ctx context.Context, cases []*prediction) {
 
 // rollOver rolls over each budget whose period is over, once.
 func (s *Service) rollOver(ctx context.Context, cases []*prediction) {
-	if s.Rollover == nil {
+	if s.RollOver == nil {
 		return
 	}
 	turned := map[int64]*prediction{}
 	for _, c := range cases {
-		if c.err != nil || !c.b.Period.OverAt(s.Now()) ||
-			c.b.RefusalNow(c.request.Amount, s.Now()) != nil {
+		if c.err != nil || !c.b.Period.OverAt(s.DB.Now()) ||
+			c.b.RefusalNow(c.request.Amount, s.DB.Now()) != nil {
 			continue
 		}
 		id := c.b.ID
 		if turned[id] == nil {
 			turned[id] = c
-			if c.err = s.failed(s.Rollover.RollOver(ctx, id)); c.err == nil {
+			if c.err = s.failed(s.RollOver(ctx, id)); c.err == nil {
 				if b, err := s.Budgets.Reload(ctx, id); err != nil {
 					c.err = err
 				} else {
@@ -133,18 +133,18 @@ func (s *Service) readCovers(ctx context.Context, cases []*prediction, exact boo
 // readLimits reads how far the limits of all requests are used, in one statement, and evaluates the
 // requests against them.
 func (s *Service) readLimits(ctx context.Context, cases []*prediction) {
-	var asked []Touched
+	var asked []bucket.Touched
 	var of []*prediction
 	for _, c := range cases {
 		if c.err == nil && len(c.touches) > 0 {
-			asked = append(asked, Touched{Budget: c.b.ID, Touches: c.touches})
+			asked = append(asked, bucket.Touched{Budget: c.b.ID, Touches: c.touches})
 			of = append(of, c)
 		}
 	}
 	if len(asked) == 0 {
 		return
 	}
-	tallies, err := s.Limits.Tallies(ctx, asked)
+	tallies, err := s.Tallies(ctx, asked)
 	if err != nil {
 		err = s.failed(err)
 		for _, c := range of {
@@ -152,7 +152,7 @@ func (s *Service) readLimits(ctx context.Context, cases []*prediction) {
 		}
 		return
 	}
-	now := s.Now()
+	now := s.DB.Now()
 	for i, c := range of {
 		for j := range c.touches {
 			c.answer.Limits = append(c.answer.Limits, c.touches[j].State(tallies[i][j]))

@@ -1,3 +1,5 @@
+// Package usage predicts the answer of a deduct, sums the deductions of dimension values, and lists
+// the values nearest a limit's maximum, in ledger mode. It changes nothing and takes no locks.
 package usage
 
 import (
@@ -6,23 +8,35 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/ledger"
-	"github.com/budgetd/budgetd/limit"
 )
+
+// Lookup reads the ledger. Each method may return Unavailable. Implementations are safe for
+// concurrent use.
+type Lookup interface {
+	// Recorded returns the deductions of ids. Ids without a row are omitted.
+	Recorded(ctx context.Context, ids []bucket.ID) (map[bucket.ID]ledger.Deduction, error)
+	// Covers returns I3's sum of each budget. With exact it sees every commit that was acknowledged
+	// before it began. Budgets that do not exist are omitted.
+	Covers(ctx context.Context, budgets []int64, exact bool) (map[int64]ledger.Cover, error)
+	// Standings returns O of the newest epochs of buckets, in minor units, and the sums of budgets.
+	// What does not exist is omitted.
+	Standings(ctx context.Context, buckets, budgets []int64) (
+		map[int64]int64, map[int64]ledger.Cover, error)
+}
 
 // defaultDeadline bounds one call.
 const defaultDeadline = 5 * time.Second
 
 // Config configures a Service.
 type Config struct {
-	Budgets Budgets
+	DB      *engine.DB
+	Budgets *bucket.Budgets
 	Lookup  Lookup
-	Limits  Limits
-	// Rollover opens the current period of a budget. If it is nil, requests are evaluated against the
-	// period that is open.
-	Rollover Rollover
-	// Now returns SQL's time as this node knows it.
-	Now func() time.Time
+	// RollOver rolls a budget over if that is due by SQL's clock; otherwise it does nothing. Error:
+	// Unavailable. If it is nil, requests are evaluated against the period that is open.
+	RollOver func(ctx context.Context, budgetID int64) error
 	// Observer receives failed SQL calls. It may be nil.
 	Observer bucket.Calls
 	// Deadline bounds one call; 5 s when 0.
@@ -145,62 +159,6 @@ func (s *Service) repeated(ctx context.Context, b *bucket.Budget, r *bucket.Dedu
 	a.BucketRemaining = outstanding[d.Bucket]
 	a.BudgetRemaining, a.PeriodRemaining = remaining(b, covers[b.ID])
 	return answer, nil
-}
-
-// Usage sums the deductions that carry all of the dimensions' values and were counted in a span,
-// with the rows' current amounts. Errors: BudgetNotFound; Invalid without a dimension;
-// LedgerModeOnly; Unavailable.
-func (s *Service) Usage(ctx context.Context, r bucket.UsageRequest) (bucket.Usage, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.Deadline)
-	defer cancel()
-	if len(r.Dimensions) == 0 {
-		return bucket.Usage{}, &budget.Error{Code: budget.Invalid, Op: "usage",
-			Message: "at least one dimension must be given", Fields: []budget.FieldError{{
-				Field: "dimensions", Message: "must not be empty"}}}
-	}
-	b, err := s.Budgets.Find(ctx, r.Budget)
-	if err != nil {
-		return bucket.Usage{}, err
-	}
-	if b.InStoreMode() {
-		return bucket.Usage{}, budget.Refuse(budget.LedgerModeOnly, "usage",
-			"budget %s is in store mode, which has no rows of deductions", b.Name)
-	}
-	got, err := s.Limits.Usage(ctx, b.ID, r.Dimensions, r.From, r.To)
-	return got, s.failed(err)
-}
-
-// nearestReads is how many values one call of Nearest reads at most.
-const nearestReads = 10_000
-
-// Nearest lists the values that have used the largest shares of their maximums of a limit, in the
-// present window. It reads the counters of at most 10,000 values. Errors: BudgetNotFound; Invalid
-// without such a limit; LedgerModeOnly; Unavailable.
-func (s *Service) Nearest(ctx context.Context, r bucket.NearestRequest) (bucket.Nearest, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.Deadline)
-	defer cancel()
-	b, err := s.Budgets.Find(ctx, r.Budget)
-	if err != nil {
-		return bucket.Nearest{}, err
-	}
-	if b.InStoreMode() {
-		return bucket.Nearest{}, budget.Refuse(budget.LedgerModeOnly, "nearest",
-			"budget %s is in store mode, whose counts are in the stores", b.Name)
-	}
-	if err := b.UnknownZone(); err != nil {
-		return bucket.Nearest{}, err
-	}
-	var l *limit.Limit
-	if set := b.LimitSet(); set != nil {
-		l = set.Limit(r.Limit)
-	}
-	if l == nil {
-		return bucket.Nearest{}, &budget.Error{Code: budget.Invalid, Op: "nearest",
-			Message: "the budget has no such limit", Fields: []budget.FieldError{{
-				Field: "name", Message: "must be the name of a limit of the budget"}}}
-	}
-	got, err := s.Limits.Nearest(ctx, b.ID, l, nearestReads, r.Most)
-	return got, s.failed(err)
 }
 
 // failed reports an SQL error to the observer and returns it.

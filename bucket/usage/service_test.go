@@ -256,11 +256,11 @@ func TestUsage(t *testing.T) {
 func TestCheckOfADuePeriod(t *testing.T) {
 	each(t, func(w *world) {
 		turns := 0
-		w.s.Rollover = rollover(func(ctx context.Context, id int64) error {
+		w.s.RollOver = func(ctx context.Context, id int64) error {
 			turns++
 			_, _, err := transfer.New(w.DB).RollOver(ctx, id)
 			return err
-		})
+		}
 		b := w.make("daily", 1000, func(d *budget.Definition) {
 			d.Type, d.Timezone, d.StartAt = budget.Daily, "Europe/Berlin", w.DB.Now()
 			d.Rule = &budget.Rule{Kind: budget.Calendar, Every: budget.Day, Quantity: 100,
@@ -279,8 +279,3 @@ func TestCheckOfADuePeriod(t *testing.T) {
 		}
 	})
 }
-
-// rollover is a usage.Rollover.
-type rollover func(ctx context.Context, id int64) error
-
-func (r rollover) RollOver(ctx context.Context, id int64) error { return r(ctx, id) }

@@ -10,7 +10,6 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/commit"
 	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
-	usagerows "github.com/budgetd/budgetd/internal/sqlstore/usage"
 	"github.com/budgetd/budgetd/ledger"
 )
 
@@ -46,8 +45,7 @@ func each(t *testing.T, run func(w *world)) {
 		var err error
 		w.budgets, err = bucket.NewBudgets(bucket.BudgetsConfig{Definitions: w.defs, Size: 100})
 		w.OK(err)
-		w.s = usage.New(usage.Config{Budgets: w.budgets, Lookup: w.reads, Limits: usagerows.New(f.DB),
-			Now: f.DB.Now})
+		w.s = usage.New(usage.Config{DB: f.DB, Budgets: w.budgets, Lookup: w.reads})
 		run(w)
 	})
 }

@@ -9,8 +9,6 @@ import (
 
 	"github.com/budgetd/budgetd/alert"
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/limit"
 )
 
 // Ledger stores thresholds and states. Error of each: Unavailable, and for writes OutcomeUnknown.
@@ -40,17 +38,6 @@ type Samples interface {
 	Last(ctx context.Context, first, last int64) (map[int64]bucket.Sample, error)
 	// At returns the sample that was valid at an instant, or the first one after it.
 	At(ctx context.Context, first, last int64, at time.Time) (map[int64]bucket.Sample, error)
-}
-
-// Limits reads how far limits are used, in one statement for all. Error: Unavailable.
-type Limits interface {
-	LimitStates(ctx context.Context, asked []Counted) ([]budget.LimitState, error)
-}
-
-// Counted is the value of a limit of a budget in ledger mode.
-type Counted struct {
-	Budget int64
-	Touch  limit.Touch
 }
 
 // Budgets finds definitions that are at most a second old. bucket.Budgets implements it.

@@ -21,7 +21,8 @@ type Config struct {
 	Budgets Budgets
 	Ledger  Ledger
 	Samples Samples
-	Limits  Limits
+	// Tallies returns the present usage of the limits of touches. Error: Unavailable.
+	Tallies func(ctx context.Context, asked []bucket.Touched) ([][]*limit.Tally, error)
 	// Now is this node's estimate of SQL's time.
 	Now func() time.Time
 	// Defaults says that budgets without thresholds of their own have alert.Defaults.

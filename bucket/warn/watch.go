@@ -8,6 +8,7 @@ import (
 	"github.com/budgetd/budgetd/alert"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/limit"
 	"github.com/budgetd/budgetd/series"
 )
 
@@ -244,7 +245,7 @@ func (w *Watch) completePeriods(ctx context.Context, books []bucket.Book,
 
 // completeLimits sets how far the watched limits are used.
 func (w *Watch) completeLimits(ctx context.Context, list []alert.Subject) error {
-	var asked []Counted
+	var asked []bucket.Touched
 	var into []func(alert.Units)
 	for i := range list {
 		s := &list[i]
@@ -263,18 +264,19 @@ func (w *Watch) completeLimits(ctx context.Context, list []alert.Subject) error 
 			if touch == nil {
 				continue // the limit was removed: its threshold keeps its state
 			}
-			asked = append(asked, Counted{s.Budget, *touch})
+			asked = append(asked, bucket.Touched{Budget: s.Budget, Touches: []limit.Touch{*touch}})
 			into = append(into, func(u alert.Units) { s.Figures.Of[t.Units()] = u })
 		}
 	}
 	if len(asked) == 0 {
 		return nil
 	}
-	states, err := w.Limits.LimitStates(ctx, asked)
+	tallies, err := w.Tallies(ctx, asked)
 	if err != nil {
 		return err
 	}
-	for i, state := range states {
+	for i := range asked {
+		state := asked[i].Touches[0].State(tallies[i][0])
 		into[i](alert.Units{Total: state.Max, Spent: state.Used, Left: max(state.Max-state.Used, 0),
 			End: state.ResetAt})
 	}

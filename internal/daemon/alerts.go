@@ -12,14 +12,13 @@ import (
 	"github.com/budgetd/budgetd/bucket/warn"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/alerts"
-	counted "github.com/budgetd/budgetd/internal/sqlstore/usage"
 	"github.com/budgetd/budgetd/internal/webhook"
-	"github.com/budgetd/budgetd/limit"
 )
 
-func (m *nodeBuilder) warnService(samples *sample.Service) *warn.Service {
+func (m *nodeBuilder) warnService(samples *sample.Service,
+	looks *usage.Service) *warn.Service {
 	return warn.New(warn.Config{Budgets: m.budgets, Ledger: m.alerts, Samples: samples,
-		Limits: counts{m.parts.usage}, Now: m.db.Now, Defaults: m.c.Alerts.Defaults,
+		Tallies: looks.Tallies, Now: m.db.Now, Defaults: m.c.Alerts.Defaults,
 		Observer: m.observer, Log: m.log})
 }
 
@@ -96,25 +95,4 @@ func (h webhooks) check(op, tenant string, target, name *string) error {
 	}
 	return &budget.Error{Code: budget.Invalid, Op: op, Message: "the endpoint has faults",
 		Fields: faults}
-}
-
-// counts reads the use of limits.
-type counts struct{ *counted.Part }
-
-// LimitStates reads all limits in one statement.
-func (c counts) LimitStates(ctx context.Context, asked []warn.Counted) ([]budget.LimitState,
-	error) {
-	touched := make([]usage.Touched, len(asked))
-	for i, one := range asked {
-		touched[i] = usage.Touched{Budget: one.Budget, Touches: []limit.Touch{one.Touch}}
-	}
-	tallies, err := c.Tallies(ctx, touched)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]budget.LimitState, len(asked))
-	for i := range asked {
-		out[i] = asked[i].Touch.State(tallies[i][0])
-	}
-	return out, nil
 }

@@ -36,7 +36,6 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/quarantine"
 	"github.com/budgetd/budgetd/internal/sqlstore/returns"
 	moving "github.com/budgetd/budgetd/internal/sqlstore/transfer"
-	counted "github.com/budgetd/budgetd/internal/sqlstore/usage"
 	"github.com/budgetd/budgetd/internal/webhook"
 	"github.com/budgetd/budgetd/ring"
 )
@@ -50,15 +49,14 @@ type parts struct {
 	feed        *feedrows.Part
 	partitions  *partitions.Part
 	accounts    *accounts.Part
-	usage       *counted.Part
 	alerts      *alerts.Part
 }
 
 func partsOf(db *engine.DB) *parts {
 	return &parts{commit: commit.New(db), definitions: definitions.New(db), returns: returns.New(db),
 		transfer: moving.New(db), feed: feedrows.New(db), partitions: partitions.New(db),
-		accounts: accounts.New(db), usage: counted.New(db),
-		alerts: alerts.New(db, rand.Reader)}
+		accounts: accounts.New(db),
+		alerts:   alerts.New(db, rand.Reader)}
 }
 
 // node is a running service: its handlers and its loops.
@@ -141,7 +139,7 @@ func (b *backends) service(c config.Config, log *slog.Logger, observer observer,
 			Mover:   m.moves, Auditor: auditor{audits, figures}, Quarantiner: m.stores,
 			Keeper: m.moves, Watcher: m.health}}
 	n.overseer = &console.Overseer{Find: m.budgets.Find, Known: audits.Known, Now: m.db.Now}
-	n.warnings = m.warnService(figures)
+	n.warnings = m.warnService(figures, looks)
 	n.hooks = webhooks{m.parts.alerts, m.secrets(), c.Webhooks.Allow, log}
 	n.sender, n.work = m.alertLoops()
 	n.work = append(n.work,
@@ -196,8 +194,8 @@ func (m *nodeBuilder) holdService() *hold.Service {
 }
 
 func (m *nodeBuilder) usageService() *usage.Service {
-	return usage.New(usage.Config{Budgets: m.budgets, Lookup: m.commit, Limits: m.parts.usage,
-		Rollover: m.moves, Now: m.db.Now, Observer: m.observer, Deadline: m.c.Deduct.StepTimeout})
+	return usage.New(usage.Config{DB: m.db, Budgets: m.budgets, Lookup: m.commit,
+		RollOver: m.moves.RollOver, Observer: m.observer, Deadline: m.c.Deduct.StepTimeout})
 }
 
 func (m *nodeBuilder) manageService() *manage.Service {

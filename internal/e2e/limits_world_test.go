@@ -25,7 +25,6 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/returns"
 	moving "github.com/budgetd/budgetd/internal/sqlstore/transfer"
-	usagerows "github.com/budgetd/budgetd/internal/sqlstore/usage"
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
@@ -117,8 +116,8 @@ func serveLimits(t *testing.T, clock *movedClock, db *engine.DB) *limitWorld {
 	must(t, err)
 	holds := hold.New(hold.Config{Budgets: budgets, Ledger: returns.New(db),
 		Observer: observer, Settings: hold.Settings{StepTime: patience}})
-	used := usage.New(usage.Config{Budgets: budgets, Lookup: flights, Limits: usagerows.New(db),
-		Rollover: mover, Now: db.Now, Observer: observer, Deadline: patience})
+	used := usage.New(usage.Config{DB: db, Budgets: budgets, Lookup: flights,
+		RollOver: mover.RollOver, Observer: observer, Deadline: patience})
 	service := &bucket.Service{Budgets: budgets, Ledger: modeOf{rows, used, holds}, Holds: holds,
 		Rows: readerOf{used}, Mover: mover,
 		Manager: &manage.Service{Ledger: defined, Budgets: budgets, Periods: mover,

@@ -1,0 +1,79 @@
+package usage
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/counters"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+)
+
+const (
+	// Amounts are added up in two halves, so that no sum overflows an integer: unlimited budgets
+	// have no bound.
+	selectUsage = `SELECT COUNT(*) AS calls, COALESCE(SUM(d.amount & 1048575), 0) AS low,
+		COALESCE(SUM(d.amount >> 20), 0) AS high,
+		COALESCE(SUM((SELECT SUM(g.amount) FROM give_back g /*by PRIMARY*/
+			WHERE g.budget_id = d.budget_id AND g.request_id = d.request_id)), 0) AS rolled_back
+		FROM deduction_value v /*by PRIMARY*/`
+	// lastMS is later than every instant in the ledger.
+	lastMS = int64(1) << 53
+)
+
+// Usage sums the deductions that carry all of the dimensions' values and were counted in a span, to
+// exclusive, with the rows' current amounts. A zero instant means no bound. Errors: BudgetNotFound;
+// Invalid without a dimension; LedgerModeOnly; Unavailable.
+func (s *Service) Usage(ctx context.Context, r bucket.UsageRequest) (bucket.Usage, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.Deadline)
+	defer cancel()
+	if len(r.Dimensions) == 0 {
+		return bucket.Usage{}, &budget.Error{Code: budget.Invalid, Op: "usage",
+			Message: "at least one dimension must be given", Fields: []budget.FieldError{{
+				Field: "dimensions", Message: "must not be empty"}}}
+	}
+	b, err := s.Budgets.Find(ctx, r.Budget)
+	if err != nil {
+		return bucket.Usage{}, err
+	}
+	if b.InStoreMode() {
+		return bucket.Usage{}, budget.Refuse(budget.LedgerModeOnly, "usage",
+			"budget %s is in store mode, which has no rows of deductions", b.Name)
+	}
+	names := slices.Sorted(maps.Keys(r.Dimensions))
+	values := make([]string, len(names))
+	for i, name := range names {
+		values[i] = r.Dimensions[name]
+	}
+	fromMS, toMS := int64(0), lastMS
+	if !r.From.IsZero() {
+		fromMS = r.From.UnixMilli()
+	}
+	if !r.To.IsZero() {
+		toMS = r.To.UnixMilli()
+	}
+	query, args := counters.Carrying(selectUsage, b.ID, names, values, fromMS, toMS)
+	var row struct {
+		Calls      int64 `db:"calls"`
+		Low        int64 `db:"low"`
+		High       int64 `db:"high"`
+		RolledBack int64 `db:"rolled_back"`
+	}
+	err = s.DB.Read(ctx, "usage", func(r *engine.Reader) error {
+		_, err := r.Get(&row, query, args...)
+		return err
+	})
+	return bucket.Usage{Calls: row.Calls, Amount: joined(row.High, row.Low),
+		RolledBack: min(row.RolledBack, budget.MaxAmount)}, s.failed(err)
+}
+
+// joined returns high * 2^20 + low, at most budget.MaxAmount.
+func joined(high, low int64) int64 {
+	const half = 20
+	if high > budget.MaxAmount>>half {
+		return budget.MaxAmount
+	}
+	return min(high<<half+low, budget.MaxAmount)
+}
