@@ -54,7 +54,7 @@ func TestViolations(t *testing.T) {
 				Imports: []string{ours + "internal/sqlstore/engine", ours + "bucket/hold"}}, ""},
 		{"part on a part",
 			goPackage{ImportPath: ours + "internal/sqlstore/returns",
-				Imports: []string{ours + "internal/sqlstore/feed"}}, "direction"},
+				Imports: []string{ours + "internal/sqlstore/transfer"}}, "direction"},
 		{"part on the rows that tests make",
 			goPackage{ImportPath: ours + "internal/sqlstore/returns",
 				Imports: []string{ours + "internal/sqlstore/fixture"}}, "exists for tests"},

@@ -1,24 +1,28 @@
 package feed
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
+
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 )
 
 // toTail moves the cursor before the last n entries by time, and returns how many numbers follow
 // it.
 func (p *page) toTail(ctx context.Context, n int) (numbers int, err error) {
-	var places []Place
+	var places []place
 	for i, b := range p.bounds {
 		if p.cursor.read[i] = (position{entry: b.Last}); b.Last > 0 {
-			places = append(places, Place{b.Bucket, b.Last})
+			places = append(places, place{b.Bucket, b.Last})
 		}
 	}
-	rows, err := p.ledger.Before(ctx, places, n)
+	rows, err := readBefore(ctx, p.db, places, n)
 	if err != nil {
 		return 0, err
 	}
-	next := make([][]Row, len(p.bounds)) // of each bucket, the newest first
+	next := make([][]row, len(p.bounds)) // of each bucket, the newest first
 	for _, row := range rows {
 		i := p.ordinals[row.Bucket]
 		next[i] = append(next[i], row)
@@ -26,7 +30,7 @@ func (p *page) toTail(ctx context.Context, n int) (numbers int, err error) {
 	for left := int64(n); left > 0; {
 		newest := -1
 		for i, list := range next {
-			if len(list) > 0 && (newest < 0 || list[0].At.After(next[newest][0].At)) {
+			if len(list) > 0 && (newest < 0 || list[0].CreatedMS > next[newest][0].CreatedMS) {
 				newest = i
 			}
 		}
@@ -58,20 +62,20 @@ func (p *page) toInstant(ctx context.Context, since time.Time) error {
 		borders[i] = border{0, b.Last + 1}
 	}
 	for {
-		var places []Place
+		var places []place
 		for i, b := range borders {
 			if b.wanted-b.old > 1 {
-				places = append(places, Place{p.bounds[i].Bucket, b.old + (b.wanted-b.old)/2})
+				places = append(places, place{p.bounds[i].Bucket, b.old + (b.wanted-b.old)/2})
 			}
 		}
 		if len(places) == 0 {
 			break
 		}
-		rows, err := p.ledger.Before(ctx, places, 1)
+		rows, err := readBefore(ctx, p.db, places, 1)
 		if err != nil {
 			return err
 		}
-		found := make(map[int64]Row, len(rows))
+		found := make(map[int64]row, len(rows))
 		for _, row := range rows {
 			found[row.Bucket] = row
 		}
@@ -87,13 +91,53 @@ func (p *page) toInstant(ctx context.Context, since time.Time) error {
 
 // narrow narrows the border. row is the last one that begins at or before middle; its Count is 0 if
 // there is no such row.
-func (b *border) narrow(middle int64, row Row, since time.Time) {
+func (b *border) narrow(middle int64, row row, since time.Time) {
 	switch {
 	case row.Count == 0, row.First <= b.old:
 		b.old = middle
-	case row.At.Before(since):
+	case row.at().Before(since):
 		b.old = max(middle, row.First+row.Count-1)
 	default:
 		b.wanted = row.First
 	}
+}
+
+// place identifies an entry of a bucket.
+type place struct{ Bucket, Entry int64 }
+
+const (
+	selectBefore = `SELECT bucket_id, first_entry, entries, created_at FROM (SELECT f.bucket_id,
+		f.first_entry, f.entries, f.created_at FROM feed f /*by PRIMARY*/
+		WHERE f.bucket_id = ? AND f.first_entry <= ? ORDER BY f.first_entry DESC LIMIT ?) t`
+	// beforeChunk is the most SELECTs in one statement.
+	beforeChunk = 32
+)
+
+// readBefore returns, for each place, the extents of the last rows that begin at or before it, at
+// most limit per bucket, the newest first.
+func readBefore(ctx context.Context, db *engine.DB, places []place, limit int) (
+	out []row, err error) {
+	err = db.Read(ctx, "feed", func(r *engine.Reader) error {
+		out = nil
+		for chunk := range slices.Chunk(places, beforeChunk) {
+			s := r.Statement()
+			for i, place := range chunk {
+				if i > 0 {
+					s.SQL(" UNION ALL ")
+				}
+				numbers := [...]int64{place.Bucket, place.Entry, int64(limit)}
+				s.Fill(selectBefore, func(at int) { s.Number(numbers[at]) })
+			}
+			var found []row
+			if err := r.RowsOf(&found, s); err != nil {
+				return err
+			}
+			out = append(out, found...)
+		}
+		return nil
+	})
+	slices.SortFunc(out, func(a, b row) int { // a UNION has no order
+		return cmp.Or(cmp.Compare(a.Bucket, b.Bucket), cmp.Compare(b.First, a.First))
+	})
+	return out, err
 }

@@ -37,7 +37,7 @@ type position struct {
 // start returns a reader's position: its cursor, or before the first entry if that is "". Buckets
 // added since the cursor are read from their first entry on; none is ever removed. It returns
 // Invalid (field after) for a bad cursor.
-func start(after string, budgetID, made int64, bounds []Bound) (cursor, error) {
+func start(after string, budgetID, made int64, bounds []bound) (cursor, error) {
 	here := cursor{budget: budgetID, made: made, read: make([]position, len(bounds))}
 	if after == "" {
 		return here, nil
@@ -65,7 +65,7 @@ func invalid(field, why string) error {
 }
 
 // spans chooses what a page of at most limit entries reads, and whose turn follows.
-func (c *cursor) spans(bounds []Bound, limit int) (spans []Span, turn int) {
+func (c *cursor) spans(bounds []bound, limit int) (spans []span, turn int) {
 	waiting := make([]int64, len(bounds))
 	for i, b := range bounds {
 		waiting[i] = b.Last - c.read[i].entry
@@ -73,7 +73,7 @@ func (c *cursor) spans(bounds []Bound, limit int) (spans []Span, turn int) {
 	given, turn := shares(waiting, limit, c.turn)
 	for i, n := range given {
 		if at := c.read[i]; n > 0 {
-			spans = append(spans, Span{Bucket: bounds[i].Bucket, From: at.entry + 1 - at.within,
+			spans = append(spans, span{Bucket: bounds[i].Bucket, From: at.entry + 1 - at.within,
 				After: at.entry, UpTo: at.entry + n})
 		}
 	}

@@ -119,7 +119,7 @@ func TestCursorSizes(t *testing.T) {
 
 func TestStart(t *testing.T) {
 	const made = 1_800_000_000_000
-	bounds := []Bound{{Bucket: 7, Key: "b:bucket-0", Last: 9}, {Bucket: 8, Key: "b:bucket-1", Last: 2}}
+	bounds := []bound{{Bucket: 7, Key: "b:bucket-0", Last: 9}, {Bucket: 8, Key: "b:bucket-1", Last: 2}}
 	text := func(edit func(*cursor)) string {
 		c := cursor{budget: 5, made: made, read: []position{{4, 1}, {2, 0}}}
 		edit(&c)
@@ -153,16 +153,16 @@ func TestStart(t *testing.T) {
 
 func TestEntriesAreSorted(t *testing.T) {
 	at := time.UnixMilli(1_800_000_000_000)
-	row := func(bucket, first int64, ms, count int) Row {
-		return Row{Bucket: bucket, First: first, Count: int64(count), Entries: make([]ledger.FeedEntry, count),
-			At: at.Add(time.Duration(ms) * time.Millisecond)}
+	made := func(bucket, first, ms int64, count int) row {
+		return row{Bucket: bucket, First: first, Count: int64(count), Entries: make([]ledger.FeedEntry, count),
+			CreatedMS: at.UnixMilli() + ms}
 	}
-	p := &page{bounds: []Bound{{Bucket: 1, Key: "one"}, {Bucket: 2, Key: "two"}},
+	p := &page{bounds: []bound{{Bucket: 1, Key: "one"}, {Bucket: 2, Key: "two"}},
 		ordinals: map[int64]int{1: 0, 2: 1}}
-	spans := []Span{{Bucket: 2, From: 1, After: 0, UpTo: 3}, {Bucket: 1, From: 5, After: 6, UpTo: 8}}
+	spans := []span{{Bucket: 2, From: 1, After: 0, UpTo: 3}, {Bucket: 1, From: 5, After: 6, UpTo: 8}}
 	// Entry 2 of bucket 2 was written by a node whose clock is late. Bucket 1 is read from the middle of
 	// one row to the middle of another.
-	got := p.entries(spans, []Row{row(2, 1, 10, 1), row(2, 2, 3, 1), row(2, 3, 30, 1), row(1, 5, 5, 3), row(1, 8, 10, 2)})
+	got := p.entries(spans, []row{made(2, 1, 10, 1), made(2, 2, 3, 1), made(2, 3, 30, 1), made(1, 5, 5, 3), made(1, 8, 10, 2)})
 	var order []int64
 	for _, e := range got {
 		order = append(order, e.Bucket*10+e.Entry)
@@ -178,7 +178,7 @@ func TestEntriesAreSorted(t *testing.T) {
 // TestMove checks that the cursor follows a page's entries, even if the page was cut or numbers
 // have no entries.
 func TestMove(t *testing.T) {
-	spans := []Span{{Bucket: 1, After: 3, UpTo: 9}}
+	spans := []span{{Bucket: 1, After: 3, UpTo: 9}}
 	for name, test := range map[string]struct {
 		all, read map[int64]position
 		want      position

@@ -14,7 +14,6 @@ import (
 	"github.com/budgetd/budgetd/bucket/hold"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
-	sqlfeed "github.com/budgetd/budgetd/internal/sqlstore/feed"
 	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
 	"github.com/budgetd/budgetd/internal/sqlstore/returns"
 	"github.com/budgetd/budgetd/ledger"
@@ -32,7 +31,7 @@ func onEveryEngine(t *testing.T, run func(w *world)) {
 	fixture.OnEveryEngine(t, func(w *fixture.World) {
 		budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: definitions.New(w.DB)})
 		w.OK(err)
-		run(&world{w, feed.New(feed.Config{Budgets: budgets, Ledger: sqlfeed.New(w.DB)}), returns.New(w.DB)})
+		run(&world{w, feed.New(feed.Config{DB: w.DB, Budgets: budgets}), returns.New(w.DB)})
 	})
 }
 

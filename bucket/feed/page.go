@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 )
 
 const (
@@ -21,8 +22,8 @@ const (
 
 // page is one page while it is read.
 type page struct {
-	ledger Ledger
-	bounds []Bound
+	db     *engine.DB
+	bounds []bound
 	cursor cursor
 	// ordinals are the places of the buckets in bounds.
 	ordinals map[int64]int
@@ -36,7 +37,7 @@ func (p *page) read(ctx context.Context, limit int) ([]bucket.FeedEntry, error) 
 		if len(spans) == 0 {
 			return nil, nil
 		}
-		rows, err := p.ledger.Rows(ctx, spans)
+		rows, err := readRows(ctx, p.db, spans)
 		if err != nil {
 			return nil, err
 		}
@@ -70,7 +71,7 @@ type timed struct {
 
 // entries lists the entries of rows that lie in their spans. They are sorted by time, but those of
 // one bucket by number, because the clocks of nodes differ and times alone could reverse them.
-func (p *page) entries(spans []Span, rows []Row) []timed {
+func (p *page) entries(spans []span, rows []row) []timed {
 	turns := make(map[int64]int, len(spans))
 	for i, span := range spans {
 		turns[span.Bucket] = i
@@ -79,11 +80,12 @@ func (p *page) entries(spans []Span, rows []Row) []timed {
 	latest := make(map[int64]time.Time, len(spans))
 	for _, row := range rows {
 		span := spans[turns[row.Bucket]]
-		if latest[row.Bucket].Before(row.At) {
-			latest[row.Bucket] = row.At
+		at := row.at()
+		if latest[row.Bucket].Before(at) {
+			latest[row.Bucket] = at
 		}
 		for i, e := range row.Entries {
-			e.Bucket, e.Entry, e.At = row.Bucket, row.First+int64(i), row.At
+			e.Bucket, e.Entry, e.At = row.Bucket, row.First+int64(i), at
 			if e.Entry <= span.After || e.Entry > span.UpTo {
 				continue
 			}
@@ -110,7 +112,7 @@ func (p *page) details(ctx context.Context, entries []timed) ([]timed, error) {
 		for i := range chunk {
 			ids[i] = bucket.ID{Budget: p.cursor.budget, RequestID: chunk[i].RequestID}
 		}
-		found, err := p.ledger.Details(ctx, ids)
+		found, err := readDetails(ctx, p.db, ids)
 		if err != nil {
 			return nil, err
 		}
@@ -139,7 +141,7 @@ func lasts(entries []timed) map[int64]position {
 // move moves the cursor past the entries of a page. all are the last entries of each bucket before
 // the page was cut: if they are in the page, the span was read to its end, which may be a number
 // without an entry.
-func (p *page) move(spans []Span, all, read map[int64]position) {
+func (p *page) move(spans []span, all, read map[int64]position) {
 	for _, span := range spans {
 		at := &p.cursor.read[p.ordinals[span.Bucket]]
 		last, some := read[span.Bucket]

@@ -2,10 +2,12 @@ package feed
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 )
 
 const (
@@ -18,8 +20,8 @@ const (
 // poller wakes readers that wait for entries. While there are any, one goroutine reads the heads of
 // all their budgets in one statement per round, and ends overdue waits.
 type poller struct {
-	ledger Ledger
-	clock  bucket.Clock
+	db    *engine.DB
+	clock bucket.Clock
 
 	mu      sync.Mutex
 	waiting map[*reader]struct{}
@@ -75,7 +77,7 @@ func (n *poller) run() {
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), pollTime)
-		heads, err := n.ledger.Heads(ctx, budgets)
+		heads, err := readHeads(ctx, n.db, budgets)
 		cancel()
 		if err != nil {
 			heads = nil // the readers that are woken by their deadline see the error themselves
@@ -114,4 +116,40 @@ func (n *poller) wake(heads map[int64]int64) {
 			close(r.woken)
 		}
 	}
+}
+
+const (
+	selectHeads = `SELECT b.budget_id, SUM(e.next_entry) AS head
+		FROM sharding_budget_management_bucket b /*by budget_id*/
+		/*in order*/ JOIN bucket_epoch e /*by PRIMARY*/ ON e.bucket_id = b.id AND e.epoch = b.epoch
+		WHERE `
+	perBudget = ` GROUP BY b.budget_id`
+)
+
+// readHeads returns Σ(last + 1) over the buckets of each budget, which changes with each entry. A
+// budget that does not exist is missing.
+func readHeads(ctx context.Context, db *engine.DB, budgets []int64) (
+	out map[int64]int64, err error) {
+	budgets = slices.Compact(slices.Sorted(slices.Values(budgets)))
+	err = db.Read(ctx, "feed", func(r *engine.Reader) error {
+		out = make(map[int64]int64, len(budgets))
+		for chunk := range slices.Chunk(budgets, engine.ListChunk) {
+			s := r.Statement()
+			s.SQL(selectHeads)
+			s.Numbers("b.budget_id", chunk)
+			s.SQL(perBudget)
+			var found []struct {
+				Budget int64 `db:"budget_id"`
+				Head   int64 `db:"head"`
+			}
+			if err := r.RowsOf(&found, s); err != nil {
+				return err
+			}
+			for _, f := range found {
+				out[f.Budget] = f.Head
+			}
+		}
+		return nil
+	})
+	return out, err
 }

@@ -6,17 +6,14 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 )
-
-// Budgets finds definitions that are at most a second old. bucket.Budgets implements it.
-type Budgets interface {
-	Find(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budget, error)
-}
 
 // Config configures a Service.
 type Config struct {
-	Budgets Budgets
-	Ledger  Ledger
+	DB      *engine.DB
+	Budgets *bucket.Budgets
 	// Clock measures waits; nil means the system clock.
 	Clock bucket.Clock
 	// Observer receives failed SQL calls. It may be nil.
@@ -25,8 +22,8 @@ type Config struct {
 
 // Service reads feeds. It has no goroutine while no reader waits. It is safe for concurrent use.
 type Service struct {
-	budgets  Budgets
-	ledger   Ledger
+	db       *engine.DB
+	budgets  *bucket.Budgets
 	observer bucket.Calls
 	poller   *poller
 }
@@ -36,8 +33,8 @@ func New(c Config) *Service {
 	if c.Clock == nil {
 		c.Clock = bucket.SystemClock{}
 	}
-	return &Service{budgets: c.Budgets, ledger: c.Ledger, observer: c.Observer,
-		poller: &poller{ledger: c.Ledger, clock: c.Clock}}
+	return &Service{db: c.DB, budgets: c.Budgets, observer: c.Observer,
+		poller: &poller{db: c.DB, clock: c.Clock}}
 }
 
 // Feed returns a page of the entries of a budget's deductions. A reader that passes each page's
@@ -101,14 +98,14 @@ func (s *Service) find(ctx context.Context, r *bucket.FeedRequest) (*bucket.Budg
 	return b, nil
 }
 
-// page reads a page without waiting. head is the result of Ledger.Heads as long as nothing follows.
+// page reads a page without waiting. head is the result of readHeads as long as nothing follows.
 func (s *Service) page(ctx context.Context, b *bucket.Budget, r *bucket.FeedRequest) (
 	out bucket.FeedPage, head int64, err error) {
-	bounds, err := s.ledger.Bounds(ctx, b.ID)
+	bounds, err := readBounds(ctx, s.db, b.ID)
 	if err != nil {
 		return out, 0, err
 	}
-	p := &page{ledger: s.ledger, bounds: bounds, ordinals: make(map[int64]int, len(bounds))}
+	p := &page{db: s.db, bounds: bounds, ordinals: make(map[int64]int, len(bounds))}
 	for i, bound := range bounds {
 		p.ordinals[bound.Bucket] = i
 		head += bound.Last + 1
@@ -139,4 +136,34 @@ func (s *Service) failed(err error) error {
 		s.observer.Failed("sql", budget.CodeOf(err))
 	}
 	return err
+}
+
+// bound is the extent of one bucket's feed.
+type bound struct {
+	Bucket int64 `db:"id"`
+	// Key is the bucket's public name.
+	Key string `db:"sharding_bucket_key"`
+	// Last is the number of its newest entry; 0 for none.
+	Last int64 `db:"last_entry"`
+}
+
+// The row of a bucket's newest epoch holds the number of the next entry.
+const selectBounds = `SELECT b.id, b.sharding_bucket_key, e.next_entry - 1 AS last_entry
+	FROM sharding_budget_management_bucket b /*by budget_id*/
+	/*in order*/ JOIN bucket_epoch e /*by PRIMARY*/ ON e.bucket_id = b.id AND e.epoch = b.epoch
+	WHERE b.budget_id = ? ORDER BY b.ordinal`
+
+// readBounds returns the extents of the feeds of a budget's buckets, by ordinal, without locks.
+// Every entry up to Last is committed, and a statement that begins later sees it. Errors:
+// BudgetNotFound, Unavailable.
+func readBounds(ctx context.Context, db *engine.DB, budgetID int64) (out []bound, err error) {
+	err = db.Read(ctx, "feed", func(r *engine.Reader) error {
+		out = nil
+		if err := r.List(&out, selectBounds, budgetID); err != nil || len(out) > 0 {
+			return err
+		}
+		_, _, err := bookkeeper.ReadBudget(r, "feed", budgetID)
+		return err
+	})
+	return out, err
 }

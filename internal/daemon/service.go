@@ -30,7 +30,6 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/commit"
 	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
-	feedrows "github.com/budgetd/budgetd/internal/sqlstore/feed"
 	"github.com/budgetd/budgetd/internal/sqlstore/nodes"
 	"github.com/budgetd/budgetd/internal/sqlstore/partitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/quarantine"
@@ -46,7 +45,6 @@ type parts struct {
 	definitions *definitions.Part
 	returns     *returns.Part
 	transfer    *moving.Part
-	feed        *feedrows.Part
 	partitions  *partitions.Part
 	accounts    *accounts.Part
 	alerts      *alerts.Part
@@ -54,7 +52,7 @@ type parts struct {
 
 func partsOf(db *engine.DB) *parts {
 	return &parts{commit: commit.New(db), definitions: definitions.New(db), returns: returns.New(db),
-		transfer: moving.New(db), feed: feedrows.New(db), partitions: partitions.New(db),
+		transfer: moving.New(db), partitions: partitions.New(db),
 		accounts: accounts.New(db),
 		alerts:   alerts.New(db, rand.Reader)}
 }
@@ -130,7 +128,7 @@ func (b *backends) service(c config.Config, log *slog.Logger, observer observer,
 	}
 	holds, looks := m.holdService(), m.usageService()
 	audits, figures := m.auditService(), m.sampleService()
-	feeds := feed.New(feed.Config{Budgets: m.budgets, Ledger: m.parts.feed, Observer: observer})
+	feeds := feed.New(feed.Config{DB: m.db, Budgets: m.budgets, Observer: observer})
 	n := &node{transfer: m.moves.Service, names: &names{m.definitions, m.budgets},
 		Service: &bucket.Service{Budgets: m.budgets,
 			Ledger: ledgerMode{rows, looks, holds}, Store: m.stores,
