@@ -234,7 +234,7 @@ func TestHaltSaysWhy(t *testing.T) {
 		if got := w.Epoch(b.Buckets[1].ID, 1).Halted; got != why || w.seen.halts != 1 {
 			t.Errorf("%q, halted %d times", got, w.seen.halts)
 		}
-		halted, err := w.part.Halt(w.Ctx, bucket.Ref{Bucket: b.Buckets[2].ID, Epoch: 1},
+		halted, err := w.s.Halt(w.Ctx, bucket.Ref{Bucket: b.Buckets[2].ID, Epoch: 1},
 			strings.Repeat("x", 600))
 		if err != nil || !halted || len(w.Epoch(b.Buckets[2].ID, 1).Halted) != 512 {
 			t.Errorf("a long reason: %v, %v", halted, err)
@@ -272,7 +272,7 @@ func TestAuditIsOneSnapshot(t *testing.T) {
 			}
 		}()
 		for range 20 {
-			a, err := w.part.Accounts(w.Ctx, b.ID)
+			a, err := w.s.ReadAccounts(w.Ctx, b.ID)
 			w.OK(err)
 			if found := a.Check(); len(found) > 0 {
 				t.Errorf("%d rows: %v", a.Rows, found)

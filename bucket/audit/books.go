@@ -95,7 +95,7 @@ func (b *Books) RunOnce(ctx context.Context) error {
 func (b *Books) read(ctx context.Context, after int64, limit int) ([]bucket.Book, error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
-	books, err := b.ledger.Books(ctx, after, limit)
+	books, err := b.Service.Books(ctx, after, limit)
 	if err != nil {
 		return nil, b.failed(err)
 	}
@@ -122,7 +122,7 @@ func (b *Books) end(ctx context.Context, err error) error {
 	b.observer.Books(b.findings.sums(b.clock.Now()))
 	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
-	u, e := b.ledger.Unfinished(ctx, b.unreachable())
+	u, e := b.Service.unfinished(ctx, b.unreachable())
 	if e != nil {
 		return b.failed(e)
 	}

@@ -1,3 +1,6 @@
+// Package audit proves the accounts of budgets (I1, I7) on live traffic: on request, and in the
+// background at a bounded cost. If the columns of a bucket's epoch disagree with their rows, the
+// epoch is halted; all others continue.
 package audit
 
 import (
@@ -9,6 +12,7 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/ledger"
 )
 
@@ -26,10 +30,15 @@ const (
 
 // Config configures a Service.
 type Config struct {
-	Budgets Budgets
-	Ledger  Ledger
-	// Stores compares stores with SQL. It may be nil if no budget is in store mode.
-	Stores StoreCheck
+	DB      *engine.DB
+	Budgets *bucket.Budgets
+	// Compare compares the entries of the live epochs of a budget in store mode with SQL. Grants plus
+	// given back must equal balance plus taken, in one atomic read each, and SQL's sums must not be
+	// above the store's. found lists discrepancies that were seen twice; they name buckets and epochs.
+	// unchecked lists the keys of buckets whose store could not be read. It may be nil if no budget is
+	// in store mode.
+	Compare func(ctx context.Context, b *bucket.Budget) (found []ledger.Discrepancy,
+		unchecked []string, err error)
 	// Clock measures waits; nil means the system clock.
 	Clock    bucket.Clock
 	Observer bucket.Observer
@@ -41,9 +50,12 @@ type Config struct {
 
 // Service audits budgets. It is safe for concurrent use.
 type Service struct {
-	budgets     Budgets
-	ledger      Ledger
-	stores      StoreCheck
+	db      *engine.DB
+	budgets *bucket.Budgets
+	compare func(ctx context.Context, b *bucket.Budget) (found []ledger.Discrepancy,
+		unchecked []string, err error)
+	// accounts is readAccounts, unless a test breaks what it reads.
+	accounts    func(ctx context.Context, budgetID int64) (Accounts, error)
 	clock       bucket.Clock
 	observer    bucket.Observer
 	log         *slog.Logger
@@ -56,9 +68,10 @@ type Service struct {
 
 // New returns a service. It contacts neither the database nor a store.
 func New(c Config) *Service {
-	s := &Service{budgets: c.Budgets, ledger: c.Ledger, stores: c.Stores, clock: c.Clock,
+	s := &Service{db: c.DB, budgets: c.Budgets, compare: c.Compare, clock: c.Clock,
 		observer: c.Observer, log: c.Log, unreachable: c.Unreachable,
 		slots: make(chan struct{}, atOnce)}
+	s.accounts = s.readAccounts
 	if s.clock == nil {
 		s.clock = bucket.SystemClock{}
 	}
@@ -94,8 +107,8 @@ func (s *Service) Audit(ctx context.Context, ref bucket.BudgetRef) (bucket.Audit
 	switch {
 	case !b.InStoreMode():
 		more, err = s.limits(ctx, b.ID)
-	case s.stores != nil: // first, because it brings SQL's sums up to date
-		more, report.Unchecked, err = s.stores.Compare(ctx, b)
+	case s.compare != nil: // first, because it brings SQL's sums up to date
+		more, report.Unchecked, err = s.compare(ctx, b)
 	}
 	if err != nil {
 		return bucket.AuditReport{}, s.failed(err)
@@ -121,19 +134,12 @@ func (s *Service) Audit(ctx context.Context, ref bucket.BudgetRef) (bucket.Audit
 func (s *Service) look(ctx context.Context, id int64) (a Accounts,
 	found []ledger.Discrepancy, err error) {
 	found, err = again(func() ([]ledger.Discrepancy, error) {
-		if a, err = s.ledger.Accounts(ctx, id); err != nil {
+		if a, err = s.accounts(ctx, id); err != nil {
 			return nil, err
 		}
 		return a.Check(), nil
 	})
 	return a, found, err
-}
-
-// limits returns the discrepancies of limit counters that every read shows.
-func (s *Service) limits(ctx context.Context, id int64) ([]ledger.Discrepancy, error) {
-	return again(func() ([]ledger.Discrepancy, error) {
-		return s.ledger.Counters(ctx, id, mostCounters)
-	})
 }
 
 // again reads until nothing is wrong, at most lookAgain more times, and returns the figures that
@@ -172,7 +178,7 @@ func (s *Service) act(ctx context.Context, a *Accounts, found []ledger.Discrepan
 		if d.Bucket == "" || !known {
 			continue
 		}
-		halted, err := s.ledger.Halt(ctx, bucket.Ref{Bucket: id, Epoch: d.Epoch}, "audit: "+d.String())
+		halted, err := s.Halt(ctx, bucket.Ref{Bucket: id, Epoch: d.Epoch}, "audit: "+d.String())
 		if err != nil {
 			s.log.Error("epoch not halted", "bucket", d.Bucket, "epoch", d.Epoch, "error", s.failed(err))
 		} else if halted {

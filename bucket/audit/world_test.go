@@ -12,7 +12,6 @@ import (
 	"github.com/budgetd/budgetd/bucket/audit"
 	"github.com/budgetd/budgetd/bucket/hold"
 	"github.com/budgetd/budgetd/budget"
-	auditrows "github.com/budgetd/budgetd/internal/sqlstore/audit"
 	"github.com/budgetd/budgetd/internal/sqlstore/commit"
 	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
@@ -29,7 +28,6 @@ type world struct {
 	commits *commit.Part
 	returns *returns.Part
 	budgets *bucket.Budgets
-	part    *auditrows.Part
 	seen    *seen
 	s       *audit.Service
 }
@@ -40,11 +38,11 @@ func each(t *testing.T, run func(w *world)) {
 
 func newWorld(f *fixture.World) *world {
 	w := &world{World: f, defs: definitions.New(f.DB), commits: commit.New(f.DB),
-		returns: returns.New(f.DB), part: auditrows.New(f.DB), seen: &seen{}}
+		returns: returns.New(f.DB), seen: &seen{}}
 	var err error
 	w.budgets, err = bucket.NewBudgets(bucket.BudgetsConfig{Definitions: w.defs, Size: 100})
 	w.OK(err)
-	w.s = audit.New(audit.Config{Budgets: w.budgets, Ledger: w.part, Observer: w.seen})
+	w.s = audit.New(audit.Config{DB: f.DB, Budgets: w.budgets, Observer: w.seen})
 	return w
 }
 

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/audit"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/sqlstore/audit"
 	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
 	"github.com/budgetd/budgetd/series"
@@ -15,7 +15,7 @@ import (
 // world is a database with samplers of two nodes.
 type world struct {
 	*fixture.World
-	books *audit.Part
+	books *audit.Service
 	s     *Service
 	a, b  *Sampler
 }
@@ -26,7 +26,7 @@ func each(t *testing.T, run func(w *world)) {
 		budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: defs, Size: 100})
 		f.OK(err)
 		s := New(Config{DB: f.DB, Budgets: budgets, Figures: defs.Figures, Keep: 2 * time.Hour})
-		w := &world{World: f, books: audit.New(f.DB), s: s, a: &Sampler{Service: s},
+		w := &world{World: f, books: audit.New(audit.Config{DB: f.DB}), s: s, a: &Sampler{Service: s},
 			b: &Sampler{Service: s}}
 		w.Clock.Advance(time.Minute - time.Duration(w.DB.Now().UnixNano()%int64(time.Minute)))
 		run(w)

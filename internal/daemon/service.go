@@ -26,7 +26,6 @@ import (
 	"github.com/budgetd/budgetd/internal/config"
 	"github.com/budgetd/budgetd/internal/console"
 	"github.com/budgetd/budgetd/internal/sqlstore/alerts"
-	accounts "github.com/budgetd/budgetd/internal/sqlstore/audit"
 	"github.com/budgetd/budgetd/internal/sqlstore/commit"
 	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
@@ -46,15 +45,14 @@ type parts struct {
 	returns     *returns.Part
 	transfer    *moving.Part
 	partitions  *partitions.Part
-	accounts    *accounts.Part
 	alerts      *alerts.Part
 }
 
 func partsOf(db *engine.DB) *parts {
 	return &parts{commit: commit.New(db), definitions: definitions.New(db), returns: returns.New(db),
 		transfer: moving.New(db), partitions: partitions.New(db),
-		accounts: accounts.New(db),
-		alerts:   alerts.New(db, rand.Reader)}
+
+		alerts: alerts.New(db, rand.Reader)}
 }
 
 // node is a running service: its handlers and its loops.
@@ -204,9 +202,8 @@ func (m *nodeBuilder) manageService() *manage.Service {
 }
 
 func (m *nodeBuilder) auditService() *audit.Service {
-	return audit.New(audit.Config{Budgets: m.budgets, Ledger: m.accounts, Observer: m.observer,
-		Stores: m.stores,
-		Log:    m.log, Unreachable: m.health.unreachable})
+	return audit.New(audit.Config{DB: m.db, Budgets: m.budgets, Observer: m.observer,
+		Compare: m.stores.Compare, Log: m.log, Unreachable: m.health.unreachable})
 }
 
 func (m *nodeBuilder) sampleService() *sample.Service {

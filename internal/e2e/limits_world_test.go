@@ -19,7 +19,6 @@ import (
 	"github.com/budgetd/budgetd/client"
 	"github.com/budgetd/budgetd/internal/httpapi"
 	"github.com/budgetd/budgetd/internal/metrics"
-	auditrows "github.com/budgetd/budgetd/internal/sqlstore/audit"
 	"github.com/budgetd/budgetd/internal/sqlstore/commit"
 	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
@@ -124,7 +123,7 @@ func serveLimits(t *testing.T, clock *movedClock, db *engine.DB) *limitWorld {
 			Moved: observer.Moved, Clock: bucket.SystemClock{}, Timeout: patience,
 			Nonce: func() string { return t.Name()[:8] }},
 		Auditor: auditorOf{
-			audit.New(audit.Config{Budgets: budgets, Ledger: auditrows.New(db), Observer: observer}),
+			audit.New(audit.Config{DB: db, Budgets: budgets, Observer: observer}),
 			sample.New(sample.Config{DB: db, Budgets: budgets, Figures: defined.Figures})}}
 	server := httptest.NewServer(httpapi.New(httpapi.Config{Service: service,
 		Limits: httpapi.Limits{BodyBytes: 1 << 20, BatchBytes: 4 << 20, BodiesBytes: 64 << 20,

@@ -13,10 +13,10 @@ import (
 
 	"github.com/budgetd/budgetd/alert"
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/audit"
 	"github.com/budgetd/budgetd/bucket/sample"
 	"github.com/budgetd/budgetd/bucket/warn"
 	"github.com/budgetd/budgetd/internal/sqlstore/alerts"
-	"github.com/budgetd/budgetd/internal/sqlstore/audit"
 	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
 )
@@ -25,7 +25,7 @@ import (
 type world struct {
 	*fixture.World
 	p     *alerts.Part
-	books *audit.Part
+	books *audit.Service
 	s     *warn.Service
 	a, b  *warn.Watch
 	told  *told
@@ -39,7 +39,7 @@ func each(t *testing.T, run func(w *world)) {
 		p := alerts.New(f.DB, rand.Reader)
 		s := warn.New(warn.Config{Budgets: budgets, Ledger: p, Samples: sample.New(sample.Config{DB: f.DB}), Now: f.DB.Now,
 			Defaults: true, Observer: &told{}, Log: slog.New(slog.DiscardHandler)})
-		run(&world{World: f, p: p, books: audit.New(f.DB), s: s, a: &warn.Watch{Service: s}, b: &warn.Watch{Service: s},
+		run(&world{World: f, p: p, books: audit.New(audit.Config{DB: f.DB}), s: s, a: &warn.Watch{Service: s}, b: &warn.Watch{Service: s},
 			told: s.Observer.(*told)})
 	})
 }

@@ -4,17 +4,14 @@ import (
 	"context"
 
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/bucket/audit"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 	"github.com/budgetd/budgetd/ledger"
 )
 
-const (
-	selectIDs = `SELECT id FROM budget_management_bucket /*by PRIMARY*/ WHERE id > ?
-		ORDER BY id LIMIT ?`
-)
+const selectIDs = `SELECT id FROM budget_management_bucket /*by PRIMARY*/ WHERE id > ?
+	ORDER BY id LIMIT ?`
 
 // selectBooks sums the columns of a range of budgets in one statement, hence in one snapshot.
 var selectBooks = `SELECT u.id, u.tenant, u.name, u.durability, u.unlimited, u.total_quantity,
@@ -111,8 +108,9 @@ func (r *bookRow) book() bucket.Book {
 
 // Books reads the columns of at most limit budgets after an id, in id order and in one snapshot. It
 // takes no locks. It returns Unavailable if the database cannot be read.
-func (p *Part) Books(ctx context.Context, after int64, limit int) (out []bucket.Book, err error) {
-	err = p.db.Read(ctx, "books", func(r *engine.Reader) error {
+func (s *Service) Books(ctx context.Context, after int64, limit int) (
+	out []bucket.Book, err error) {
+	err = s.db.Read(ctx, "books", func(r *engine.Reader) error {
 		out = nil
 		var ids []int64
 		if err := r.List(&ids, selectIDs, after, limit); err != nil || len(ids) == 0 {
@@ -149,14 +147,21 @@ const (
 		AND LENGTH(e.halted) = 0`
 )
 
-// Unfinished counts unfinished work, each kind up to a bound, and sums what epochs of store-mode
-// budgets hold on partitions. It takes no locks. It returns Unavailable if the database cannot be
-// read.
-func (p *Part) Unfinished(ctx context.Context, partitions []bucket.Partition) (
-	out audit.Unfinished, err error) {
+// unfinished counts, by kind, what is incomplete.
+type unfinished struct {
+	Epochs, Grants, Shrinks, Returning int
+	// OnPartitions is what epochs of budgets in store mode hold on the requested partitions, in minor
+	// units.
+	OnPartitions int64
+}
+
+// unfinished counts unfinished work, each kind up to a bound, and sums what epochs of store-mode
+// budgets hold on partitions. It takes no locks. Error: Unavailable.
+func (s *Service) unfinished(ctx context.Context, partitions []bucket.Partition) (
+	out unfinished, err error) {
 	const most = 10_000
-	err = p.db.Read(ctx, "unfinished", func(r *engine.Reader) error {
-		out = audit.Unfinished{}
+	err = s.db.Read(ctx, "unfinished", func(r *engine.Reader) error {
+		out = unfinished{}
 		for _, count := range []struct {
 			query string
 			to    *int

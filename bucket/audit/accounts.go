@@ -1,5 +1,3 @@
-// Package audit reads the rows that prove the accounts of budgets, and halts epochs whose accounts
-// are wrong.
 package audit
 
 import (
@@ -7,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/bucket/audit"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
@@ -15,13 +12,49 @@ import (
 	"github.com/budgetd/budgetd/ledger/books"
 )
 
-// Part audits a database. It is safe for concurrent use.
-type Part struct{ db *engine.DB }
+// Epoch has an epoch's columns and the sums of its rows.
+type Epoch struct {
+	ledger.EpochFigures
+	// IsNewest says that it is its bucket's newest epoch.
+	IsNewest bool
+	// ReleasedUsed is the part of Released that was released as used.
+	ReleasedUsed int64
+}
 
-var _ audit.Ledger = (*Part)(nil)
+// Accounts has a budget's columns and the sums of all of its rows in one snapshot. Of Book, only
+// Figures, Adjusted, Shrinks and the budget's identity are set.
+type Accounts struct {
+	bucket.Book
+	// Epochs are all epochs of the budget, by bucket and number.
+	Epochs  []Epoch
+	Periods []ledger.PeriodFigures
+	// Feed is the sum of the units of each bucket's feed.
+	Feed map[int64]int64
+	// Rows is how many rows were read.
+	Rows int64
+}
 
-// New returns the part of a database.
-func New(db *engine.DB) *Part { return &Part{db: db} }
+// add adds the columns of an epoch to the figures.
+func (a *Accounts) add(e *Epoch) {
+	f, row := &a.Figures, &e.Row
+	if row.Status == ledger.Open {
+		f.InBuckets += row.Outstanding
+	} else {
+		f.Unsettled += row.Outstanding
+	}
+	f.Returning += row.Returning
+	if !a.Unlimited {
+		f.Held += row.Held
+		f.Used += row.Used
+		if row.Period == f.Period.Number {
+			f.PeriodUsed += row.Used
+		}
+		return
+	}
+	f.Held = min(f.Held+row.Held, budget.MaxAmount)
+	f.Used = min(f.Used+row.Used, budget.MaxAmount)
+	f.PeriodUsed = f.Used
+}
 
 const (
 	selectAdjustments = `SELECT
@@ -75,34 +108,32 @@ type sumRow struct {
 // sums maps each sum to its figure.
 var sums = []struct {
 	query string
-	add   func(e *audit.Epoch, sum *sumRow)
+	add   func(e *Epoch, sum *sumRow)
 }{
-	{sumGrants, func(e *audit.Epoch, sum *sumRow) { e.Granted = sum.Units }},
-	{sumDeductions, func(e *audit.Epoch, sum *sumRow) { e.Deducted = sum.Units }},
-	{sumBacks, func(e *audit.Epoch, sum *sumRow) { e.GivenBack, e.BackInO = sum.Units, sum.Part }},
-	{sumHolds, func(e *audit.Epoch, sum *sumRow) { e.EpochFigures.Held = sum.Units }},
-	{sumQuarantines, func(e *audit.Epoch, sum *sumRow) {
+	{sumGrants, func(e *Epoch, sum *sumRow) { e.Granted = sum.Units }},
+	{sumDeductions, func(e *Epoch, sum *sumRow) { e.Deducted = sum.Units }},
+	{sumBacks, func(e *Epoch, sum *sumRow) { e.GivenBack, e.BackInO = sum.Units, sum.Part }},
+	{sumHolds, func(e *Epoch, sum *sumRow) { e.EpochFigures.Held = sum.Units }},
+	{sumQuarantines, func(e *Epoch, sum *sumRow) {
 		e.Quarantined, e.NotedRelease = sum.Units, sum.Part
 	}},
-	{sumReleases, func(e *audit.Epoch, sum *sumRow) {
+	{sumReleases, func(e *Epoch, sum *sumRow) {
 		e.Released, e.ReleasedUsed = sum.Units, sum.Part
 	}},
 }
 
-// Accounts reads the columns of a budget and all of its rows in one snapshot, for the proof of I1.
-// It reads every deduction of the budget and takes no locks. Errors: BudgetNotFound, Unavailable.
-func (p *Part) Accounts(ctx context.Context, budgetID int64) (out audit.Accounts, err error) {
-	err = p.db.Snapshot(ctx, "audit", func(r *engine.Reader) error {
+// readAccounts reads the columns of a budget and all of its rows in one snapshot, for the proof of
+// I1. It reads every deduction of the budget and takes no locks. Errors: BudgetNotFound,
+// Unavailable.
+func (s *Service) readAccounts(ctx context.Context, budgetID int64) (out Accounts, err error) {
+	err = s.db.Snapshot(ctx, "audit", func(r *engine.Reader) error {
 		out, err = accounts(r, budgetID)
 		return err
 	})
-	if err != nil {
-		return audit.Accounts{}, err
-	}
-	return out, nil
+	return out, err
 }
 
-func accounts(r *engine.Reader, budgetID int64) (out audit.Accounts, err error) {
+func accounts(r *engine.Reader, budgetID int64) (out Accounts, err error) {
 	all, b, err := bookkeeper.ReadBudget(r, "audit", budgetID, bookkeeper.AllEpochs(budgetID)...)
 	if err != nil {
 		return out, err
@@ -131,15 +162,15 @@ func accounts(r *engine.Reader, budgetID int64) (out audit.Accounts, err error) 
 
 // readEpochs adds the epochs, and the sums of their rows, and sums their columns. Rows of a
 // missing epoch produce an epoch without units.
-func readEpochs(r *engine.Reader, all *books.Books, a *audit.Accounts) error {
+func readEpochs(r *engine.Reader, all *books.Books, a *Accounts) error {
 	index := map[books.Position]int{}
 	for _, epoch := range all.Epochs.All() {
 		row := all.Buckets.Get(epoch.Bucket)
-		e := audit.Epoch{IsNewest: epoch.Number == row.Epoch, EpochFigures: ledger.EpochFigures{
+		e := Epoch{IsNewest: epoch.Number == row.Epoch, EpochFigures: ledger.EpochFigures{
 			Bucket: row.Key, Row: epoch.Ledger(), Closed: epoch.Closed}}
 		index[epoch.Position()] = len(a.Epochs)
 		a.Epochs = append(a.Epochs, e)
-		a.Add(&e)
+		a.add(&e)
 		if e.IsNewest && row.Status == books.Online {
 			a.Figures.Online++
 		} else if e.IsNewest && row.OfflineBy != books.Word(bucket.ByResize) {
@@ -157,7 +188,7 @@ func readEpochs(r *engine.Reader, all *books.Books, a *audit.Accounts) error {
 			if !known {
 				n = len(a.Epochs)
 				index[at] = n
-				a.Epochs = append(a.Epochs, audit.Epoch{EpochFigures: ledger.EpochFigures{
+				a.Epochs = append(a.Epochs, Epoch{EpochFigures: ledger.EpochFigures{
 					Bucket: fmt.Sprintf("number %d", at.Bucket),
 					Row:    ledger.Epoch{Budget: a.Budget, Bucket: at.Bucket, Number: at.Epoch}}})
 			}
@@ -168,7 +199,7 @@ func readEpochs(r *engine.Reader, all *books.Books, a *audit.Accounts) error {
 	return nil
 }
 
-func readPeriods(r *engine.Reader, a *audit.Accounts) error {
+func readPeriods(r *engine.Reader, a *Accounts) error {
 	var found []struct {
 		Number    int64 `db:"number"`
 		Funded    int64 `db:"funded_quantity"`
@@ -191,7 +222,7 @@ func readPeriods(r *engine.Reader, a *audit.Accounts) error {
 	return nil
 }
 
-func readFeed(r *engine.Reader, a *audit.Accounts) error {
+func readFeed(r *engine.Reader, a *Accounts) error {
 	var found []sumRow
 	if err := r.List(&found, selectFeed, a.Budget); err != nil {
 		return err
@@ -201,41 +232,4 @@ func readFeed(r *engine.Reader, a *audit.Accounts) error {
 		a.Feed[row.Bucket] = row.Units
 	}
 	return nil
-}
-
-// Halt stops deductions from an epoch until an operator decides. Nodes send nothing there once
-// they have read the bucket list again. halted is false if the epoch was halted before. Errors:
-// Unavailable, OutcomeUnknown. It is idempotent.
-func (p *Part) Halt(ctx context.Context, ref bucket.Ref, why string) (halted bool, err error) {
-	at := books.Position{Bucket: ref.Bucket, Epoch: ref.Epoch}
-	n, err := p.changeHalt(ctx, ref.Bucket, bookkeeper.EpochsAt([]books.Position{at}),
-		func(e *books.Epoch) bool { return e.Halt(why) })
-	return n == 1, err
-}
-
-// Resume lifts the halts of a bucket's epochs, so that nodes send requests there again. Errors:
-// Unavailable, OutcomeUnknown. It is idempotent.
-func (p *Part) Resume(ctx context.Context, bucketID int64) error {
-	_, err := p.changeHalt(ctx, bucketID, bookkeeper.HaltedOf(bucketID), func(e *books.Epoch) bool {
-		e.Halted = ""
-		return true
-	})
-	return err
-}
-
-// changeHalt changes epochs of a bucket, under the lock of its budget.
-func (p *Part) changeHalt(ctx context.Context, bucketID int64, epochs bookkeeper.Query,
-	change func(*books.Epoch) bool) (n int, err error) {
-	load := append(bookkeeper.BudgetsOf([]int64{bucketID}), epochs)
-	err = bookkeeper.Do(ctx, p.db, "halt", load, func(b *books.Books) ([]bookkeeper.Query, error) {
-		n = 0
-		for _, e := range b.Epochs.All() {
-			if change(e) {
-				n++
-				b.Budgets.Get(e.Budget).ListVersion++
-			}
-		}
-		return nil, nil
-	})
-	return n, err
 }

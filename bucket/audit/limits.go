@@ -18,17 +18,19 @@ const (
 	lastMS = int64(1) << 53
 )
 
-// Counters compares the present windows of at most `most` limit counters of a budget with the
-// deductions that they count, in one snapshot. It skips limits on combined dimensions: their
-// counters do not store the values. Errors: BudgetNotFound, Unavailable.
-func (p *Part) Counters(ctx context.Context, budgetID int64, most int) (
-	out []ledger.Discrepancy, err error) {
-	now := engine.ToMS(p.db.Now())
-	err = p.db.Snapshot(ctx, "audit limits", func(r *engine.Reader) error {
-		out, err = compareCounters(r, budgetID, most, now)
-		return err
+// limits compares the present windows of at most mostCounters limit counters of a budget with the
+// deductions that they count, each time in one snapshot, and returns the discrepancies that every
+// read shows. It skips limits on combined dimensions: their counters do not store the values.
+// Errors: BudgetNotFound, Unavailable.
+func (s *Service) limits(ctx context.Context, id int64) ([]ledger.Discrepancy, error) {
+	return again(func() (out []ledger.Discrepancy, err error) {
+		now := engine.ToMS(s.db.Now())
+		err = s.db.Snapshot(ctx, "audit limits", func(r *engine.Reader) error {
+			out, err = compareCounters(r, id, mostCounters, now)
+			return err
+		})
+		return out, err
 	})
-	return out, err
 }
 
 func compareCounters(r *engine.Reader, budgetID int64, most int, nowMS int64) (
