@@ -71,7 +71,7 @@ func serve(ctx context.Context, c config.Config, file string, log *slog.Logger,
 		Observer: observer, Metrics: observer.Handler(), Tracer: tracer,
 		Trail: security.auditLog, Records: security.auditLog,
 		Keys: security.keys, Names: service.names,
-		Alerts: service.warnings, Webhooks: service.hooks,
+		Alerts: service.alerts, Webhooks: service.alerts.Outbox,
 	}
 	if security.login != nil {
 		api.Login = security.login

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/alerting"
 	"github.com/budgetd/budgetd/bucket/audit"
 	"github.com/budgetd/budgetd/bucket/counter"
 	"github.com/budgetd/budgetd/bucket/feed"
@@ -21,11 +22,9 @@ import (
 	"github.com/budgetd/budgetd/bucket/sample"
 	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/bucket/usage"
-	"github.com/budgetd/budgetd/bucket/warn"
 	"github.com/budgetd/budgetd/iana"
 	"github.com/budgetd/budgetd/internal/config"
 	"github.com/budgetd/budgetd/internal/console"
-	"github.com/budgetd/budgetd/internal/sqlstore/alerts"
 	"github.com/budgetd/budgetd/internal/sqlstore/commit"
 	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
@@ -45,14 +44,11 @@ type parts struct {
 	returns     *returns.Part
 	transfer    *moving.Part
 	partitions  *partitions.Part
-	alerts      *alerts.Part
 }
 
 func partsOf(db *engine.DB) *parts {
 	return &parts{commit: commit.New(db), definitions: definitions.New(db), returns: returns.New(db),
-		transfer: moving.New(db), partitions: partitions.New(db),
-
-		alerts: alerts.New(db, rand.Reader)}
+		transfer: moving.New(db), partitions: partitions.New(db)}
 }
 
 // node is a running service: its handlers and its loops.
@@ -61,8 +57,7 @@ type node struct {
 	transfer *transfer.Service
 	names    *names
 	overseer *console.Overseer
-	warnings *warn.Service
-	hooks    webhooks
+	alerts   *alerting.Service
 	sender   *webhook.Sender
 	work     []loop
 	running  *loops
@@ -78,7 +73,7 @@ func nonce() string {
 // observer receives the events of a node for metrics.
 type observer interface {
 	bucket.Observer
-	warn.Observer
+	alerting.Observer
 	webhook.Observer
 }
 
@@ -135,11 +130,10 @@ func (b *backends) service(c config.Config, log *slog.Logger, observer observer,
 			Mover:   m.moves, Auditor: auditor{audits, figures}, Quarantiner: m.stores,
 			Keeper: m.moves, Watcher: m.health}}
 	n.overseer = &console.Overseer{Find: m.budgets.Find, Known: audits.Known, Now: m.db.Now}
-	n.warnings = m.warnService(figures, looks)
-	n.hooks = webhooks{m.parts.alerts, m.secrets(), c.Webhooks.Allow, log}
-	n.sender, n.work = m.alertLoops()
+	n.alerts = m.alertingService(figures, looks)
+	n.sender, n.work = m.alertLoops(n.alerts)
 	n.work = append(n.work,
-		m.loops(audits, figures, n.overseer, &warn.Watch{Service: n.warnings})...)
+		m.loops(audits, figures, n.overseer, &alerting.Evaluator{Service: n.alerts})...)
 	return n, nil
 }
 

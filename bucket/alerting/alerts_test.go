@@ -1,4 +1,4 @@
-package alerts_test
+package alerting_test
 
 import (
 	"errors"
@@ -10,10 +10,9 @@ import (
 
 	"github.com/budgetd/budgetd/alert"
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/alerting"
 	"github.com/budgetd/budgetd/bucket/sample"
-	"github.com/budgetd/budgetd/bucket/warn"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/sqlstore/alerts"
 	"github.com/budgetd/budgetd/internal/webhook"
 )
 
@@ -68,14 +67,14 @@ func TestNodesAtOnce(t *testing.T) {
 		var running sync.WaitGroup
 		for range 8 {
 			running.Go(func() {
-				if _, err := w.p.Evaluate(w.Ctx, []alert.Subject{subject(96, 0)}); err != nil {
+				if _, err := w.s.Evaluate(w.Ctx, []alert.Subject{subject(96, 0)}); err != nil {
 					t.Error(err)
 				}
 			})
 		}
 		running.Wait()
 		// A slow node with older figures must not resolve the alerts.
-		if _, err := w.p.Evaluate(w.Ctx, []alert.Subject{subject(10, time.Second)}); err != nil {
+		if _, err := w.s.Evaluate(w.Ctx, []alert.Subject{subject(10, time.Second)}); err != nil {
 			t.Error(err)
 		}
 		w.same("alerts", w.alerts(), []string{"a used_share/total/95/1", "a used_share/total/80/1 by 1"})
@@ -92,9 +91,9 @@ func TestOutboxIsAtomic(t *testing.T) {
 		b := w.Create("a", 100, 1)
 		e := w.endpoint(alert.Endpoint{})
 		w.use(b, 90)
-		broken := warn.New(w.s.Config)
-		broken.Ledger = alerts.New(w.DB, failing{})
-		k := &warn.Watch{Service: broken}
+		broken := alerting.New(w.s.Config)
+		broken.Outbox = &alerting.Outbox{DB: w.DB, Random: failing{}}
+		k := &alerting.Evaluator{Service: broken}
 		w.Clock.Advance(time.Second)
 		k.Begin()
 		books, err := w.books.Books(w.Ctx, 0, 100)
@@ -111,7 +110,7 @@ func TestOutboxIsAtomic(t *testing.T) {
 	})
 }
 
-var _ webhook.Outbox = (*alerts.Part)(nil)
+var _ webhook.Outbox = (*alerting.Outbox)(nil)
 
 // failing is a source of randomness that returns an error.
 type failing struct{}
@@ -143,7 +142,7 @@ func TestSamples(t *testing.T) {
 		add(0, 600, 2500)
 		w.pass(w.a)
 		w.same("both", w.alerts(), []string{"a stranded_share/25/1", "a projected/total/1"})
-		w.OK(w.p.SetThresholds(w.Ctx, young.ID, "default", "young", []alert.Threshold{}))
+		w.OK(w.s.SetThresholds(w.Ctx, bucket.BudgetRef{ID: young.ID}, []alert.Threshold{}))
 		w.Clock.Advance(30 * time.Minute)
 		add(20*time.Minute, 601, 0)
 		add(16*time.Minute, 600, 0)
@@ -180,11 +179,11 @@ func TestQueries(t *testing.T) {
 				t.Errorf("%+v: %s, want %s", test.query, got, test.want)
 			}
 		}
-		w.OK(warn.Prune(w.Ctx, w.p, w.DB.Now().Add(-time.Hour)))
+		w.OK(w.s.Prune(w.Ctx, w.DB.Now().Add(-time.Hour)))
 		if n := len(w.sent(e)); n != 3 {
 			t.Errorf("%d messages", n)
 		}
-		w.OK(warn.Prune(w.Ctx, w.p, w.DB.Now().Add(time.Millisecond)))
+		w.OK(w.s.Prune(w.Ctx, w.DB.Now().Add(time.Millisecond)))
 		w.same("a firing alert stays", w.alerts(), []string{"b used_share/total/80/1"})
 		w.same("messages", w.sent(e), nil)
 	})

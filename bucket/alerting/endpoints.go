@@ -1,4 +1,4 @@
-package alerts
+package alerting
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -36,6 +37,18 @@ const (
 	resumePending = `UPDATE webhook_delivery SET due_ms = ?
 		WHERE endpoint_id = ? AND state = 'pending' AND due_ms IS NULL`
 )
+
+// Outbox manages endpoints and the messages to them. It is safe for concurrent use.
+type Outbox struct {
+	DB *engine.DB
+	// Random is what ids are made from.
+	Random io.Reader
+	// Reachable returns why no message can ever be sent to a URL, Signs why a secret of a tenant
+	// cannot sign. Only the log shows the latter.
+	Reachable func(url string) error
+	Signs     func(tenant, name string) error
+	Log       *slog.Logger
+}
 
 type endpointRow struct {
 	ID             string `db:"id"`
@@ -92,8 +105,8 @@ func one(r *engine.Reader, query, id string) (alert.Endpoint, error) {
 
 // Endpoints reads the endpoints of a tenant, or of all tenants if it is "", sorted by id. Error:
 // Unavailable.
-func (p *Part) Endpoints(ctx context.Context, tenant string) (out []alert.Endpoint, err error) {
-	err = p.db.Read(ctx, "webhooks", func(r *engine.Reader) error {
+func (o *Outbox) Endpoints(ctx context.Context, tenant string) (out []alert.Endpoint, err error) {
+	err = o.DB.Read(ctx, "webhooks", func(r *engine.Reader) error {
 		query, args := selectEndpoints, []any(nil)
 		if tenant != "" {
 			query, args = query+` WHERE e.tenant = ?`, []any{[]byte(tenant)}
@@ -105,18 +118,22 @@ func (p *Part) Endpoints(ctx context.Context, tenant string) (out []alert.Endpoi
 }
 
 // Endpoint reads an endpoint. Errors: WebhookNotFound, Unavailable.
-func (p *Part) Endpoint(ctx context.Context, id string) (e alert.Endpoint, err error) {
-	err = p.db.Read(ctx, "webhook", func(r *engine.Reader) error {
+func (o *Outbox) Endpoint(ctx context.Context, id string) (e alert.Endpoint, err error) {
+	err = o.DB.Read(ctx, "webhook", func(r *engine.Reader) error {
 		e, err = one(r, oneEndpoint, id)
 		return err
 	})
 	return e, err
 }
 
-// CreateEndpoint stores an endpoint and gives it an id. Errors: TooManyWebhooks, Unavailable,
+// CreateEndpoint stores an endpoint and gives it an id. Errors: Invalid if the endpoint's secret
+// cannot sign, or no message can ever be sent to its URL; TooManyWebhooks, Unavailable,
 // OutcomeUnknown. A repeated call creates another endpoint.
-func (p *Part) CreateEndpoint(ctx context.Context, e alert.Endpoint) (alert.Endpoint, error) {
-	name, err := p.randomName()
+func (o *Outbox) CreateEndpoint(ctx context.Context, e alert.Endpoint) (alert.Endpoint, error) {
+	if err := o.check("create webhook", e.Tenant, &e.URL, &e.Secret); err != nil {
+		return e, err
+	}
+	name, err := o.randomName()
 	if err != nil {
 		return e, err
 	}
@@ -125,7 +142,7 @@ func (p *Part) CreateEndpoint(ctx context.Context, e alert.Endpoint) (alert.Endp
 		return e, err
 	}
 	e.ID = "ep_" + name
-	err = p.db.Write(ctx, "create webhook", func(t *engine.Tx) error {
+	err = o.DB.Write(ctx, "create webhook", func(t *engine.Tx) error {
 		var n int
 		if _, err := t.Get(&n, countEndpoints, []byte(e.Tenant)); err != nil {
 			return err
@@ -170,10 +187,17 @@ func attest(ctx context.Context, before, after *alert.Endpoint) {
 }
 
 // ChangeEndpoint changes an endpoint. Disabling it fails its pending deliveries. Errors:
-// WebhookNotFound, Invalid, Unavailable, OutcomeUnknown. It is idempotent.
-func (p *Part) ChangeEndpoint(ctx context.Context, id string, c alert.EndpointChange) (
+// WebhookNotFound; Invalid, also if a new secret cannot sign or no message can ever be sent to a
+// new URL; Unavailable, OutcomeUnknown. It is idempotent.
+func (o *Outbox) ChangeEndpoint(ctx context.Context, id string, c alert.EndpointChange) (
 	e alert.Endpoint, err error) {
-	err = p.db.Write(ctx, "change webhook", func(t *engine.Tx) error {
+	if e, err = o.Endpoint(ctx, id); err == nil {
+		err = o.check("change webhook", e.Tenant, c.URL, c.Secret)
+	}
+	if err != nil {
+		return alert.Endpoint{}, err
+	}
+	err = o.DB.Write(ctx, "change webhook", func(t *engine.Tx) error {
 		before, err := one(&t.Reader, lockEndpoint, id)
 		if err != nil {
 			return err
@@ -185,7 +209,7 @@ func (p *Part) ChangeEndpoint(ctx context.Context, id string, c alert.EndpointCh
 				Message: "the endpoint has faults"}
 		}
 		attest(ctx, &before, &e)
-		if err := p.update(t, &e); err != nil || before.Disabled == "" || e.Disabled != "" {
+		if err := o.update(t, &e); err != nil || before.Disabled == "" || e.Disabled != "" {
 			return err
 		}
 		_, err = t.Exec(resumePending, engine.ToMS(t.Now), []byte(id))
@@ -194,8 +218,33 @@ func (p *Part) ChangeEndpoint(ctx context.Context, id string, c alert.EndpointCh
 	return e, err
 }
 
+// check refuses a URL to which nothing can be sent, and the name of a secret of the tenant that
+// cannot sign. Nil stands for what is not changed. Only the log says why a secret cannot sign.
+func (o *Outbox) check(op, tenant string, target, name *string) error {
+	var faults []budget.FieldError
+	if target != nil {
+		if err := o.Reachable(*target); err != nil {
+			faults = append(faults, budget.FieldError{Field: "url",
+				Message: "no message can be sent to it: " + err.Error()})
+		}
+	}
+	if name != nil && budget.CheckName(*name) == "" { // an invalid name is refused elsewhere
+		if err := o.Signs(tenant, *name); err != nil {
+			o.Log.Warn("webhook secret is not usable", "tenant", tenant, "error", err)
+			faults = append(faults, budget.FieldError{Field: "secret",
+				Message: "is not usable: the tenant has no secret of that name that can sign; " +
+					"the log of budgetd says why"})
+		}
+	}
+	if faults == nil {
+		return nil
+	}
+	return &budget.Error{Code: budget.Invalid, Op: op, Message: "the endpoint has faults",
+		Fields: faults}
+}
+
 // update writes the columns of an endpoint that can change.
-func (p *Part) update(t *engine.Tx, e *alert.Endpoint) error {
+func (o *Outbox) update(t *engine.Tx, e *alert.Endpoint) error {
 	types, err := encodeTypes(e.Types)
 	if err != nil {
 		return err
@@ -218,8 +267,8 @@ func (p *Part) update(t *engine.Tx, e *alert.Endpoint) error {
 
 // DeleteEndpoint deletes an endpoint and its deliveries. Errors: WebhookNotFound, Unavailable,
 // OutcomeUnknown.
-func (p *Part) DeleteEndpoint(ctx context.Context, id string) error {
-	return p.db.Write(ctx, "delete webhook", func(t *engine.Tx) error {
+func (o *Outbox) DeleteEndpoint(ctx context.Context, id string) error {
+	return o.DB.Write(ctx, "delete webhook", func(t *engine.Tx) error {
 		before, err := one(&t.Reader, lockEndpoint, id)
 		if err != nil {
 			return err
@@ -234,16 +283,24 @@ func (p *Part) DeleteEndpoint(ctx context.Context, id string) error {
 }
 
 // randomName returns 16 random lower-case letters and digits.
-func (p *Part) randomName() (string, error) {
+func (o *Outbox) randomName() (string, error) {
 	var b [10]byte
-	if _, err := io.ReadFull(p.random, b[:]); err != nil {
+	if _, err := io.ReadFull(o.Random, b[:]); err != nil {
 		return "", err
 	}
 	return strings.ToLower(base32.StdEncoding.EncodeToString(b[:])), nil
 }
 
 // newMessageID returns an id that sorts after those of earlier milliseconds.
-func (p *Part) newMessageID(now time.Time) (string, error) {
-	name, err := p.randomName()
+func (o *Outbox) newMessageID(now time.Time) (string, error) {
+	name, err := o.randomName()
 	return fmt.Sprintf("msg_%011x%s", engine.ToMS(now), name), err
+}
+
+// encodeTypes encodes the message types of an endpoint; nil means all types.
+func encodeTypes(types []string) ([]byte, error) {
+	if len(types) == 0 {
+		return nil, nil
+	}
+	return json.Marshal(types)
 }

@@ -1,13 +1,15 @@
-package warn
+package alerting
 
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/budgetd/budgetd/alert"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/limit"
 	"github.com/budgetd/budgetd/series"
 )
@@ -16,10 +18,10 @@ import (
 // sampleEvery by samples.
 const watchEvery, sampleEvery = time.Second, time.Minute
 
-// Watch evaluates the thresholds of all budgets during the audit's pass over their books. Every
+// Evaluator evaluates the thresholds of all budgets during the audit's pass over their books. Every
 // node has one. They decide the same, and the first node's transaction stays. Only one goroutine
 // may use it.
-type Watch struct {
+type Evaluator struct {
 	*Service
 	// at is when the pass began. No figure is older.
 	at time.Time
@@ -33,86 +35,86 @@ type Watch struct {
 }
 
 // Begin is called when a pass over all budgets begins.
-func (w *Watch) Begin() {
-	w.at = w.Now().Truncate(time.Millisecond)
-	w.due = w.at.Sub(w.judged) >= watchEvery
-	w.sampled = w.due && w.at.Sub(w.looked) >= sampleEvery
-	w.firing, w.failed = map[alert.Kind]int{}, false
+func (e *Evaluator) Begin() {
+	e.at = e.DB.Now().Truncate(time.Millisecond)
+	e.due = e.at.Sub(e.judged) >= watchEvery
+	e.sampled = e.due && e.at.Sub(e.looked) >= sampleEvery
+	e.firing, e.failed = map[alert.Kind]int{}, false
 }
 
 // End is called when a pass is complete.
-func (w *Watch) End() {
-	if w.due {
-		w.judged = w.at
+func (e *Evaluator) End() {
+	if e.due {
+		e.judged = e.at
 	}
-	if w.due && !w.failed {
-		w.Observer.AlertsFiring(w.firing)
+	if e.due && !e.failed {
+		e.Observer.AlertsFiring(e.firing)
 	}
-	if w.sampled {
-		w.looked = w.at
+	if e.sampled {
+		e.looked = e.at
 	}
 }
 
 // Page evaluates the thresholds of budgets that were just read, in id order. Errors: Unavailable,
 // OutcomeUnknown; the next pass tries again.
-func (w *Watch) Page(ctx context.Context, books []bucket.Book) error {
-	if !w.due || len(books) == 0 {
+func (e *Evaluator) Page(ctx context.Context, books []bucket.Book) error {
+	if !e.due || len(books) == 0 {
 		return nil
 	}
-	err := w.page(ctx, books)
-	w.failed = w.failed || err != nil
+	err := e.page(ctx, books)
+	e.failed = e.failed || err != nil
 	return err
 }
 
-func (w *Watch) page(ctx context.Context, books []bucket.Book) error {
+func (e *Evaluator) page(ctx context.Context, books []bucket.Book) error {
 	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
 	first, last := books[0].Budget, books[len(books)-1].Budget
-	own, err := w.Ledger.Thresholds(ctx, first, last)
+	own, err := e.thresholds(ctx, first, last)
 	if err != nil {
 		return err
 	}
-	firing, err := w.Ledger.Firing(ctx, first, last)
+	firing, err := e.readFiring(ctx, first, last)
 	if err != nil {
 		return err
 	}
-	subjects := w.subjects(books, own, firing)
-	if err := w.complete(ctx, books, subjects); err != nil {
+	subjects := e.subjects(books, own, firing)
+	if err := e.complete(ctx, books, subjects); err != nil {
 		return err
 	}
 	var changed []alert.Subject
 	for i := range subjects {
 		s := &subjects[i]
-		if len(alert.Decide(firing[s.Budget], s.Figures, s.Thresholds, w.at)) > 0 {
+		if len(alert.Decide(firing[s.Budget], s.Figures, s.Thresholds, e.at)) > 0 {
 			changed = append(changed, *s)
 		}
 	}
 	var done map[int64][]alert.Transition
 	if len(changed) > 0 {
-		if done, err = w.Ledger.Evaluate(ctx, changed); err != nil {
+		if done, err = e.Evaluate(ctx, changed); err != nil {
 			return err
 		}
-		w.logTransitions(ctx, changed, done)
+		e.logTransitions(ctx, changed, done)
 	}
-	w.count(subjects, firing, done)
+	e.count(subjects, firing, done)
 	return nil
 }
 
 // count counts the thresholds of a page, and the alerts that fire after its transitions.
-func (w *Watch) count(subjects []alert.Subject, firing map[int64][]alert.State,
+func (e *Evaluator) count(subjects []alert.Subject, firing map[int64][]alert.State,
 	done map[int64][]alert.Transition) {
 	evaluated := map[alert.Kind]int{}
 	for i := range subjects {
 		for _, t := range subjects[i].Thresholds {
-			if w.sampled || t.Kind != alert.Projected && t.Kind != alert.StrandedShare {
+			if e.sampled || t.Kind != alert.Projected && t.Kind != alert.StrandedShare {
 				evaluated[t.Kind]++
 			}
 		}
 	}
-	w.Observer.AlertsEvaluated(evaluated)
+	e.Observer.AlertsEvaluated(evaluated)
 	for _, states := range firing {
 		for i := range states {
-			w.firing[states[i].Kind()]++
+			e.firing[states[i].Kind()]++
 		}
 	}
 	for _, transitions := range done {
@@ -121,35 +123,35 @@ func (w *Watch) count(subjects []alert.Subject, firing map[int64][]alert.State,
 			if !transitions[i].State.Firing() {
 				change = -1
 			}
-			w.firing[transitions[i].State.Kind()] += change
+			e.firing[transitions[i].State.Kind()] += change
 		}
 	}
 }
 
 // subjects returns the budgets that have thresholds or alerts, with the figures of their books.
-func (w *Watch) subjects(books []bucket.Book, own map[int64][]alert.Threshold,
+func (e *Evaluator) subjects(books []bucket.Book, own map[int64][]alert.Threshold,
 	firing map[int64][]alert.State) []alert.Subject {
 	out := make([]alert.Subject, 0, len(books))
 	for i := range books {
 		b := &books[i]
 		list, has := own[b.Budget]
-		if !has && w.Defaults {
+		if !has && e.Defaults {
 			list = alert.Defaults()
 		}
 		if len(list) == 0 && len(firing[b.Budget]) == 0 {
 			continue
 		}
 		out = append(out, alert.Subject{Budget: b.Budget, Tenant: b.Tenant, Name: b.Name,
-			Thresholds: list, Figures: w.figures(b)})
+			Thresholds: list, Figures: e.figures(b)})
 	}
 	return out
 }
 
 // figures returns the figures of a book alone.
-func (w *Watch) figures(b *bucket.Book) alert.Figures {
+func (e *Evaluator) figures(b *bucket.Book) alert.Figures {
 	f := &b.Figures
-	out := alert.Figures{At: w.at, Quarantined: f.Quarantined, Of: map[string]alert.Units{},
-		Ended: !b.EndAt.IsZero() && !w.at.Before(b.EndAt)}
+	out := alert.Figures{At: e.at, Quarantined: f.Quarantined, Of: map[string]alert.Units{},
+		Ended: !b.EndAt.IsZero() && !e.at.Before(b.EndAt)}
 	if b.Unlimited {
 		return out
 	}
@@ -160,7 +162,7 @@ func (w *Watch) figures(b *bucket.Book) alert.Figures {
 	switch {
 	case b.Type != budget.Daily:
 		out.Period, out.Of[string(alert.Period)] = f.Period.Number, total
-	case !f.Period.OverAt(w.at):
+	case !f.Period.OverAt(e.at):
 		out.Period = f.Period.Number
 		out.Of[string(alert.Period)] = alert.Units{Total: f.PeriodUnits, Left: left, End: f.Period.End}
 	}
@@ -168,22 +170,22 @@ func (w *Watch) figures(b *bucket.Book) alert.Figures {
 }
 
 // complete reads figures that the books do not have, for the budgets whose thresholds need them.
-func (w *Watch) complete(ctx context.Context, books []bucket.Book, list []alert.Subject) error {
-	if err := w.completePeriods(ctx, books, list); err != nil {
+func (e *Evaluator) complete(ctx context.Context, books []bucket.Book, list []alert.Subject) error {
+	if err := e.completePeriods(ctx, books, list); err != nil {
 		return err
 	}
-	if err := w.completeLimits(ctx, list); err != nil {
+	if err := e.completeLimits(ctx, list); err != nil {
 		return err
 	}
-	if !w.sampled || len(list) == 0 {
+	if !e.sampled || len(list) == 0 {
 		return nil
 	}
 	first, last := books[0].Budget, books[len(books)-1].Budget
-	newest, err := w.Samples.Last(ctx, first, last)
+	newest, err := e.LastSamples(ctx, first, last)
 	if err != nil {
 		return err
 	}
-	past, err := w.Samples.At(ctx, first, last, w.at.Add(-series.RateWindow))
+	past, err := e.SamplesAt(ctx, first, last, e.at.Add(-series.RateWindow))
 	if err != nil {
 		return err
 	}
@@ -194,10 +196,10 @@ func (w *Watch) complete(ctx context.Context, books []bucket.Book, list []alert.
 			f.Stranded, f.Sampled = sample.Stranded, true
 		}
 		total, earlier := f.Of[string(alert.Total)], past[s.Budget]
-		if earlier.Budget == 0 || w.at.Sub(earlier.At) < series.RateWindow || total.Left <= 0 {
+		if earlier.Budget == 0 || e.at.Sub(earlier.At) < series.RateWindow || total.Left <= 0 {
 			continue // a shorter past tells no rate, and none is needed once nothing is left
 		}
-		p := series.Project([]series.Point{earlier.Point}, series.Point{At: w.at,
+		p := series.Project([]series.Point{earlier.Point}, series.Point{At: e.at,
 			Figures: series.Figures{Used: total.Spent, InBuckets: total.Left}}, time.Time{})
 		f.Rate, f.HasRate = p.Rate, p.Outlook != series.NotKnown
 	}
@@ -205,7 +207,7 @@ func (w *Watch) complete(ctx context.Context, books []bucket.Book, list []alert.
 }
 
 // completePeriods sets what was spent of the open periods of daily budgets.
-func (w *Watch) completePeriods(ctx context.Context, books []bucket.Book,
+func (e *Evaluator) completePeriods(ctx context.Context, books []bucket.Book,
 	list []alert.Subject) error {
 	daily := map[int64]bool{}
 	for i := range books {
@@ -222,7 +224,7 @@ func (w *Watch) completePeriods(ctx context.Context, books []bucket.Book,
 	if len(asked) == 0 {
 		return nil
 	}
-	spent, err := w.Ledger.PeriodSpent(ctx, asked)
+	spent, err := e.periodSpent(ctx, asked)
 	if err != nil {
 		return err
 	}
@@ -243,8 +245,44 @@ func (w *Watch) completePeriods(ctx context.Context, books []bucket.Book,
 	return nil
 }
 
+// periodSpent is what is used and held of a period, in minor units.
+type periodSpent struct {
+	Budget int64 `db:"budget_id"`
+	Period int64 `db:"period"`
+	Units  int64 `db:"spent"`
+}
+
+const selectPeriodSpent = `SELECT e.budget_id, u.period,
+		SUM(e.used_quantity + e.held_quantity) AS spent
+		FROM bucket_epoch e /*by bucket_epoch_units*/
+		JOIN budget_management_bucket u ON u.id = e.budget_id AND u.period = e.period WHERE `
+
+// periodSpent reads the units used and held in the open periods of budgets. The result has no
+// element for a budget that has used nothing. Error: Unavailable.
+func (s *Service) periodSpent(ctx context.Context, budgets []int64) (
+	out map[int64]periodSpent, err error) {
+	out = map[int64]periodSpent{}
+	err = s.DB.Read(ctx, "alerts", func(r *engine.Reader) error {
+		for chunk := range slices.Chunk(budgets, engine.ListChunk) {
+			var found []periodSpent
+			statement := r.Statement()
+			statement.SQL(selectPeriodSpent)
+			statement.Numbers("e.budget_id", chunk)
+			statement.SQL(` GROUP BY e.budget_id, u.period`)
+			if err := r.RowsOf(&found, statement); err != nil {
+				return err
+			}
+			for _, row := range found {
+				out[row.Budget] = row
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
 // completeLimits sets how far the watched limits are used.
-func (w *Watch) completeLimits(ctx context.Context, list []alert.Subject) error {
+func (e *Evaluator) completeLimits(ctx context.Context, list []alert.Subject) error {
 	var asked []bucket.Touched
 	var into []func(alert.Units)
 	for i := range list {
@@ -252,7 +290,7 @@ func (w *Watch) completeLimits(ctx context.Context, list []alert.Subject) error 
 		if !watches(s, alert.Limit) {
 			continue
 		}
-		b, err := w.Budgets.Find(ctx, bucket.BudgetRef{ID: s.Budget})
+		b, err := e.Budgets.Find(ctx, bucket.BudgetRef{ID: s.Budget})
 		if err != nil {
 			return err
 		}
@@ -271,7 +309,7 @@ func (w *Watch) completeLimits(ctx context.Context, list []alert.Subject) error 
 	if len(asked) == 0 {
 		return nil
 	}
-	tallies, err := w.Tallies(ctx, asked)
+	tallies, err := e.Tallies(ctx, asked)
 	if err != nil {
 		return err
 	}
@@ -294,7 +332,7 @@ func watches(s *alert.Subject, of alert.Of) bool {
 }
 
 // logTransitions logs transitions that have a message.
-func (w *Watch) logTransitions(ctx context.Context, subjects []alert.Subject,
+func (e *Evaluator) logTransitions(ctx context.Context, subjects []alert.Subject,
 	done map[int64][]alert.Transition) {
 	for i := range subjects {
 		s := &subjects[i]
@@ -306,32 +344,10 @@ func (w *Watch) logTransitions(ctx context.Context, subjects []alert.Subject,
 			if !t.State.Firing() {
 				text = "alert is resolved"
 			}
-			w.Log.LogAttrs(ctx, slog.LevelInfo, text, slog.Int64("alert", t.State.ID),
+			e.Log.LogAttrs(ctx, slog.LevelInfo, text, slog.Int64("alert", t.State.ID),
 				slog.String("tenant", s.Tenant), slog.String("budget", s.Name),
 				slog.String("threshold", t.State.Threshold), slog.Any("also", t.Also),
 				slog.String("reason", string(t.State.Reason)))
 		}
 	}
-}
-
-// pruneStep and pruneSteps bound what Prune deletes in a run.
-const pruneStep, pruneSteps = 500, 20
-
-// Pruner deletes old alerts and messages.
-type Pruner interface {
-	Prune(ctx context.Context, before time.Time, limit int) (int, error)
-}
-
-// Prune deletes a bounded number of alerts that were resolved before an instant, and messages from
-// before it. Errors: Unavailable, OutcomeUnknown.
-func Prune(ctx context.Context, p Pruner, before time.Time) error {
-	for range pruneSteps {
-		step, cancel := context.WithTimeout(ctx, stepTime)
-		n, err := p.Prune(step, before, pruneStep)
-		cancel()
-		if err != nil || n < pruneStep {
-			return err
-		}
-	}
-	return nil
 }

@@ -1,15 +1,17 @@
-package alerts
+package alerting
 
 import (
 	"context"
-	"encoding/json"
-	"slices"
 
 	"github.com/budgetd/budgetd/alert"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 )
 
 const (
+	stateColumns = `a.id, a.budget_id, a.threshold, a.period, a.episode, a.told_by,
+		a.total_quantity, a.spent_quantity, a.left_quantity, a.fired_ms, a.resolved_ms, a.reason`
+	selectFiring = `SELECT ` + stateColumns + ` FROM alert a /*by alert_firing*/
+		WHERE a.is_firing = 1 AND a.budget_id >= ? AND a.budget_id <= ?`
 	// lockStates reads the firing states and those of the present period, whose episodes the next
 	// ones follow.
 	lockStates = `SELECT ` + stateColumns + ` FROM alert a /*by PRIMARY*/ WHERE a.budget_id = ?
@@ -23,32 +25,68 @@ const (
 	nextNumber  = `SELECT next_id FROM sequence WHERE name = ?`
 )
 
+// stateRow is a row of table alert.
+type stateRow struct {
+	ID         int64  `db:"id"`
+	Budget     int64  `db:"budget_id"`
+	Threshold  string `db:"threshold"`
+	Period     int64  `db:"period"`
+	Episode    int64  `db:"episode"`
+	ToldBy     int64  `db:"told_by"`
+	Total      int64  `db:"total_quantity"`
+	Spent      int64  `db:"spent_quantity"`
+	Left       int64  `db:"left_quantity"`
+	FiredMS    int64  `db:"fired_ms"`
+	ResolvedMS int64  `db:"resolved_ms"`
+	Reason     string `db:"reason"`
+}
+
+func (r *stateRow) state() alert.State {
+	return alert.State{ID: r.ID, ToldBy: r.ToldBy, Threshold: r.Threshold, Period: r.Period,
+		Episode: r.Episode,
+		FiredAt: engine.FromMS(r.FiredMS), ResolvedAt: engine.FromMS(r.ResolvedMS),
+		Reason: alert.Reason(r.Reason),
+		Units:  alert.Units{Total: r.Total, Spent: r.Spent, Left: r.Left}}
+}
+
+// readFiring reads the firing states of the budgets with ids from first to last. Error:
+// Unavailable.
+func (s *Service) readFiring(ctx context.Context, first, last int64) (
+	map[int64][]alert.State, error) {
+	found, err := engine.List[stateRow](ctx, s.DB, "alerts", selectFiring, first, last)
+	out := make(map[int64][]alert.State, len(found))
+	for i := range found {
+		out[found[i].Budget] = append(out[found[i].Budget], found[i].state())
+	}
+	return out, err
+}
+
 // Evaluate compares budgets with their locked states, and writes the transitions and their messages
 // in one transaction. It returns the transitions by budget. Errors: Unavailable, OutcomeUnknown. It
 // is idempotent: a second call with the same figures changes nothing.
-func (p *Part) Evaluate(ctx context.Context, subjects []alert.Subject) (
+func (s *Service) Evaluate(ctx context.Context, subjects []alert.Subject) (
 	out map[int64][]alert.Transition, err error) {
-	err = p.db.Write(ctx, "alerts", func(t *engine.Tx) error {
+	err = s.DB.Write(ctx, "alerts", func(t *engine.Tx) error {
 		out = map[int64][]alert.Transition{}
 		fired := 0
 		for i := range subjects {
-			s := &subjects[i]
+			one := &subjects[i]
 			var found []stateRow
-			if err := t.List(&found, lockStates, s.Budget, s.Figures.Period); err != nil {
+			if err := t.List(&found, lockStates, one.Budget, one.Figures.Period); err != nil {
 				return err
 			}
 			states := make([]alert.State, len(found))
 			for j := range found {
 				states[j] = found[j].state()
 			}
-			list := alert.Decide(states, s.Figures, s.Thresholds, t.Now)
-			for _, one := range list {
-				if one.State.Firing() {
+			list := alert.Decide(states, one.Figures, one.Thresholds, t.Now)
+			for j := range list {
+				if list[j].State.Firing() {
 					fired++
 				}
 			}
 			if len(list) > 0 {
-				out[s.Budget] = list
+				out[one.Budget] = list
 			}
 		}
 		next, err := numbers(t, fired)
@@ -57,14 +95,13 @@ func (p *Part) Evaluate(ctx context.Context, subjects []alert.Subject) (
 		}
 		var messages []alert.Message
 		for i := range subjects {
-			s := &subjects[i]
-			told, err := write(t, s, out[s.Budget], &next)
+			told, err := write(t, &subjects[i], out[subjects[i].Budget], &next)
 			if err != nil {
 				return err
 			}
 			messages = append(messages, told...)
 		}
-		return p.post(t, messages)
+		return s.Outbox.post(t, messages)
 	})
 	return out, err
 }
@@ -117,59 +154,4 @@ func write(t *engine.Tx, s *alert.Subject, list []alert.Transition, next *int64)
 			state.Units.Total, state.Units.Spent, state.Units.Left, engine.ToMS(state.FiredAt), 0, "")
 	}
 	return messages, t.Insert(insertStates, stateWidth, values)
-}
-
-const (
-	insertMessages   = `INSERT INTO webhook_message (id, tenant, type, body, created_ms)`
-	messageWidth     = 5
-	insertDeliveries = `INSERT INTO webhook_delivery (endpoint_id, message_id, state, tries, due_ms,
-		attempts)`
-	deliveryWidth = 6
-)
-
-// post writes messages and their deliveries to the endpoints that get them. It drops a message that
-// no endpoint gets.
-func (p *Part) post(t *engine.Tx, messages []alert.Message) error {
-	if len(messages) == 0 {
-		return nil
-	}
-	endpoints, err := readEndpoints(&t.Reader, selectEndpoints+` ORDER BY e.id`)
-	if err != nil {
-		return err
-	}
-	var kept, deliveries []any
-	for i := range messages {
-		m := &messages[i]
-		getters := slices.DeleteFunc(slices.Clone(endpoints), func(e alert.Endpoint) bool {
-			return !e.Gets(m.Type, m.Tenant)
-		})
-		if len(getters) == 0 {
-			continue
-		}
-		if m.ID, err = p.newMessageID(t.Now); err != nil {
-			return err
-		}
-		kept = append(kept, []byte(m.ID), []byte(m.Tenant), m.Type, m.Body,
-			engine.ToMS(m.CreatedAt))
-		for _, e := range getters {
-			var due any // of a disabled one: when it is enabled
-			if e.Disabled == "" {
-				due = engine.ToMS(t.Now)
-			}
-			deliveries = append(deliveries, []byte(e.ID), []byte(m.ID), string(alert.Pending), 0, due,
-				[]byte("[]"))
-		}
-	}
-	if err := t.Insert(insertMessages, messageWidth, kept); err != nil {
-		return err
-	}
-	return t.Insert(insertDeliveries, deliveryWidth, deliveries)
-}
-
-// encodeTypes encodes the message types of an endpoint; nil means all types.
-func encodeTypes(types []string) ([]byte, error) {
-	if len(types) == 0 {
-		return nil, nil
-	}
-	return json.Marshal(types)
 }

@@ -1,4 +1,4 @@
-package alerts
+package alerting
 
 import (
 	"context"
@@ -65,26 +65,23 @@ func (r *deliveryRow) delivery() (alert.Delivery, error) {
 // Due lists, of at most `most` endpoints, the delivery that is longest overdue, the longest overdue
 // first. It takes one look into the index for each endpoint, however many deliveries wait. Error:
 // Unavailable.
-func (p *Part) Due(ctx context.Context, most int) ([]alert.Due, error) {
-	return p.due(ctx, pageDue, most)
+func (o *Outbox) Due(ctx context.Context, most int) ([]alert.Due, error) {
+	return o.due(ctx, pageDue, most)
 }
 
 // Next returns the delivery of an endpoint that is longest overdue. ok is false if none is due.
 // Error: Unavailable.
-func (p *Part) Next(ctx context.Context, endpoint string) (due alert.Due, ok bool, err error) {
-	found, err := p.due(ctx, nextDue, []byte(endpoint))
+func (o *Outbox) Next(ctx context.Context, endpoint string) (due alert.Due, ok bool, err error) {
+	found, err := o.due(ctx, nextDue, []byte(endpoint))
 	if err != nil || len(found) == 0 {
 		return due, false, err
 	}
 	return found[0], true, nil
 }
 
-func (p *Part) due(ctx context.Context, query string, arg any) (out []alert.Due, err error) {
-	var found []deliveryRow
-	err = p.db.Read(ctx, "webhooks due", func(r *engine.Reader) error {
-		found = nil
-		return r.List(&found, query, engine.ToMS(p.db.Now()), arg)
-	})
+func (o *Outbox) due(ctx context.Context, query string, arg any) (out []alert.Due, err error) {
+	found, err := engine.List[deliveryRow](ctx, o.DB, "webhooks due", query,
+		engine.ToMS(o.DB.Now()), arg)
 	for _, row := range found {
 		out = append(out, alert.Due{Endpoint: row.Endpoint, Message: row.Message,
 			At: engine.FromMS(row.DueMS)})
@@ -95,9 +92,9 @@ func (p *Part) due(ctx context.Context, query string, arg any) (out []alert.Due,
 // Claim reserves a due delivery for one attempt: no other node gets it for the time of lease. ok is
 // false if another node was faster or the endpoint is gone. Errors: Unavailable, OutcomeUnknown.
 // After an error the delivery is due again when lease is over.
-func (p *Part) Claim(ctx context.Context, due alert.Due, lease time.Duration) (
+func (o *Outbox) Claim(ctx context.Context, due alert.Due, lease time.Duration) (
 	d alert.Delivery, e alert.Endpoint, ok bool, err error) {
-	err = p.db.Write(ctx, "claim webhook", func(t *engine.Tx) error {
+	err = o.DB.Write(ctx, "claim webhook", func(t *engine.Tx) error {
 		ok = false
 		n, err := t.Exec(claim, engine.ToMS(t.Now.Add(lease)), []byte(due.Endpoint),
 			[]byte(due.Message), engine.ToMS(due.At))
@@ -125,9 +122,9 @@ func (p *Part) Claim(ctx context.Context, due alert.Due, lease time.Duration) (
 // endpoint, which the tenant's other endpoints are told of. It returns the state of the delivery
 // and the endpoint after that; the state is "" if one of them was deleted meanwhile. Errors:
 // Unavailable, OutcomeUnknown.
-func (p *Part) Finish(ctx context.Context, d alert.Delivery, a alert.Attempt, jitter float64) (
+func (o *Outbox) Finish(ctx context.Context, d alert.Delivery, a alert.Attempt, jitter float64) (
 	state alert.DeliveryState, e alert.Endpoint, err error) {
-	err = p.db.Write(ctx, "finish webhook", func(t *engine.Tx) error {
+	err = o.DB.Write(ctx, "finish webhook", func(t *engine.Tx) error {
 		state = ""
 		before, err := one(&t.Reader, lockEndpoint, d.Endpoint)
 		if err != nil {
@@ -146,10 +143,10 @@ func (p *Part) Finish(ctx context.Context, d alert.Delivery, a alert.Attempt, ji
 		if e.Disabled == before.Disabled && e.FailingSince.Equal(before.FailingSince) {
 			return nil
 		}
-		if err := p.update(t, &e); err != nil || e.Disabled == before.Disabled {
+		if err := o.update(t, &e); err != nil || e.Disabled == before.Disabled {
 			return err
 		}
-		return p.post(t, []alert.Message{{Type: alert.TypeDisabled, Tenant: e.Tenant, CreatedAt: t.Now,
+		return o.post(t, []alert.Message{{Type: alert.TypeDisabled, Tenant: e.Tenant, CreatedAt: t.Now,
 			Body: alert.Body(alert.TypeDisabled, t.Now, disabledData{e.ID, e.Tenant, e.URL, e.Disabled,
 				e.FailingSince})}})
 	})
@@ -158,13 +155,13 @@ func (p *Part) Finish(ctx context.Context, d alert.Delivery, a alert.Attempt, ji
 
 // Waiting counts the pending deliveries, up to most, and returns when the oldest message of these
 // was written; zero means that none is pending. Error: Unavailable.
-func (p *Part) Waiting(ctx context.Context, most int) (n int, oldest time.Time, err error) {
+func (o *Outbox) Waiting(ctx context.Context, most int) (n int, oldest time.Time, err error) {
 	var found struct {
 		Waiting int    `db:"waiting"`
 		Oldest  []byte `db:"oldest"`
 	}
 	var writtenMS int64
-	err = p.db.Read(ctx, "outbox", func(r *engine.Reader) error {
+	err = o.DB.Read(ctx, "outbox", func(r *engine.Reader) error {
 		writtenMS = 0
 		if _, err := r.Get(&found, selectWaiting, most); err != nil || found.Waiting == 0 {
 			return err
@@ -219,12 +216,12 @@ func put(t *engine.Tx, d *alert.Delivery) error {
 
 // Deliveries reads the deliveries of an endpoint before a message, newest first; "" begins with the
 // newest. Error: Unavailable.
-func (p *Part) Deliveries(ctx context.Context, endpoint, before string, limit int) (
+func (o *Outbox) Deliveries(ctx context.Context, endpoint, before string, limit int) (
 	out []alert.Delivery, err error) {
 	if before == "" {
 		before = "n" // above every id
 	}
-	err = p.db.Read(ctx, "deliveries", func(r *engine.Reader) error {
+	err = o.DB.Read(ctx, "deliveries", func(r *engine.Reader) error {
 		out = nil
 		var found []deliveryRow
 		err := r.List(&found, pageDeliveries, []byte(endpoint), []byte(before), limit)
@@ -242,8 +239,8 @@ func (p *Part) Deliveries(ctx context.Context, endpoint, before string, limit in
 
 // Test writes a message for one endpoint, which gets it even while disabled. Errors:
 // WebhookNotFound, Unavailable, OutcomeUnknown. A repeated call writes another message.
-func (p *Part) Test(ctx context.Context, id string) (d alert.Delivery, err error) {
-	err = p.db.Write(ctx, "test webhook", func(t *engine.Tx) error {
+func (o *Outbox) Test(ctx context.Context, id string) (d alert.Delivery, err error) {
+	err = o.DB.Write(ctx, "test webhook", func(t *engine.Tx) error {
 		e, err := one(&t.Reader, lockEndpoint, id)
 		if err != nil {
 			return err
@@ -253,7 +250,7 @@ func (p *Part) Test(ctx context.Context, id string) (d alert.Delivery, err error
 			Message: alert.Message{Type: alert.TypeTest, Tenant: e.Tenant,
 				CreatedAt: engine.FromMS(engine.ToMS(t.Now)),
 				Body:      alert.Body(alert.TypeTest, t.Now, map[string]string{"endpoint": id})}}
-		if d.Message.ID, err = p.newMessageID(t.Now); err != nil {
+		if d.Message.ID, err = o.newMessageID(t.Now); err != nil {
 			return err
 		}
 		trail.FromContext(ctx).Change(e.Tenant, id, nil, nil)
@@ -270,8 +267,8 @@ func (p *Part) Test(ctx context.Context, id string) (d alert.Delivery, err error
 
 // Resend makes a message pending again under its id, with all attempts. Errors: WebhookNotFound,
 // DeliveryNotFound, Unavailable, OutcomeUnknown.
-func (p *Part) Resend(ctx context.Context, id, message string) (d alert.Delivery, err error) {
-	err = p.db.Write(ctx, "resend webhook", func(t *engine.Tx) error {
+func (o *Outbox) Resend(ctx context.Context, id, message string) (d alert.Delivery, err error) {
+	err = o.DB.Write(ctx, "resend webhook", func(t *engine.Tx) error {
 		e, err := one(&t.Reader, lockEndpoint, id)
 		if err != nil {
 			return err

@@ -1,4 +1,4 @@
-package alerts_test
+package alerting_test
 
 import (
 	"crypto/rand"
@@ -13,10 +13,9 @@ import (
 
 	"github.com/budgetd/budgetd/alert"
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/alerting"
 	"github.com/budgetd/budgetd/bucket/audit"
 	"github.com/budgetd/budgetd/bucket/sample"
-	"github.com/budgetd/budgetd/bucket/warn"
-	"github.com/budgetd/budgetd/internal/sqlstore/alerts"
 	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
 )
@@ -24,10 +23,10 @@ import (
 // world is a database with two nodes that watch its budgets.
 type world struct {
 	*fixture.World
-	p     *alerts.Part
+	p     *alerting.Outbox
 	books *audit.Service
-	s     *warn.Service
-	a, b  *warn.Watch
+	s     *alerting.Service
+	a, b  *alerting.Evaluator
 	told  *told
 	uses  int
 }
@@ -36,10 +35,12 @@ func each(t *testing.T, run func(w *world)) {
 	fixture.OnEveryEngine(t, func(f *fixture.World) {
 		budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: definitions.New(f.DB), Size: 100})
 		f.OK(err)
-		p := alerts.New(f.DB, rand.Reader)
-		s := warn.New(warn.Config{Budgets: budgets, Ledger: p, Samples: sample.New(sample.Config{DB: f.DB}), Now: f.DB.Now,
-			Defaults: true, Observer: &told{}, Log: slog.New(slog.DiscardHandler)})
-		run(&world{World: f, p: p, books: audit.New(audit.Config{DB: f.DB}), s: s, a: &warn.Watch{Service: s}, b: &warn.Watch{Service: s},
+		p := &alerting.Outbox{DB: f.DB, Random: rand.Reader, Reachable: func(string) error { return nil },
+			Signs: func(string, string) error { return nil }}
+		samples := sample.New(sample.Config{DB: f.DB})
+		s := alerting.New(alerting.Config{DB: f.DB, Budgets: budgets, Outbox: p, LastSamples: samples.Last,
+			SamplesAt: samples.At, Defaults: true, Observer: &told{}, Log: slog.New(slog.DiscardHandler)})
+		run(&world{World: f, p: p, books: audit.New(audit.Config{DB: f.DB}), s: s, a: &alerting.Evaluator{Service: s}, b: &alerting.Evaluator{Service: s},
 			told: s.Observer.(*told)})
 	})
 }
@@ -82,7 +83,7 @@ func (o *told) WebhookAttempt(state alert.DeliveryState) {
 func (o *told) WebhooksWaiting(n int, oldest time.Duration) { o.waiting, o.oldest = n, oldest }
 
 // pass advances the clock by a second and lets a node evaluate all budgets.
-func (w *world) pass(k *warn.Watch) {
+func (w *world) pass(k *alerting.Evaluator) {
 	w.Helper()
 	w.Clock.Advance(time.Second)
 	k.Begin()

@@ -1,4 +1,4 @@
-package alerts_test
+package alerting_test
 
 import (
 	"encoding/base64"
@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/alert"
-	"github.com/budgetd/budgetd/bucket/warn"
-	"github.com/budgetd/budgetd/internal/sqlstore/alerts"
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/alerting"
 	"github.com/budgetd/budgetd/internal/webhook"
 )
 
@@ -27,7 +27,7 @@ func TestAlertsAreCounted(t *testing.T) {
 	each(t, func(w *world) {
 		full, half := w.Create("full", 100, 1), w.Create("half", 100, 1)
 		w.Create("none", 100, 1)
-		w.OK(w.p.SetThresholds(w.Ctx, half.ID, "default", "half",
+		w.OK(w.s.SetThresholds(w.Ctx, bucket.BudgetRef{ID: half.ID},
 			[]alert.Threshold{{Kind: alert.UsedShare, Of: alert.Total, Percent: 50}}))
 		evaluated := func(name string, want map[alert.Kind]int) {
 			t.Helper()
@@ -47,11 +47,11 @@ func TestAlertsAreCounted(t *testing.T) {
 		w.pass(w.a)
 		evaluated("a pass without samples", map[alert.Kind]int{alert.UsedShare: 5, alert.Exhausted: 2,
 			alert.Quarantine: 2})
-		broken := warn.New(w.s.Config)
-		broken.Ledger = alerts.New(w.DB, failing{})
+		broken := alerting.New(w.s.Config)
+		broken.Outbox = &alerting.Outbox{DB: w.DB, Random: failing{}}
 		w.endpoint(alert.Endpoint{})
 		w.raise(half, 9900)
-		k := &warn.Watch{Service: broken}
+		k := &alerting.Evaluator{Service: broken}
 		w.Clock.Advance(time.Second)
 		k.Begin()
 		books, err := w.books.Books(w.Ctx, 0, 100)

@@ -1,4 +1,4 @@
-package alerts_test
+package alerting_test
 
 import (
 	"encoding/base64"
