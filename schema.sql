@@ -500,7 +500,7 @@ CREATE TABLE access_state (
 );
 
 -- The audit log: who did what. Rows are appended in the transaction of their effect and form a hash
--- chain (package trail). Rows never change; only audit_log.keep removes them, the oldest first.
+-- chain (package auditlog). Rows never change; only audit_log.keep removes them, the oldest first.
 CREATE TABLE audit_log (
   seq BIGINT NOT NULL,                      -- 1, 2, 3 … without gaps, in the order of the commits
   at_ms BIGINT NOT NULL,                    -- when the call was made
@@ -516,7 +516,7 @@ CREATE TABLE audit_log (
   after_json MEDIUMBLOB,                    -- definition after; NULL: it no longer exists
   outcome VARBINARY(64) NOT NULL,           -- done, or the code of the error
   times BIGINT NOT NULL,                    -- number of equal refusals, from 1
-  hash VARBINARY(32) NOT NULL,              -- links the columns above to the row before: package trail
+  hash VARBINARY(32) NOT NULL,              -- links the columns above to the row before: package auditlog
   PRIMARY KEY (seq)
 );
 

@@ -17,7 +17,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # or (chaos, e2e) the tests are about processes; scripts/proof.sh runs those under the race detector.
 # The sequential ones are parts of the database without a state of their own, whose tests make nearly
 # all calls one after the other; what they share is tested in internal/sqlstore/engine and commit.
-concurrent='^(bucket|trail|internal/(sqlstore|redisstore|httpapi|daemon|edge|guard))(/|$)'
+concurrent='^(auditlog|bucket|internal/(sqlstore|redisstore|httpapi|daemon|edge|guard))(/|$)'
 sequential='^internal/sqlstore/(definitions|returns|transfer)$'
 
 # The longest tests start first, so that none of them runs alone at the end. The end-to-end tests

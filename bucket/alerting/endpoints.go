@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/alert"
+	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
-	"github.com/budgetd/budgetd/trail"
 )
 
 const (
@@ -183,7 +183,7 @@ func attest(ctx context.Context, before, after *alert.Endpoint) {
 	if either == nil {
 		either = before
 	}
-	trail.FromContext(ctx).Change(either.Tenant, either.ID, text(before), text(after))
+	auditlog.FromContext(ctx).Change(either.Tenant, either.ID, text(before), text(after))
 }
 
 // ChangeEndpoint changes an endpoint. Disabling it fails its pending deliveries. Errors:

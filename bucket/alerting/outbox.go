@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/alert"
+	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
-	"github.com/budgetd/budgetd/trail"
 )
 
 const (
@@ -253,7 +253,7 @@ func (o *Outbox) Test(ctx context.Context, id string) (d alert.Delivery, err err
 		if d.Message.ID, err = o.newMessageID(t.Now); err != nil {
 			return err
 		}
-		trail.FromContext(ctx).Change(e.Tenant, id, nil, nil)
+		auditlog.FromContext(ctx).Change(e.Tenant, id, nil, nil)
 		m := &d.Message
 		if err := t.Insert(insertMessages, messageWidth, []any{[]byte(m.ID), []byte(m.Tenant), m.Type,
 			m.Body, engine.ToMS(m.CreatedAt)}); err != nil {
@@ -282,7 +282,7 @@ func (o *Outbox) Resend(ctx context.Context, id, message string) (d alert.Delive
 				"endpoint %s has no message %.60q", id, message)
 		}
 		d.State, d.Tries, d.DueAt = alert.Pending, 0, engine.FromMS(engine.ToMS(t.Now))
-		trail.FromContext(ctx).Change(e.Tenant, id, nil, nil)
+		auditlog.FromContext(ctx).Change(e.Tenant, id, nil, nil)
 		return put(t, &d)
 	})
 	return d, err

@@ -14,11 +14,11 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/alert"
+	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/limit"
-	"github.com/budgetd/budgetd/trail"
 )
 
 // stepTime bounds one read or transaction.
@@ -148,11 +148,11 @@ func (s *Service) SetThresholds(ctx context.Context, ref bucket.BudgetRef,
 			return err
 		}
 		if list == nil {
-			trail.FromContext(ctx).Change(b.Tenant, b.Name, before.Text, nil)
+			auditlog.FromContext(ctx).Change(b.Tenant, b.Name, before.Text, nil)
 			_, err = t.Exec(deleteThresholds, b.ID)
 			return err
 		}
-		trail.FromContext(ctx).Change(b.Tenant, b.Name, before.Text, after)
+		auditlog.FromContext(ctx).Change(b.Tenant, b.Name, before.Text, after)
 		if found {
 			_, err = t.Exec(updateThresholds, after, engine.ToMS(t.Now), b.ID)
 			return err

@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/access"
+	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/client"
 	"github.com/budgetd/budgetd/cmd/budgetctl/profile"
-	"github.com/budgetd/budgetd/trail"
 )
 
 // guarded is a server that accepts one key, and has a list of keys and an audit log.
@@ -26,7 +26,7 @@ type guarded struct {
 	key           string
 	seen          []string // method, path and Authorization of every request
 	entries       []client.AuditLogEntry
-	head, removed trail.Anchor
+	head, removed auditlog.Anchor
 	asked         []string // the queries about the audit log
 }
 
@@ -92,18 +92,18 @@ func newGuarded(t *testing.T, key string) *guarded {
 
 // log gives the server n entries.
 func (g *guarded) log(n int) {
-	g.entries, g.head = nil, trail.Anchor{}
+	g.entries, g.head = nil, auditlog.Anchor{}
 	for i := range n {
-		g.entry(trail.Row{AtMS: 1_700_000_000_000 + int64(i), Op: "append", Target: "sale",
+		g.entry(auditlog.Row{AtMS: 1_700_000_000_000 + int64(i), Op: "append", Target: "sale",
 			After: fmt.Appendf(nil, `{"total": %d}`, i)})
 	}
 }
 
 // entry gives the server one more entry.
-func (g *guarded) entry(row trail.Row) {
+func (g *guarded) entry(row auditlog.Row) {
 	row.Principal, row.KeyID, row.Source, row.Tenant = "jane", "k", "10.0.0.1", "default"
-	row.CorrelationID, row.Outcome = "c", trail.Done
-	row = trail.Link(g.head, row)
+	row.CorrelationID, row.Outcome = "c", auditlog.Done
+	row = auditlog.Link(g.head, row)
 	g.head = row.Anchor()
 	entry := client.AuditLogEntry{Seq: row.Seq, At: time.UnixMilli(row.AtMS).UTC(), Principal: row.Principal,
 		KeyID: row.KeyID, Source: row.Source, Op: row.Op, Tenant: row.Tenant, Target: row.Target,
@@ -360,10 +360,10 @@ func TestAuditLog(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	second := "2:" + g.entries[1].Hash
-	g.removed = trail.Anchor{Seq: 3}
+	g.removed = auditlog.Anchor{Seq: 3}
 	_ = g.removed.Hash.UnmarshalText([]byte(g.entries[2].Hash))
 	g.entries = g.entries[3:]
-	g.entry(trail.Row{Op: trail.OpPrune, Target: g.removed.String()})
+	g.entry(auditlog.Row{Op: auditlog.OpPrune, Target: g.removed.String()})
 	r = withEnv(t, env, "audit-log", "verify", "--anchor", second, "--anchor", g.removed.String())
 	if r.status != exitDone || !strings.Contains(r.stdout, "unchecked") || strings.Count(r.stdout, second) != 1 ||
 		strings.Count(r.stdout, g.removed.String()) != 1 {
@@ -387,19 +387,19 @@ func TestAuditLogVerifyFindsChanges(t *testing.T) {
 		"a time":          func() { g.entries[2].At = g.entries[2].At.Add(time.Microsecond) },
 		"a hash of none":  func() { g.entries[2].Hash = "x" },
 		"another head":    func() { g.head.Hash[0] ^= 1 },
-		"a shorter chain": func() { g.head = trail.Anchor{}; g.log(3) },
+		"a shorter chain": func() { g.head = auditlog.Anchor{}; g.log(3) },
 		"a row behind the head": func() {
 			g.log(6)
-			g.head = trail.Anchor{Seq: 5}
+			g.head = auditlog.Anchor{Seq: 5}
 			_ = g.head.Hash.UnmarshalText([]byte(g.entries[4].Hash))
 		},
 		"an erased beginning": func() {
-			g.removed = trail.Anchor{Seq: 2}
+			g.removed = auditlog.Anchor{Seq: 2}
 			_ = g.removed.Hash.UnmarshalText([]byte(g.entries[1].Hash))
 			g.entries = g.entries[2:]
 		},
 	} {
-		g.removed = trail.Anchor{}
+		g.removed = auditlog.Anchor{}
 		g.log(5)
 		anchor := g.head.String()
 		do()

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/client"
-	"github.com/budgetd/budgetd/trail"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
@@ -108,13 +108,13 @@ func auditLogText(page *client.AuditLogPage) string {
 // page, which says where the log begins and ends. It shows its progress.
 func (a *app) entries(
 	ctx context.Context, take func(client.AuditLogEntry) error,
-) (*client.AuditLogPage, trail.Anchor, error) {
+) (*client.AuditLogPage, auditlog.Anchor, error) {
 	c, err := a.client()
 	if err != nil {
-		return nil, trail.Anchor{}, err
+		return nil, auditlog.Anchor{}, err
 	}
 	var first *client.AuditLogPage
-	var head trail.Anchor
+	var head auditlog.Anchor
 	var begin int64
 	var bar *progress
 	defer func() { bar.finish() }()
@@ -125,7 +125,7 @@ func (a *app) entries(
 		}
 		if first == nil {
 			first = page
-			if head, err = trail.ParseAnchor(page.Head); err != nil {
+			if head, err = auditlog.ParseAnchor(page.Head); err != nil {
 				return nil, head, err
 			}
 			if len(page.Entries) > 0 {
@@ -133,7 +133,7 @@ func (a *app) entries(
 			}
 			bar = a.newProgress(int(head.Seq - begin))
 		}
-		now, err := trail.ParseAnchor(page.Head)
+		now, err := auditlog.ParseAnchor(page.Head)
 		if err != nil {
 			return nil, head, err
 		}
@@ -213,9 +213,9 @@ the chain is broken.`,
 }
 
 func (a *app) verify(cmd *cobra.Command, texts []string) error {
-	var anchors []trail.Anchor
+	var anchors []auditlog.Anchor
 	for _, text := range texts {
-		anchor, err := trail.ParseAnchor(text)
+		anchor, err := auditlog.ParseAnchor(text)
 		if err != nil {
 			return usagef("--anchor %q: must be NUMBER:HASH", text)
 		}
@@ -258,12 +258,12 @@ func (a *app) verify(cmd *cobra.Command, texts []string) error {
 
 // verifyFrom verifies the entries after those that were removed.
 func (a *app) verifyFrom(ctx context.Context, removed string,
-	anchors []trail.Anchor) (out verified, err error) {
-	begin, err := trail.ParseAnchor(removed)
+	anchors []auditlog.Anchor) (out verified, err error) {
+	begin, err := auditlog.ParseAnchor(removed)
 	if err != nil {
 		return out, err
 	}
-	v := trail.NewVerifier(begin, anchors...)
+	v := auditlog.NewVerifier(begin, anchors...)
 	out = verified{OK: true, Removed: removed}
 	for _, anchor := range v.Gone() {
 		out.Unchecked = append(out.Unchecked, anchor.String())
@@ -271,7 +271,7 @@ func (a *app) verifyFrom(ctx context.Context, removed string,
 	_, head, err := a.entries(ctx, func(entry client.AuditLogEntry) error {
 		row, err := rowOf(entry)
 		if err != nil {
-			return &trail.Break{Seq: entry.Seq, Reason: err.Error()}
+			return &auditlog.Break{Seq: entry.Seq, Reason: err.Error()}
 		}
 		if err := v.Add(row); err != nil {
 			return err
@@ -283,7 +283,7 @@ func (a *app) verifyFrom(ctx context.Context, removed string,
 		err = v.End(head)
 	}
 	out.Anchor = v.Last().String()
-	var broken *trail.Break
+	var broken *auditlog.Break
 	if errors.As(err, &broken) {
 		out.OK, out.Problem, err = false, broken.Error(), nil
 	}
@@ -291,8 +291,8 @@ func (a *app) verifyFrom(ctx context.Context, removed string,
 }
 
 // rowOf returns an entry in the form that was hashed.
-func rowOf(e client.AuditLogEntry) (trail.Row, error) {
-	row := trail.Row{Seq: e.Seq, AtMS: e.At.UnixMilli(), Principal: e.Principal, KeyID: e.KeyID,
+func rowOf(e client.AuditLogEntry) (auditlog.Row, error) {
+	row := auditlog.Row{Seq: e.Seq, AtMS: e.At.UnixMilli(), Principal: e.Principal, KeyID: e.KeyID,
 		Source: e.Source,
 		Op:     e.Op, Tenant: e.Tenant, Target: e.Target, RequestID: e.RequestID,
 		CorrelationID: e.CorrelationID,

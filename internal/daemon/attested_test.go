@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/internal/httpapi"
-	"github.com/budgetd/budgetd/trail"
 )
 
 // attested is a row of the audit log in an answer.
@@ -107,7 +107,7 @@ func TestCallsAreAttested(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	chain := trail.NewVerifier(page.Removed)
+	chain := auditlog.NewVerifier(page.Removed)
 	for _, row := range page.Rows {
 		if err := chain.Add(row); err != nil {
 			t.Error(err)

@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"github.com/budgetd/budgetd/access"
+	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/internal/httpapi"
 	"github.com/budgetd/budgetd/internal/testservers"
-	"github.com/budgetd/budgetd/trail"
 )
 
 // TestForgedKeys checks what calls with forged keys on 8 connections cost the database: nothing when
@@ -22,7 +22,7 @@ func TestForgedKeys(t *testing.T) {
 	o := newSecuredNode(t, "BUDGETD_DATABASE_DRIVER=mysql",
 		"BUDGETD_DATABASE_DSN="+strings.Replace(server.NewDatabase(t), server.Addr(), proxy.Addr(), 1))
 	o.halt()
-	if err := o.security.auditLog.Append(t.Context(), trail.Row{Op: "connect"}); err != nil {
+	if err := o.security.auditLog.Append(t.Context(), auditlog.Row{Op: "connect"}); err != nil {
 		t.Fatal(err)
 	}
 	before := proxy.RoundTrips()

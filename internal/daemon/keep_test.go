@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/internal/config"
 	"github.com/budgetd/budgetd/internal/httpapi"
@@ -15,7 +16,6 @@ import (
 	"github.com/budgetd/budgetd/internal/redisstore"
 	"github.com/budgetd/budgetd/internal/secret"
 	"github.com/budgetd/budgetd/internal/testservers"
-	"github.com/budgetd/budgetd/trail"
 )
 
 // TestAuditLogIsKept checks that audit_log.keep removes only older rows, the oldest first, and that
@@ -27,11 +27,11 @@ func TestAuditLogIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	b := &auditLog{db: db, refusals: new(trail.Refusals)}
+	b := &auditLog{db: db, refusals: new(auditlog.Refusals)}
 	now := db.Now()
 	for n, age := range []time.Duration{3 * time.Hour, 2 * time.Hour, time.Minute} {
-		row := trail.Row{AtMS: now.Add(-age).UnixMilli(), Principal: "p", Op: []string{"old", "older", "young"}[n],
-			Outcome: trail.Done}
+		row := auditlog.Row{AtMS: now.Add(-age).UnixMilli(), Principal: "p", Op: []string{"old", "older", "young"}[n],
+			Outcome: auditlog.Done}
 		if err := b.Append(t.Context(), row); err != nil {
 			t.Fatal(err)
 		}

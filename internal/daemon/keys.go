@@ -11,22 +11,20 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/access"
+	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/internal/config"
 	"github.com/budgetd/budgetd/internal/httpapi"
 	"github.com/budgetd/budgetd/internal/secret"
-	"github.com/budgetd/budgetd/internal/sqlstore/auditlog"
 	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/keys"
-	"github.com/budgetd/budgetd/trail"
 )
 
 var (
-	_ httpapi.Keys    = (*apiKeys)(nil)
-	_ httpapi.Names   = (*names)(nil)
-	_ httpapi.Trail   = (*auditLog)(nil)
-	_ httpapi.Records = (*auditLog)(nil)
+	_ httpapi.Keys     = (*apiKeys)(nil)
+	_ httpapi.Names    = (*names)(nil)
+	_ httpapi.AuditLog = (*auditLog)(nil)
 )
 
 // apiKeys issues and ends API keys.
@@ -100,7 +98,7 @@ func attestKey(ctx context.Context, id string, was, is *keyText) {
 		before, _ = json.Marshal(was) // texts and numbers have a JSON form
 	}
 	after, _ := json.Marshal(is)
-	trail.FromContext(ctx).Change(is.Tenant, id, before, after)
+	auditlog.FromContext(ctx).Change(is.Tenant, id, before, after)
 }
 
 // Rotate creates a key with the role and scope of another one, which then ends.
@@ -151,8 +149,8 @@ func (k *apiKeys) prune(ctx context.Context, keep time.Duration) error {
 		if n == 0 {
 			return none // leaves no row in the audit log
 		}
-		return t.Attest(trail.Row{AtMS: now, Principal: "budgetd", Op: "remove keys",
-			Target: strconv.Itoa(n), Outcome: trail.Done})
+		return t.Attest(auditlog.Row{AtMS: now, Principal: "budgetd", Op: "remove keys",
+			Target: strconv.Itoa(n), Outcome: auditlog.Done})
 	})
 	if errors.Is(err, none) {
 		return nil
@@ -166,8 +164,8 @@ func (k *apiKeys) first(ctx context.Context, token access.Token,
 	source string) (made bool, err error) {
 	key := access.Key{ID: token.ID(), Hash: token.Hash(), Principal: access.FirstPrincipal,
 		Role: access.Admin, CreatedMS: k.db.Now().UnixMilli(), CreatedBy: source}
-	entry := trail.NewEntry(trail.Row{AtMS: key.CreatedMS, Principal: source, Op: "create key"})
-	ctx = trail.NewContext(ctx, entry)
+	entry := auditlog.NewEntry(auditlog.Row{AtMS: key.CreatedMS, Principal: source, Op: "create key"})
+	ctx = auditlog.NewContext(ctx, entry)
 	nothing := errors.New("there are keys")
 	err = k.db.Write(ctx, "first key", func(t *engine.Tx) error {
 		attestKey(ctx, key.ID, nil, textOf(&key))
@@ -226,12 +224,12 @@ func (n *names) NameOf(ctx context.Context, ref bucket.BudgetRef) (string, error
 // auditLog reads and writes the audit log.
 type auditLog struct {
 	db       *engine.DB
-	refusals *trail.Refusals
+	refusals *auditlog.Refusals
 	keep     time.Duration
 }
 
 // Append adds a row in a transaction of its own.
-func (l *auditLog) Append(ctx context.Context, row trail.Row) error {
+func (l *auditLog) Append(ctx context.Context, row auditlog.Row) error {
 	return l.db.Attest(ctx, row)
 }
 
@@ -277,7 +275,7 @@ func (l *auditLog) prune(ctx context.Context) error {
 	}
 	return l.db.Write(ctx, "prune the audit log", func(t *engine.Tx) error {
 		now := t.Now.UnixMilli()
-		return t.PruneAuditLog(now-l.keep.Milliseconds(), trail.Row{AtMS: now, Principal: "budgetd"})
+		return t.PruneAuditLog(now-l.keep.Milliseconds(), auditlog.Row{AtMS: now, Principal: "budgetd"})
 	})
 }
 

@@ -94,7 +94,7 @@ func newSecuredNode(t *testing.T, settings ...string) *securedNode {
 	o.halt = func() { t.Helper(); ok(service.stop(context.WithoutCancel(ctx))) }
 	t.Cleanup(o.halt)
 	api := httpapi.New(httpapi.Config{Service: service, Limits: limitsOf(c.HTTP), Log: log, Guard: o.security.guard, Tracer: tracer,
-		Trail: o.security.auditLog, Records: o.security.auditLog, Keys: o.security.keys, Names: service.names, Alerts: service.alerts,
+		AuditLog: o.security.auditLog, Keys: o.security.keys, Names: service.names, Alerts: service.alerts,
 		Webhooks: service.alerts.Outbox, Overseer: service.overseer})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	ok(err)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/config"
 	"github.com/budgetd/budgetd/internal/edge"
@@ -16,7 +17,6 @@ import (
 	"github.com/budgetd/budgetd/internal/httpapi"
 	"github.com/budgetd/budgetd/internal/httpapi/wire"
 	"github.com/budgetd/budgetd/internal/oidc"
-	"github.com/budgetd/budgetd/trail"
 )
 
 // security holds what authenticates and authorizes callers, and the records of that.
@@ -41,7 +41,7 @@ const (
 // security builds what secures the node. It has read the keys when it returns.
 func (b *backends) security(ctx context.Context, c config.Config, log *slog.Logger) (
 	*security, error) {
-	refusals := new(trail.Refusals)
+	refusals := new(auditlog.Refusals)
 	out := &security{keys: &apiKeys{b.db, c.Keys.PerTenant},
 		auditLog: &auditLog{b.db, refusals, c.AuditLog.Keep},
 		guard: &guard.Guard{Open: c.Auth != config.ByKeys, Loopback: c.Auth == config.Loopback,

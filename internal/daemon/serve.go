@@ -69,8 +69,8 @@ func serve(ctx context.Context, c config.Config, file string, log *slog.Logger,
 		Log:      log,
 		Guard:    security.guard,
 		Observer: observer, Metrics: observer.Handler(), Tracer: tracer,
-		Trail: security.auditLog, Records: security.auditLog,
-		Keys: security.keys, Names: service.names,
+		AuditLog: security.auditLog,
+		Keys:     security.keys, Names: service.names,
 		Alerts: service.alerts, Webhooks: service.alerts.Outbox,
 	}
 	if security.login != nil {

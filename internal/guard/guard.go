@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/access"
+	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/client/tlsfiles"
 	"github.com/budgetd/budgetd/internal/edge"
-	"github.com/budgetd/budgetd/trail"
 )
 
 // Certificate maps a client certificate to a principal.
@@ -44,7 +44,7 @@ type Guard struct {
 	// Limiter bounds the requests of each key or principal; nil means no bound.
 	Limiter *edge.Limiter
 	// Refusals counts refused authentications for the audit log.
-	Refusals *trail.Refusals
+	Refusals *auditlog.Refusals
 	Now      func() time.Time
 
 	crossOrigin http.CrossOriginProtection

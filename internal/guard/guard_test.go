@@ -14,10 +14,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/budgetd/budgetd/access"
+	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/client/tlsfiles"
 	"github.com/budgetd/budgetd/internal/edge"
-	"github.com/budgetd/budgetd/trail"
 )
 
 var at = time.UnixMilli(1_700_000_000_000)
@@ -31,7 +31,7 @@ type gate struct {
 
 func newGate(t testing.TB) *gate {
 	t.Helper()
-	g := &gate{&Guard{Book: access.NewBook(1000), Refusals: new(trail.Refusals), Now: func() time.Time { return at }},
+	g := &gate{&Guard{Book: access.NewBook(1000), Refusals: new(auditlog.Refusals), Now: func() time.Time { return at }},
 		map[string]string{}, map[string]string{}}
 	var keys []access.Key
 	add := func(name string, key access.Key) {
@@ -155,13 +155,13 @@ func TestRefusalsAreCounted(t *testing.T) {
 		g.admit(httptest.NewRecorder(), request(header), call)
 	}
 	g.admit(httptest.NewRecorder(), request("Bearer "+g.tokens["read"]), call) // authenticated, so not counted
-	want := []trail.Row{
+	want := []auditlog.Row{
 		{AtMS: at.UnixMilli(), Source: "10.0.0.7", Op: "create", Outcome: "malformed", Times: 1},
 		{AtMS: at.UnixMilli(), KeyID: g.ids["revoked"], Source: "10.0.0.7", Op: "create", Outcome: "revoked", Times: 2},
 		// Its id is an invention of the caller's, of which there are any number.
 		{AtMS: at.UnixMilli(), Source: "10.0.0.7", Op: "create", Outcome: "unknown", Times: 1},
 	}
-	var got []trail.Row
+	var got []auditlog.Row
 	for row, found := g.Refusals.Take(); found; row, found = g.Refusals.Take() {
 		got = append(got, row)
 	}
@@ -240,7 +240,7 @@ func TestPagesOfOtherSites(t *testing.T) {
 	} {
 		g := test.guard
 		if g.Now = func() time.Time { return at }; g.Refusals == nil {
-			g.Refusals = new(trail.Refusals)
+			g.Refusals = new(auditlog.Refusals)
 		}
 		if test.r == nil {
 			gate := newGate(t)

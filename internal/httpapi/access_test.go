@@ -14,12 +14,12 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/access"
+	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/edge"
 	"github.com/budgetd/budgetd/internal/guard"
 	"github.com/budgetd/budgetd/internal/httpapi"
-	"github.com/budgetd/budgetd/trail"
 	"github.com/go-json-experiment/json"
 )
 
@@ -68,8 +68,8 @@ func locked(t *testing.T, change ...func(*httpapi.Config)) (*fake, *running, *ke
 	add("revoked", access.Key{Role: access.Admin, RevokedMS: 1})
 	add("expired", access.Key{Role: access.Admin, ExpiresMS: 1})
 	guarded := func(c *httpapi.Config) {
-		c.Guard = &guard.Guard{Book: book, Refusals: new(trail.Refusals), Now: time.Now}
-		c.Trail, c.Records, c.Keys, c.Names = rows, rows, rows, rows
+		c.Guard = &guard.Guard{Book: book, Refusals: new(auditlog.Refusals), Now: time.Now}
+		c.AuditLog, c.Keys, c.Names = rows, rows, rows
 	}
 	service, server, api := start(t, slices.Insert(change, 0, guarded)...)
 	ring.api = api
@@ -78,11 +78,11 @@ func locked(t *testing.T, change ...func(*httpapi.Config)) (*fake, *running, *ke
 
 // shelf keeps rows and keys for one test.
 type shelf struct {
-	rows  []trail.Row
+	rows  []auditlog.Row
 	asked []httpapi.AuditQuery
 }
 
-func (s *shelf) Append(_ context.Context, row trail.Row) error {
+func (s *shelf) Append(_ context.Context, row auditlog.Row) error {
 	s.rows = append(s.rows, row)
 	return nil
 }
@@ -310,7 +310,7 @@ func TestNothingIsKeptOfARequest(t *testing.T) {
 			t.Errorf("to %s: %d, want %d", one.host, got, one.want)
 		}
 	}
-	refusals := new(trail.Refusals)
+	refusals := new(auditlog.Refusals)
 	_, server, ring, _ := locked(t, func(c *httpapi.Config) { c.Guard.Refusals = refusals })
 	deduct = on(server)
 	if got, next := deduct("x", ring.tokens["revoked"]), deduct("x", ring.tokens["deduct"]); got != 401 || next != 200 {

@@ -8,11 +8,11 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/budgetd/budgetd/access"
+	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/guard"
 	"github.com/budgetd/budgetd/internal/httpapi/wire"
-	"github.com/budgetd/budgetd/trail"
 )
 
 // Names resolves budgets that callers name by id.
@@ -25,18 +25,20 @@ type Names interface {
 	NameOf(ctx context.Context, ref bucket.BudgetRef) (string, error)
 }
 
-// Trail writes the audit log.
-type Trail interface {
+// AuditLog writes and reads the audit log.
+type AuditLog interface {
 	// Append adds the row of a call whose transaction did not add one. Errors: Unavailable,
 	// OutcomeUnknown.
-	Append(ctx context.Context, row trail.Row) error
+	Append(ctx context.Context, row auditlog.Row) error
+	// Read reads rows in the order of the query, and the ends of the log. Error: Unavailable.
+	Read(ctx context.Context, q AuditQuery) (AuditPage, error)
 }
 
 // admission decides who may make which call on which target.
 type admission struct {
 	guard *guard.Guard
 	names Names
-	trail Trail
+	log   AuditLog
 	// owned caches the budgets, by id, that were found to belong to a tenant. That never changes.
 	owned *lru.Cache[ownership, struct{}]
 }
@@ -50,7 +52,7 @@ type ownership struct {
 // newAdmission returns an admission. Without a guard it admits every caller to every call.
 func newAdmission(c Config) admission {
 	const remembered = 10_000
-	out := admission{guard: c.Guard, names: c.Names, trail: c.Trail}
+	out := admission{guard: c.Guard, names: c.Names, log: c.AuditLog}
 	if out.guard == nil {
 		out.guard = &guard.Guard{Open: true}
 	}
@@ -168,9 +170,9 @@ func (d *data) onlyBy() string {
 // record begins the row of an administrative call. The call's transaction appends it.
 func (c *call) record(source string) {
 	m := &c.work.marks
-	c.entry = trail.NewEntry(trail.Row{AtMS: c.began.UnixMilli(), Principal: c.principal.Name,
+	c.entry = auditlog.NewEntry(auditlog.Row{AtMS: c.began.UnixMilli(), Principal: c.principal.Name,
 		KeyID: c.principal.KeyID, Source: source, Op: c.route.op, CorrelationID: m.correlation})
-	c.ctx = trail.NewContext(c.ctx, c.entry)
+	c.ctx = auditlog.NewContext(c.ctx, c.entry)
 }
 
 // target sets the target of an administrative call. Its transaction may replace it.
@@ -181,13 +183,13 @@ func (d *data) target(tenant, name, requestID string) {
 	}
 }
 
-// trailTime bounds appending a row on its own.
-const trailTime = 2 * time.Second
+// appendTime bounds appending a row on its own.
+const appendTime = 2 * time.Second
 
 // appendEntry appends the row of an administrative call if no transaction has done so, and logs the
 // call. If that fails, it logs an error and leaves the answer to the call unchanged.
 func (c *call) appendEntry(err *budget.Error) {
-	outcome := trail.Done
+	outcome := auditlog.Done
 	if err != nil {
 		outcome = string(err.Code)
 	}
@@ -197,12 +199,12 @@ func (c *call) appendEntry(err *budget.Error) {
 		slog.String("tenant", row.Tenant), slog.String("target", row.Target),
 		slog.String("request_id", row.RequestID), slog.String("outcome", outcome)}
 	c.api.log.LogAttrs(c.ctx, slog.LevelInfo, "administrative call", attrs...)
-	if !left || c.api.admission.trail == nil {
+	if !left || c.api.admission.log == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.work), trailTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.work), appendTime)
 	defer cancel()
-	if failed := c.api.admission.trail.Append(ctx, row); failed != nil {
+	if failed := c.api.admission.log.Append(ctx, row); failed != nil {
 		c.api.log.LogAttrs(ctx, slog.LevelError, "administrative call not in the audit log",
 			append(attrs, slog.Any("error", failed))...)
 	}

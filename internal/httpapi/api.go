@@ -84,11 +84,10 @@ type Config struct {
 	Guard *guard.Guard
 	// Names is required with a guard that admits principals of single tenants or budgets.
 	Names Names
-	// Trail writes the audit log, Records reads it, Keys manages API keys. Without them their
-	// routes do not exist.
-	Trail   Trail
-	Records Records
-	Keys    Keys
+	// AuditLog writes and reads the audit log, Keys manages API keys. Without them their routes do
+	// not exist.
+	AuditLog AuditLog
+	Keys     Keys
 	// Alerts and Webhooks serve the calls about alerts and endpoints. Without them their routes do
 	// not exist.
 	Alerts   Alerts
@@ -139,7 +138,6 @@ func (p Part) has(call *access.Call, probe bool) bool {
 type API struct {
 	service   Service
 	keys      Keys
-	records   Records
 	alerts    Alerts
 	webhooks  Webhooks
 	drivers   map[string]string
@@ -171,7 +169,7 @@ type API struct {
 func New(c Config) *API {
 	a := &API{service: c.Service, drivers: c.Drivers, limits: c.Limits, log: c.Log,
 		observer: c.Observer, tracer: c.Tracer, newID: c.NewID, now: c.Now, mux: http.NewServeMux(),
-		left: make(chan struct{}), keys: c.Keys, records: c.Records,
+		left: make(chan struct{}), keys: c.Keys,
 		alerts: c.Alerts, webhooks: c.Webhooks,
 		admission: newAdmission(c), overseer: c.Overseer}
 	if a.log == nil {

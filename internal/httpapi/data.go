@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/access"
+	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/httpapi/strictjson"
 	"github.com/budgetd/budgetd/internal/httpapi/wire"
-	"github.com/budgetd/budgetd/trail"
 )
 
 // data is a call, whichever server has read it. Data calls need nothing else.
@@ -32,7 +32,7 @@ type data struct {
 	// principal is the caller, nil for a call that is open to all. entry is the audit-log row of an
 	// administrative call, nil for all others.
 	principal *access.Principal
-	entry     *trail.Entry
+	entry     *auditlog.Entry
 	// body is the body. While unread is set, the body has still to be read from it.
 	body   []byte
 	unread *call

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/access"
+	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/httpapi/wire"
-	"github.com/budgetd/budgetd/trail"
 )
 
 // Keys manages API keys. Errors are *budget.Error.
@@ -32,12 +32,6 @@ type Keys interface {
 	Revoke(ctx context.Context, id string) (access.Key, error)
 }
 
-// Records reads the audit log.
-type Records interface {
-	// Read reads rows in the order of the query, and the ends of the log.
-	Read(ctx context.Context, q AuditQuery) (AuditPage, error)
-}
-
 // AuditQuery selects rows of the audit log. Zero fields select all rows.
 type AuditQuery struct {
 	// After and Before are the numbers of the rows around those that are wanted.
@@ -52,8 +46,8 @@ type AuditQuery struct {
 
 // AuditPage is a part of the audit log, with the ends of the whole log.
 type AuditPage struct {
-	Rows          []trail.Row
-	Head, Removed trail.Anchor
+	Rows          []auditlog.Row
+	Head, Removed auditlog.Anchor
 }
 
 // Login logs persons in to the console.
@@ -235,6 +229,6 @@ func (a *API) auditLog(c *call) (answer, error) {
 	if err := c.may(&c.route.access, access.Target{}, nil); err != nil {
 		return answer{}, err
 	}
-	page, err := a.records.Read(c.ctx, q)
+	page, err := a.admission.log.Read(c.ctx, q)
 	return answer{body: wire.AuditLogOf(page.Rows, page.Head, page.Removed)}, err
 }

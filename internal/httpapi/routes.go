@@ -139,7 +139,7 @@ func (c *Config) serves(r *route) bool {
 	case r.op == "refusals":
 		return c.Overseer != nil
 	case r.op == "audit log":
-		return c.Records != nil
+		return c.AuditLog != nil
 	case r.op == "alerts", strings.HasSuffix(r.op, "thresholds"):
 		return c.Alerts != nil
 	case strings.Contains(r.pattern, " /v1/webhooks"):

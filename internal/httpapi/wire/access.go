@@ -4,9 +4,9 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/access"
+	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/httpapi/strictjson"
-	"github.com/budgetd/budgetd/trail"
 )
 
 // identity is the caller of a request.
@@ -165,7 +165,7 @@ type auditLogPage struct {
 }
 
 // AuditLogOf returns the JSON form of a page of the audit log.
-func AuditLogOf(rows []trail.Row, head, removed trail.Anchor) any {
+func AuditLogOf(rows []auditlog.Row, head, removed auditlog.Anchor) any {
 	out := &auditLogPage{Entries: make([]auditEntry, len(rows)), Head: head.String(),
 		Removed: removed.String()}
 	for i := range rows {

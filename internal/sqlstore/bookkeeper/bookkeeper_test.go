@@ -12,11 +12,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/testservers"
 	"github.com/budgetd/budgetd/ledger/books"
-	"github.com/budgetd/budgetd/trail"
 )
 
 // everywhere runs a test on SQLite and on MariaDB, in a database with a budget of four buckets.
@@ -205,8 +205,8 @@ func TestEffectAndItsRow(t *testing.T) {
 			fail error
 			want int
 		}{{"a", nil, 1}, {"a", nil, 1}, {"b", errors.New("refused"), 1}, {"b", nil, 2}} {
-			entry := trail.NewEntry(trail.Row{Op: "append"})
-			ctx := trail.NewContext(t.Context(), entry)
+			entry := auditlog.NewEntry(auditlog.Row{Op: "append"})
+			ctx := auditlog.NewContext(t.Context(), entry)
 			err := Do(ctx, db, "test", WholeBudget(1), func(b *books.Books) ([]Query, error) {
 				entry.Change("shop", "b1", nil, []byte("{}"))
 				b.Budgets.Get(1).GLCode = test.gl

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/budget"
@@ -11,7 +12,6 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 	"github.com/budgetd/budgetd/ledger/books"
-	"github.com/budgetd/budgetd/trail"
 )
 
 // Adjust appends units to a budget, or shrinks it, once per request id, in one transaction of two
@@ -39,7 +39,7 @@ func (p *Part) Adjust(ctx context.Context, order manage.Adjustment) (
 			looked = b // rollbacks may have brought units into epochs that had none
 			return bookkeeper.WholeBudget(id), nil
 		}
-		trail.FromContext(ctx).Change(u.Tenant, u.Name, totalOf(was), totalOf(u.Total))
+		auditlog.FromContext(ctx).Change(u.Tenant, u.Name, totalOf(was), totalOf(u.Total))
 		return nil, err
 	}
 	err = bookkeeper.DoAndLook(ctx, p.db, "adjust", load, decide, read.Queries)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/allocation"
+	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/budget"
@@ -13,7 +14,6 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 	"github.com/budgetd/budgetd/ledger/books"
 	"github.com/budgetd/budgetd/limit"
-	"github.com/budgetd/budgetd/trail"
 )
 
 // Change changes a definition and raises its version, in one transaction of two round trips: see
@@ -117,7 +117,7 @@ func (c *changing) free(b *books.Books, before, after budget.Definition) error {
 
 // attest records a change of a definition for the audit log.
 func attest(ctx context.Context, before, after budget.Definition) error {
-	entry := trail.FromContext(ctx)
+	entry := auditlog.FromContext(ctx)
 	if entry == nil {
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/budget"
@@ -14,7 +15,6 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 	"github.com/budgetd/budgetd/ledger/books"
 	"github.com/budgetd/budgetd/limit"
-	"github.com/budgetd/budgetd/trail"
 )
 
 // creation is the canonical form of the definition that a budget was created with. It tells a
@@ -136,7 +136,7 @@ func (p *Part) Create(ctx context.Context, d budget.Definition, homes []bucket.P
 				return nil, nil
 			}
 			out, err = p.create(b, c, homes)
-			trail.FromContext(ctx).Change(d.Tenant, d.Name, nil, []byte(as))
+			auditlog.FromContext(ctx).Change(d.Tenant, d.Name, nil, []byte(as))
 			return nil, err
 		})
 	if err == nil && there {

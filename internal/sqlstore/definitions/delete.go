@@ -3,11 +3,11 @@ package definitions
 import (
 	"context"
 
+	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/ledger/books"
-	"github.com/budgetd/budgetd/trail"
 )
 
 const (
@@ -68,7 +68,7 @@ func (p *Part) Delete(ctx context.Context, id int64) error {
 		if err != nil {
 			return err
 		}
-		trail.FromContext(ctx).Change(u.Tenant, u.Name, []byte(was), nil)
+		auditlog.FromContext(ctx).Change(u.Tenant, u.Name, []byte(was), nil)
 		saveDeletes(m, b, id)
 		return nil
 	})

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/trail"
 )
 
 // TestEffectAndItsRow checks that a transaction commits its row of the audit log together with its
@@ -25,7 +25,7 @@ func TestEffectAndItsRow(t *testing.T) {
 				}
 				return n
 			}
-			ctx := trail.NewContext(t.Context(), trail.NewEntry(trail.Row{Op: "append", Principal: "ann"}))
+			ctx := auditlog.NewContext(t.Context(), auditlog.NewEntry(auditlog.Row{Op: "append", Principal: "ann"}))
 			failure := errors.New("decided otherwise")
 			for want, end := range []error{failure, nil} {
 				err := db.Write(ctx, "test", func(tx *Tx) error {

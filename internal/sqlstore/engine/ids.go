@@ -4,8 +4,8 @@ import (
 	"context"
 	"sync"
 
+	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/trail"
 )
 
 // idBlock is how many ids a node reserves at a time.
@@ -47,7 +47,7 @@ func (db *DB) TakeIDs(ctx context.Context, kind string, n int) (int64, error) {
 
 // reserve moves a sequence on, and returns its next id.
 func (db *DB) reserve(ctx context.Context, kind string, n int64) (end int64, err error) {
-	ctx = trail.NewContext(ctx, nil) // the row of the audit log belongs to the call's own transaction
+	ctx = auditlog.NewContext(ctx, nil) // its row belongs to the transaction of the call itself
 	err = db.Write(ctx, "reserve ids", func(t *Tx) error {
 		if err := t.Hit(1, reserveIDs, n, []byte(kind)); err != nil {
 			return err

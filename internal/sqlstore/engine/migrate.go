@@ -11,7 +11,7 @@ import (
 	"github.com/pressly/goose/v3/database"
 
 	"github.com/budgetd/budgetd"
-	"github.com/budgetd/budgetd/internal/sqlstore/auditlog"
+	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/internal/sqlstore/keys"
 )
 

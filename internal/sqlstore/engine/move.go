@@ -7,10 +7,9 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
+	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/bucket/span"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/sqlstore/auditlog"
-	"github.com/budgetd/budgetd/trail"
 )
 
 // Move is one attempt of a movement: a transaction that loads rows under their locks, and saves
@@ -195,7 +194,7 @@ func (db *DB) lookOnce(ctx context.Context, texts []*Statement, into []any) erro
 }
 
 // Move runs a movement: fn loads, decides and saves. If fn returns nil and has saved something,
-// that is committed, with the row of the audit log that the context carries (package trail);
+// that is committed, with the row of the audit log that the context carries (package auditlog);
 // otherwise nothing is. The whole movement is repeated after errors that allow it, so fn must set
 // all its results each time. After a lost COMMIT the next attempt begins once the server no longer
 // knows the connection of the earlier one. Errors: that of fn; Unavailable if certainly nothing was
@@ -261,8 +260,8 @@ func (db *DB) MoveAndLook(ctx context.Context, op string, fn func(*Move) error,
 
 // Attest appends a row to the audit log, in a transaction of its own, which on a server is one
 // round trip. A row whose COMMIT lost its reply may be there twice. Errors: those of Move.
-func (db *DB) Attest(ctx context.Context, row trail.Row) error {
-	ctx = trail.NewContext(ctx, nil)
+func (db *DB) Attest(ctx context.Context, row auditlog.Row) error {
+	ctx = auditlog.NewContext(ctx, nil)
 	if db.committers == nil {
 		return db.Write(ctx, "audit log", func(t *Tx) error { return t.Attest(row) })
 	}
@@ -273,7 +272,7 @@ func (db *DB) Attest(ctx context.Context, row trail.Row) error {
 }
 
 // attest saves the statements that link a row of the audit log, after all others.
-func (m *Move) attest(row trail.Row) {
+func (m *Move) attest(row auditlog.Row) {
 	for _, linking := range auditlog.Linking(row) {
 		s := m.Statement()
 		s.Fill(linking.Text, func(place int) {
@@ -319,7 +318,7 @@ func (l *Line) rollBack(ctx context.Context) error {
 // save sends what a movement saves, and its COMMIT. The SELECT tells a refused statement from a
 // refused COMMIT.
 func (db *DB) save(ctx context.Context, m *Move) (Sent, error) {
-	if entry := trail.FromContext(ctx); entry != nil {
+	if entry := auditlog.FromContext(ctx); entry != nil {
 		m.attest(entry.Succeed())
 	}
 	packet := m.Statement()

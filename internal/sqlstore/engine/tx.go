@@ -14,9 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/bucket/span"
-	"github.com/budgetd/budgetd/internal/sqlstore/auditlog"
-	"github.com/budgetd/budgetd/trail"
 )
 
 // Bounds of retries.
@@ -66,12 +65,12 @@ func (t *Tx) Plain() *sql.Conn {
 }
 
 // Attest appends a row to the audit log. It takes the last lock of the transaction.
-func (t *Tx) Attest(row trail.Row) error {
+func (t *Tx) Attest(row auditlog.Row) error {
 	return auditlog.Append(t.ctx, t.Plain(), t.conn.dialect.links, row)
 }
 
 // PruneAuditLog removes the oldest rows of the audit log: see auditlog.Prune.
-func (t *Tx) PruneAuditLog(beforeMS int64, by trail.Row) error {
+func (t *Tx) PruneAuditLog(beforeMS int64, by auditlog.Row) error {
 	_, err := auditlog.Prune(t.ctx, t.Plain(), t.conn.dialect.links, beforeMS, by)
 	return err
 }
@@ -263,7 +262,7 @@ func (t *Tx) inserts(into string, columns int, or string, args []any,
 // Write runs a transaction: fn reads, decides and writes. If fn returns nil the transaction is
 // committed, otherwise rolled back. The whole transaction is retried after errors that allow it. op
 // names the operation. A writing transaction also appends the row of the audit log that its context
-// carries (package trail). Errors: that of fn; Unavailable if certainly nothing was committed;
+// carries (package auditlog). Errors: that of fn; Unavailable if certainly nothing was committed;
 // OutcomeUnknown if it may have been; Internal.
 func (db *DB) Write(ctx context.Context, op string, fn func(*Tx) error) (err error) {
 	ctx, end := span.Begin(ctx, "sql", op)

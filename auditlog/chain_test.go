@@ -1,4 +1,4 @@
-package trail
+package auditlog
 
 import (
 	"context"
@@ -40,7 +40,7 @@ func TestWholeChain(t *testing.T) {
 	if err := verify(rows, Anchor{}, head, rows[3].Anchor(), rows[19].Anchor()); err != nil {
 		t.Error(err)
 	}
-	// A trail whose old rows were removed begins at an anchor, and has a row that says so.
+	// A log whose old rows were removed begins at an anchor, and has a row that says so.
 	removed := rows[6].Anchor()
 	if err := verify(rows[7:], removed, head); err == nil {
 		t.Error("a beginning without a row that records its removal is accepted")

@@ -5,13 +5,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-
-	"github.com/budgetd/budgetd/trail"
 )
 
 // Ends returns the position of the last row of the chain, and that of the last row removed from its
 // beginning; a zero Anchor if there is no such row.
-func Ends(ctx context.Context, tx Tx) (head, removed trail.Anchor, err error) {
+func Ends(ctx context.Context, tx Tx) (head, removed Anchor, err error) {
 	const query = `SELECT last_seq, last_hash, removed_seq, removed_hash
 		FROM audit_log_head WHERE only_row = 1`
 	var last, first []byte
@@ -43,7 +41,7 @@ type Query struct {
 // index of a filter, in that direction. So a page costs as much at either end of the log, and a
 // filter costs what it finds. FromMS and ToMS cost the rows between them and the end that it begins
 // at.
-func Read(ctx context.Context, tx Tx, q Query) (rows []trail.Row, err error) {
+func Read(ctx context.Context, tx Tx, q Query) (rows []Row, err error) {
 	query, args := statement(q)
 	found, err := tx.QueryContext(ctx, query, args...)
 	if err != nil {
@@ -88,7 +86,7 @@ func statement(q Query) (query string, args []any) {
 	return query + ` ORDER BY seq LIMIT ?`, append(args, q.Limit)
 }
 
-func scan(found *sql.Rows) (row trail.Row, err error) {
+func scan(found *sql.Rows) (row Row, err error) {
 	var hash []byte
 	err = found.Scan(
 		&row.Seq,

@@ -1,5 +1,5 @@
-// Package trail defines the rows of the audit log, which record who did what, and the chain of
-// hashes that detects a changed row. It is pure; internal/sqlstore/auditlog stores the rows.
+// Package auditlog defines the rows of the audit log, which record who did what, and the chain of
+// hashes that detects a changed row, and stores the rows in SQL.
 //
 // # The chain
 //
@@ -20,6 +20,7 @@
 //
 // An administrative call carries an Entry in its context. The transaction that takes effect adds
 // the states before and after, and appends the entry as its last statement. The head is locked from
-// then until the commit, so the rows of several nodes form one chain in commit order. A call that
-// was refused, or had nothing to do, is appended in a transaction of its own.
-package trail
+// then until the commit, so the rows of several nodes form one chain in commit order, and a row
+// exists if and only if its effect does. A server computes the link itself, in SQL. A call that was
+// refused, or had nothing to do, is appended in a transaction of its own.
+package auditlog

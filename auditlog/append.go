@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-
-	"github.com/budgetd/budgetd/trail"
 )
 
 // Tx is an open transaction, such as *sql.Tx or a *sql.Conn that began one.
@@ -31,13 +29,13 @@ func Install(ctx context.Context, tx Tx) error {
 	if err := tx.QueryRowContext(ctx, there).Scan(&n); err != nil || n > 0 {
 		return err
 	}
-	var none trail.Hash
+	var none Hash
 	_, err := tx.ExecContext(ctx, insert, none[:], none[:])
 	return err
 }
 
 const (
-	// link moves the head to the next row, as trail.Link does. The server computes the hash, so the
+	// link moves the head to the next row, as Link does. The server computes the hash, so the
 	// head is not locked while a node waits for an answer. The hash is assigned first: it is that of
 	// the number before.
 	link = `UPDATE audit_log_head SET last_hash = UNHEX(SHA2(CONCAT(?, last_hash,
@@ -53,7 +51,7 @@ const (
 // Append adds a row at the end of the chain, if the transaction commits. It must take the last lock
 // of its transaction. A server links the row itself; SQLite, which has one writer and no SHA-256,
 // leaves that to this process.
-func Append(ctx context.Context, tx Tx, server bool, row trail.Row) (err error) {
+func Append(ctx context.Context, tx Tx, server bool, row Row) (err error) {
 	if server {
 		err = linkThere(ctx, tx, row)
 	} else {
@@ -68,14 +66,14 @@ func Append(ctx context.Context, tx Tx, server bool, row trail.Row) (err error) 
 // AppendOf appends the row of the context's entry, if there is one. Every writing transaction calls
 // it before it commits; background work has no entry and appends nothing.
 func AppendOf(ctx context.Context, tx Tx, server bool) error {
-	entry := trail.FromContext(ctx)
+	entry := FromContext(ctx)
 	if entry == nil {
 		return nil
 	}
 	return Append(ctx, tx, server, entry.Succeed())
 }
 
-func linkThere(ctx context.Context, tx Tx, row trail.Row) error {
+func linkThere(ctx context.Context, tx Tx, row Row) error {
 	for _, s := range Linking(row) {
 		if err := hit(tx.ExecContext(ctx, s.Text, s.Values...)); err != nil {
 			return err
@@ -91,26 +89,26 @@ type Statement struct {
 }
 
 // Linking returns the statements by which a server appends a row, the last of a transaction.
-func Linking(row trail.Row) []Statement {
+func Linking(row Row) []Statement {
 	row = fitted(row)
 	row.Times = max(row.Times, 1)
 	digest := row.Digest()
-	return []Statement{{link, []any{[]byte(trail.LinkFormat), digest[:]}}, {linked, valuesOf(row)}}
+	return []Statement{{link, []any{[]byte(LinkFormat), digest[:]}}, {linked, valuesOf(row)}}
 }
 
-func valuesOf(row trail.Row) []any {
+func valuesOf(row Row) []any {
 	return []any{row.AtMS, []byte(row.Principal), []byte(row.KeyID), []byte(row.Source),
 		[]byte(row.Op), []byte(row.Tenant), []byte(row.Target), []byte(row.RequestID),
 		[]byte(row.CorrelationID), row.Before, row.After, []byte(row.Outcome), row.Times}
 }
 
-func linkHere(ctx context.Context, tx Tx, row trail.Row) error {
+func linkHere(ctx context.Context, tx Tx, row Row) error {
 	const move = `UPDATE audit_log_head SET last_seq = ?, last_hash = ? WHERE only_row = 1`
 	head, _, err := Ends(ctx, tx)
 	if err != nil {
 		return err
 	}
-	row = trail.Link(head, row)
+	row = Link(head, row)
 	if err := hit(tx.ExecContext(ctx, move, row.Seq, row.Hash[:])); err != nil {
 		return err
 	}
@@ -130,7 +128,7 @@ func hit(done sql.Result, err error) error {
 
 // fitted cuts callers' texts to the width of their columns, because a row that the database refuses
 // would prevent its effect.
-func fitted(row trail.Row) trail.Row {
+func fitted(row Row) Row {
 	for _, column := range []struct {
 		text *string
 		most int

@@ -17,7 +17,6 @@ import (
 
 	"github.com/budgetd/budgetd"
 	"github.com/budgetd/budgetd/internal/testservers"
-	"github.com/budgetd/budgetd/trail"
 )
 
 // everywhere runs a test on each engine, on an empty log.
@@ -79,7 +78,7 @@ func within(t *testing.T, db *logDB, do func(tx *sql.Tx) error) error {
 }
 
 // appendRow appends a row and returns it with its number and hash.
-func appendRow(t *testing.T, db *logDB, row trail.Row) trail.Row {
+func appendRow(t *testing.T, db *logDB, row Row) Row {
 	t.Helper()
 	err := within(t, db, func(tx *sql.Tx) error { return Append(t.Context(), tx, db.server, row) })
 	if err != nil {
@@ -92,21 +91,21 @@ func appendRow(t *testing.T, db *logDB, row trail.Row) trail.Row {
 	return rows[0]
 }
 
-func rowOf(n int) trail.Row {
-	return trail.Row{AtMS: int64(n), Principal: "admin", KeyID: "k123456789", Source: "10.0.0.1:80", Op: "append",
-		Tenant: "default", Target: "007", RequestID: "r\xff", CorrelationID: "c", Before: []byte("{}"), Outcome: trail.Done}
+func madeRow(n int) Row {
+	return Row{AtMS: int64(n), Principal: "admin", KeyID: "k123456789", Source: "10.0.0.1:80", Op: "append",
+		Tenant: "default", Target: "007", RequestID: "r\xff", CorrelationID: "c", Before: []byte("{}"), Outcome: Done}
 }
 
 func TestWhatIsAppendedIsRead(t *testing.T) {
 	everywhere(t, func(t *testing.T, db *logDB) {
-		if head, err := Verify(t.Context(), db); err != nil || head != (trail.Anchor{}) {
+		if head, err := Verify(t.Context(), db); err != nil || head != (Anchor{}) {
 			t.Fatalf("empty: %v, %v", head, err)
 		}
-		var want []trail.Row
+		var want []Row
 		for n := range 3 {
-			want = append(want, appendRow(t, db, rowOf(n)))
+			want = append(want, appendRow(t, db, madeRow(n)))
 		}
-		other := rowOf(9)
+		other := madeRow(9)
 		other.Principal, other.Op, other.Tenant, other.Before = "jane", "drain", "", nil
 		want = append(want, appendRow(t, db, other))
 		got, err := Read(t.Context(), db, Query{Limit: 10})
@@ -115,15 +114,15 @@ func TestWhatIsAppendedIsRead(t *testing.T) {
 		}
 		for _, test := range []struct {
 			query Query
-			want  []trail.Row
+			want  []Row
 		}{
 			{Query{After: 1, Limit: 1}, want[1:2]}, {Query{FromMS: 1, ToMS: 9, Limit: 9}, want[1:3]},
 			{Query{Principal: "jane", Limit: 9}, want[3:]}, {Query{Op: "append", Tenant: "default", Limit: 9}, want[:3]},
 			{Query{Tenant: "Default", Limit: 9}, nil},
 			{Query{After: 1, Before: 4, Limit: 9}, want[1:3]},
-			{Query{NewestFirst: true, Limit: 2}, []trail.Row{want[3], want[2]}},
-			{Query{NewestFirst: true, Before: 3, Limit: 9}, []trail.Row{want[1], want[0]}},
-			{Query{NewestFirst: true, Principal: "admin", After: 1, Limit: 9}, []trail.Row{want[2], want[1]}},
+			{Query{NewestFirst: true, Limit: 2}, []Row{want[3], want[2]}},
+			{Query{NewestFirst: true, Before: 3, Limit: 9}, []Row{want[1], want[0]}},
+			{Query{NewestFirst: true, Principal: "admin", After: 1, Limit: 9}, []Row{want[2], want[1]}},
 		} {
 			got, err := Read(t.Context(), db, test.query)
 			if diff := cmp.Diff(test.want, got); err != nil || diff != "" {
@@ -143,7 +142,7 @@ func TestPagesWalkAnIndex(t *testing.T) {
 	everywhere(t, func(t *testing.T, db *logDB) {
 		err := within(t, db, func(tx *sql.Tx) error {
 			for n := range 2000 {
-				if err := Append(t.Context(), tx, db.server, rowOf(n)); err != nil {
+				if err := Append(t.Context(), tx, db.server, madeRow(n)); err != nil {
 					return err
 				}
 			}
@@ -215,10 +214,10 @@ func planOf(t *testing.T, db *logDB, q Query) (plan string) {
 // A transaction that is rolled back leaves neither a row nor a gap.
 func TestRolledBack(t *testing.T) {
 	everywhere(t, func(t *testing.T, db *logDB) {
-		appendRow(t, db, rowOf(1))
+		appendRow(t, db, madeRow(1))
 		broken := errors.New("broken")
 		err := within(t, db, func(tx *sql.Tx) error {
-			if err := Append(t.Context(), tx, db.server, rowOf(2)); err != nil {
+			if err := Append(t.Context(), tx, db.server, madeRow(2)); err != nil {
 				t.Error(err)
 			}
 			return broken
@@ -226,7 +225,7 @@ func TestRolledBack(t *testing.T) {
 		if !errors.Is(err, broken) {
 			t.Fatal(err)
 		}
-		if row := appendRow(t, db, rowOf(3)); row.Seq != 2 {
+		if row := appendRow(t, db, madeRow(3)); row.Seq != 2 {
 			t.Errorf("number %d", row.Seq)
 		}
 		if _, err := Verify(t.Context(), db); err != nil {
@@ -243,7 +242,7 @@ func TestConcurrentAppends(t *testing.T) {
 		for node := range nodes {
 			group.Go(func() {
 				for n := range each {
-					row := rowOf(n)
+					row := madeRow(n)
 					row.Principal = fmt.Sprint(node)
 					err := within(t, db, func(tx *sql.Tx) error {
 						return Append(t.Context(), tx, db.server, row)
@@ -267,7 +266,7 @@ func TestConcurrentAppends(t *testing.T) {
 func TestTampering(t *testing.T) {
 	everywhere(t, func(t *testing.T, db *logDB) {
 		for n := range 5 {
-			appendRow(t, db, rowOf(n))
+			appendRow(t, db, madeRow(n))
 		}
 		for _, test := range []struct {
 			do, undo string
@@ -291,7 +290,7 @@ func TestTampering(t *testing.T) {
 			for statement := range strings.SplitSeq(test.do, ";") {
 				exec(t, db, statement)
 			}
-			var broken *trail.Break
+			var broken *Break
 			if _, err := Verify(t.Context(), db); !errors.As(err, &broken) || broken.Seq != test.at {
 				t.Errorf("%s: %v", test.do, err)
 			}
@@ -358,11 +357,11 @@ const exchange = "UPDATE audit_log SET seq = -2 WHERE seq = 2;UPDATE audit_log S
 func TestErasedBeginning(t *testing.T) {
 	everywhere(t, func(t *testing.T, db *logDB) {
 		for n := range 5 {
-			appendRow(t, db, rowOf(n))
+			appendRow(t, db, madeRow(n))
 		}
 		exec(t, db, "UPDATE audit_log_head SET removed_seq = 2, removed_hash = (SELECT hash FROM audit_log WHERE seq = 2)")
 		exec(t, db, "DELETE FROM audit_log WHERE seq <= 2")
-		var broken *trail.Break
+		var broken *Break
 		if _, err := Verify(t.Context(), db); !errors.As(err, &broken) || broken.Seq != 2 {
 			t.Errorf("%v; want a break at row 2", err)
 		}
@@ -375,7 +374,7 @@ func TestPrune(t *testing.T) {
 		prune := func(before int64) (n int64) {
 			t.Helper()
 			err := within(t, db, func(tx *sql.Tx) (err error) {
-				n, err = Prune(t.Context(), tx, db.server, before, trail.Row{AtMS: 100, Principal: "budgetd"})
+				n, err = Prune(t.Context(), tx, db.server, before, Row{AtMS: 100, Principal: "budgetd"})
 				return err
 			})
 			if err != nil {
@@ -390,7 +389,7 @@ func TestPrune(t *testing.T) {
 			t.Errorf("%d of none", n)
 		}
 		for _, at := range []int{1, 2, 9, 3, 4} { // the third call was made later than those behind it
-			appendRow(t, db, rowOf(at))
+			appendRow(t, db, madeRow(at))
 		}
 		if n := prune(1); n != 0 {
 			t.Errorf("%d removed that are young", n)
@@ -399,7 +398,7 @@ func TestPrune(t *testing.T) {
 			t.Errorf("%d removed, want those before the young one", n)
 		}
 		rows, err := Read(t.Context(), db, Query{Limit: 100})
-		if err != nil || len(rows) != 4 || rows[0].Seq != 3 || rows[3].Op != trail.OpPrune || !strings.HasPrefix(rows[3].Target, "2:") {
+		if err != nil || len(rows) != 4 || rows[0].Seq != 3 || rows[3].Op != OpPrune || !strings.HasPrefix(rows[3].Target, "2:") {
 			t.Errorf("%+v, %v", rows, err)
 		}
 		if n := prune(1000); n != 3 {
@@ -417,7 +416,7 @@ func TestPruneInParts(t *testing.T) {
 	everywhere(t, func(t *testing.T, db *logDB) {
 		err := within(t, db, func(tx *sql.Tx) error {
 			for n := range pruneRows + 10 {
-				if err := Append(t.Context(), tx, db.server, rowOf(n)); err != nil {
+				if err := Append(t.Context(), tx, db.server, madeRow(n)); err != nil {
 					return err
 				}
 			}
@@ -429,7 +428,7 @@ func TestPruneInParts(t *testing.T) {
 		var counts []int64
 		for range 3 {
 			err := within(t, db, func(tx *sql.Tx) error {
-				n, err := Prune(t.Context(), tx, db.server, pruneRows*10, trail.Row{AtMS: pruneRows * 10})
+				n, err := Prune(t.Context(), tx, db.server, pruneRows*10, Row{AtMS: pruneRows * 10})
 				counts = append(counts, n)
 				return err
 			})
@@ -457,14 +456,14 @@ func TestAppendOf(t *testing.T) {
 			}
 		}
 		run(t.Context()) // background work
-		entry := trail.NewEntry(rowOf(1))
+		entry := NewEntry(madeRow(1))
 		entry.Change("shop", "sale", nil, []byte("{}"))
-		run(trail.NewContext(t.Context(), entry))
+		run(NewContext(t.Context(), entry))
 		rows, err := Read(t.Context(), db, Query{Limit: 9})
 		if err != nil || len(rows) != 1 || rows[0].Target != "sale" || rows[0].Before != nil {
 			t.Errorf("%+v, %v", rows, err)
 		}
-		if _, left := entry.End(trail.Done); left {
+		if _, left := entry.End(Done); left {
 			t.Error("the row is still to be appended")
 		}
 	})
@@ -474,7 +473,7 @@ func TestAppendOf(t *testing.T) {
 func TestLongTexts(t *testing.T) {
 	everywhere(t, func(t *testing.T, db *logDB) {
 		long := strings.Repeat("x", 1000)
-		appendRow(t, db, trail.Row{Principal: long, KeyID: long, Source: long, Op: long, Tenant: long, Target: long,
+		appendRow(t, db, Row{Principal: long, KeyID: long, Source: long, Op: long, Tenant: long, Target: long,
 			RequestID: long, CorrelationID: long, Outcome: long})
 		if _, err := Verify(t.Context(), db); err != nil {
 			t.Error(err)
@@ -485,7 +484,7 @@ func TestLongTexts(t *testing.T) {
 func TestNotInstalled(t *testing.T) {
 	everywhere(t, func(t *testing.T, db *logDB) {
 		exec(t, db, "DELETE FROM audit_log_head")
-		if err := Append(t.Context(), db, db.server, rowOf(1)); !errors.Is(err, errNoHead) {
+		if err := Append(t.Context(), db, db.server, madeRow(1)); !errors.Is(err, errNoHead) {
 			t.Error(err)
 		}
 		if _, err := Verify(t.Context(), db); !errors.Is(err, errNoHead) {

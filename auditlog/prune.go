@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-
-	"github.com/budgetd/budgetd/trail"
 )
 
 // pruneRows is the most rows that one transaction removes.
@@ -16,7 +14,7 @@ const pruneRows = 1000
 // most 1,000, and returns their number. The last row always stays. The removal itself is a row, by
 // which a verifier knows it from one by hand: by is its principal, its target the last removed
 // position of the chain. It does nothing if another node is removing the same rows.
-func Prune(ctx context.Context, tx Tx, server bool, beforeMS int64, by trail.Row) (int64, error) {
+func Prune(ctx context.Context, tx Tx, server bool, beforeMS int64, by Row) (int64, error) {
 	head, removed, err := Ends(ctx, tx)
 	if err != nil {
 		return 0, fmt.Errorf("audit log: %w", err)
@@ -41,7 +39,7 @@ func Prune(ctx context.Context, tx Tx, server bool, beforeMS int64, by trail.Row
 	if _, err := tx.ExecContext(ctx, rows, last.Seq); err != nil {
 		return 0, fmt.Errorf("audit log: %w", err)
 	}
-	by.Op, by.Target, by.Outcome = trail.OpPrune, last.String(), trail.Done
+	by.Op, by.Target, by.Outcome = OpPrune, last.String(), Done
 	if err := Append(ctx, tx, server, by); err != nil {
 		return 0, err
 	}
@@ -51,7 +49,7 @@ func Prune(ctx context.Context, tx Tx, server bool, beforeMS int64, by trail.Row
 // lastBefore returns the last row to remove, or removed if no row is old enough. Rows are removed
 // in numerical order, up to the first that is young enough.
 func lastBefore(ctx context.Context, tx Tx, beforeMS int64,
-	removed, head trail.Anchor) (trail.Anchor, error) {
+	removed, head Anchor) (Anchor, error) {
 	const young = `SELECT MIN(seq) FROM audit_log WHERE seq > ? AND seq <= ? AND at_ms >= ?`
 	const hash = `SELECT hash FROM audit_log WHERE seq = ?`
 	limit := min(removed.Seq+pruneRows, head.Seq-1)
@@ -66,7 +64,7 @@ func lastBefore(ctx context.Context, tx Tx, beforeMS int64,
 	if limit <= removed.Seq {
 		return removed, nil
 	}
-	last, text := trail.Anchor{Seq: limit}, []byte(nil)
+	last, text := Anchor{Seq: limit}, []byte(nil)
 	if err := tx.QueryRowContext(ctx, hash, limit).Scan(&text); err != nil {
 		return removed, err
 	}

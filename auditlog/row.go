@@ -1,4 +1,4 @@
-package trail
+package auditlog
 
 import (
 	"crypto/sha256"
@@ -21,7 +21,7 @@ func (h Hash) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
 // UnmarshalText parses a hash in hexadecimal. It returns an error for any other length.
 func (h *Hash) UnmarshalText(text []byte) error {
 	if len(text) != hex.EncodedLen(len(h)) {
-		return errors.New("trail: a hash has 64 hexadecimal digits")
+		return errors.New("auditlog: a hash has 64 hexadecimal digits")
 	}
 	_, err := hex.Decode(h[:], text)
 	return err
@@ -117,10 +117,10 @@ func (a Anchor) String() string { return strconv.FormatInt(a.Seq, 10) + ":" + a.
 func ParseAnchor(text string) (a Anchor, err error) {
 	seq, hash, found := strings.Cut(text, ":")
 	if a.Seq, err = strconv.ParseInt(seq, 10, 64); !found || err != nil || a.Seq < 0 {
-		return Anchor{}, errors.New("trail: an anchor is written NUMBER:HASH")
+		return Anchor{}, errors.New("auditlog: an anchor is written NUMBER:HASH")
 	}
 	if err := a.Hash.UnmarshalText([]byte(hash)); err != nil || a.String() != text {
-		return Anchor{}, errors.New("trail: an anchor is written NUMBER:HASH")
+		return Anchor{}, errors.New("auditlog: an anchor is written NUMBER:HASH")
 	}
 	return a, nil
 }

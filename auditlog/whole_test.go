@@ -3,22 +3,20 @@ package auditlog
 import (
 	"context"
 	"fmt"
-
-	"github.com/budgetd/budgetd/trail"
 )
 
 // verifyRows is the number of rows that Verify reads at a time.
 const verifyRows = 1000
 
 // Verify recomputes the whole chain, which must go through the anchors, and returns its head. It
-// returns a *trail.Break where the chain is broken. tx must be a read-only transaction with one
+// returns a *Break where the chain is broken. tx must be a read-only transaction with one
 // snapshot; otherwise rows appended meanwhile look like additions.
-func Verify(ctx context.Context, tx Tx, through ...trail.Anchor) (trail.Anchor, error) {
+func Verify(ctx context.Context, tx Tx, through ...Anchor) (Anchor, error) {
 	head, removed, err := Ends(ctx, tx)
 	if err != nil {
 		return head, fmt.Errorf("audit log: %w", err)
 	}
-	v := trail.NewVerifier(removed, through...)
+	v := NewVerifier(removed, through...)
 	for after := int64(-1 << 63); ; {
 		rows, err := Read(ctx, tx, Query{After: after, FromMS: -1 << 63, Limit: verifyRows})
 		if err != nil {
