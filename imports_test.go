@@ -38,7 +38,6 @@ var (
 	// ground is what everything that has statements stands on.
 	ground = []string{"internal/sqlstore/engine", "internal/sqlstore/rows",
 		"internal/sqlstore/counters", "internal/sqlstore/bookkeeper", "ledger/books"}
-	below = []string{"internal/sqlstore/keys"}
 )
 
 // house is the direction of imports: words <- rules <- bucket <- the engine of SQL <- bucket/* <-
@@ -78,9 +77,7 @@ var house = map[string]place{
 		test: true},
 	"internal/sqlstore/*": {may: slices.Concat(actor, ground, []string{"bucket/*"}),
 		store: "internal/sqlstore"},
-	"internal/sqlstore/engine": {may: slices.Concat(actor, root, below, []string{"bucket/span"}), store: "internal/sqlstore"},
-	// the engine is made with it: it works on database/sql
-	"internal/sqlstore/keys": {may: rules, store: "internal/sqlstore"},
+	"internal/sqlstore/engine": {may: slices.Concat(actor, root, []string{"bucket/span"}), store: "internal/sqlstore"},
 	"internal/sqlstore/fixture": {may: slices.Concat(actor, ground,
 		[]string{"internal/testservers"}), store: "internal/sqlstore", test: true},
 	"internal/contract": {may: root}, // openapi.yaml as pages

@@ -20,6 +20,7 @@ import (
 	"github.com/budgetd/budgetd/iana"
 	"github.com/budgetd/budgetd/internal/config"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sqlstore/keys"
 )
 
 // Exit statuses, as --help states them.
@@ -180,7 +181,7 @@ func keepFirst(ctx context.Context, c config.Config, token access.Token) error {
 	if err != nil {
 		return fmt.Errorf("database: %w", err)
 	}
-	made, err := (&apiKeys{db: db}).first(ctx, token, "budgetd keys bootstrap")
+	made, err := (&keys.Keys{DB: db}).First(ctx, token, "budgetd keys bootstrap")
 	if err == nil && !made {
 		err = errors.New("there are keys already: an administrator creates further ones")
 	}

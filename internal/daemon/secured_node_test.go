@@ -29,6 +29,7 @@ import (
 	"github.com/budgetd/budgetd/internal/httpapi"
 	"github.com/budgetd/budgetd/internal/metrics"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sqlstore/keys"
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
@@ -78,7 +79,7 @@ func newSecuredNode(t *testing.T, settings ...string) *securedNode {
 	t.Cleanup(func() { o.backends.close(log) })
 	token, err := access.NewToken(rand.Reader)
 	ok(err)
-	_, err = (&apiKeys{db: o.backends.db}).first(ctx, token, "test")
+	_, err = (&keys.Keys{DB: o.backends.db}).First(ctx, token, "test")
 	ok(err)
 	o.root = token.Reveal()
 	o.security, err = o.backends.security(ctx, c, log)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/budgetd/budgetd/access"
 	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/config"
@@ -17,12 +18,13 @@ import (
 	"github.com/budgetd/budgetd/internal/httpapi"
 	"github.com/budgetd/budgetd/internal/httpapi/wire"
 	"github.com/budgetd/budgetd/internal/oidc"
+	"github.com/budgetd/budgetd/internal/sqlstore/keys"
 )
 
 // security holds what authenticates and authorizes callers, and the records of that.
 type security struct {
 	guard    *guard.Guard
-	keys     *apiKeys
+	keys     *keys.Keys
 	auditLog *auditLog
 	login    *oidc.Login // nil if nobody can log in
 	work     []loop
@@ -42,7 +44,7 @@ const (
 func (b *backends) security(ctx context.Context, c config.Config, log *slog.Logger) (
 	*security, error) {
 	refusals := new(auditlog.Refusals)
-	out := &security{keys: &apiKeys{b.db, c.Keys.PerTenant},
+	out := &security{keys: &keys.Keys{DB: b.db, PerTenant: c.Keys.PerTenant},
 		auditLog: &auditLog{b.db, refusals, c.AuditLog.Keep},
 		guard: &guard.Guard{Open: c.Auth != config.ByKeys, Loopback: c.Auth == config.Loopback,
 			Refusals: refusals, Now: time.Now, Limiter: edge.NewLimiter(c.Keys.Rate, c.Keys.Burst)}}
@@ -50,10 +52,11 @@ func (b *backends) security(ctx context.Context, c config.Config, log *slog.Logg
 		out.guard.Certificates = append(out.guard.Certificates,
 			guard.Certificate{Match: p.Match, Principal: p.Principal})
 	}
-	if err := out.keys.firstFromFile(ctx, c.Keys.FirstAdminFile, log); err != nil {
+	if err := firstFromFile(ctx, out.keys, c.Keys.FirstAdminFile, log); err != nil {
 		return nil, err
 	}
-	book, once := follow(b.db, c.Keys, log)
+	book := access.NewBook(c.Keys.StaleAfter.Milliseconds())
+	once := out.keys.Follow(book, c.Keys.Keep, log)
 	out.guard.Book = book
 	if c.Auth == config.ByKeys {
 		if err := once(ctx); err != nil {
@@ -66,7 +69,7 @@ func (b *backends) security(ctx context.Context, c config.Config, log *slog.Logg
 		out.work = append(out.work, loop{"keys", keysEvery, once})
 	}
 	out.work = append(out.work, loop{"ended keys", pruneEvery, func(ctx context.Context) error {
-		return out.keys.prune(ctx, c.Keys.Keep)
+		return out.keys.Prune(ctx, c.Keys.Keep)
 	}})
 	out.work = append(out.work, loop{"refusals", refusalsEvery, out.auditLog.noteRefusals},
 		loop{"audit log", pruneEvery, out.auditLog.prune})

@@ -12,7 +12,6 @@ import (
 
 	"github.com/budgetd/budgetd"
 	"github.com/budgetd/budgetd/auditlog"
-	"github.com/budgetd/budgetd/internal/sqlstore/keys"
 )
 
 // versionTable is goose's table. The name is specific to budgetd, because a shared database may
@@ -183,6 +182,7 @@ const (
 	countInstallation  = `SELECT COUNT(*) FROM installation`
 	insertSequence     = `INSERT INTO sequence (name, next_id) VALUES (?, 1)`
 	deleteSequences    = `DELETE FROM sequence`
+	insertAccessState  = `INSERT INTO access_state (only_row, version) VALUES (1, 1)`
 	insertInstallation = `INSERT INTO installation (only_row, installation_id, ring_version, format,
 		created_ms)
 		VALUES (1, ?, ?, ?, ?)`
@@ -223,7 +223,7 @@ func (db *DB) install(ctx context.Context, raw *sql.DB) error {
 		}
 	}
 	now := ToMS(db.clock())
-	if err := keys.Install(ctx, tx); err != nil {
+	if _, err := tx.ExecContext(ctx, insertAccessState); err != nil {
 		return err
 	}
 	if err := auditlog.Install(ctx, tx); err != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Create stores a new key. At key.CreatedMS a principal of a tenant may have at most
+// createKey stores a new key. At key.CreatedMS a principal of a tenant may have at most
 // access.MaxLiveKeys live keys, and the tenant at most perTenant. Errors: too_many_keys.
-func Create(ctx context.Context, tx Tx, key access.Key, perTenant int) error {
+func createKey(ctx context.Context, tx Tx, key access.Key, perTenant int) error {
 	version, err := changing(ctx, tx)
 	if err != nil {
 		return err
@@ -20,9 +20,9 @@ func Create(ctx context.Context, tx Tx, key access.Key, perTenant int) error {
 	return create(ctx, tx, key, version, perTenant)
 }
 
-// CreateFirst stores the key of the first administrator unless any key exists, even a revoked or
+// createFirst stores the key of the first administrator unless any key exists, even a revoked or
 // expired one, and reports whether it did.
-func CreateFirst(ctx context.Context, tx Tx, key access.Key) (bool, error) {
+func createFirst(ctx context.Context, tx Tx, key access.Key) (bool, error) {
 	version, err := changing(ctx, tx)
 	if err != nil {
 		return false, err
@@ -92,10 +92,10 @@ func room(ctx context.Context, tx Tx, key access.Key, perTenant int) error {
 // removeRows is the most keys that one transaction removes.
 const removeRows = 1000
 
-// Remove removes at most 1,000 keys that were revoked or expired before an instant, and returns
-// their number. The key that was issued last always stays, so that CreateFirst stays without
+// remove removes at most 1,000 keys that were revoked or expired before an instant, and returns
+// their number. The key that was issued last always stays, so that createFirst stays without
 // effect.
-func Remove(ctx context.Context, tx Tx, beforeMS int64) (int, error) {
+func remove(ctx context.Context, tx Tx, beforeMS int64) (int, error) {
 	const ended = `(revoked_ms <> 0 AND revoked_ms < ? OR expires_ms <> 0 AND expires_ms < ?)`
 	return removeEnded(ctx, tx, ended, removeRows, beforeMS, beforeMS)
 }
@@ -128,9 +128,9 @@ func removeEnded(ctx context.Context, tx Tx, condition string, most int, args ..
 	return len(ids), nil
 }
 
-// Revoke revokes a key from nowMS on and returns it as it was and as it is now. A key that is
+// revoke revokes a key from nowMS on and returns it as it was and as it is now. A key that is
 // already revoked stays unchanged. Errors: key_not_found.
-func Revoke(ctx context.Context, tx Tx, id string, nowMS int64) (was, is access.Key, err error) {
+func revoke(ctx context.Context, tx Tx, id string, nowMS int64) (was, is access.Key, err error) {
 	const update = `UPDATE access_key SET revoked_ms = ?, version = ?
 		WHERE key_id = ? AND revoked_ms = 0`
 	was, version, err := lock(ctx, tx, id)
@@ -150,7 +150,7 @@ func Revoke(ctx context.Context, tx Tx, id string, nowMS int64) (was, is access.
 // key_not_found.
 func lock(ctx context.Context, tx Tx, id string) (key access.Key, version int64, err error) {
 	if version, err = changing(ctx, tx); err == nil {
-		key, err = One(ctx, tx, id)
+		key, err = one(ctx, tx, id)
 	}
 	return key, version, err
 }
@@ -158,11 +158,11 @@ func lock(ctx context.Context, tx Tx, id string) (key access.Key, version int64,
 // Rotation is what became of a key that was rotated: as it was, as it is now, and the key after it.
 type Rotation struct{ Was, Is, Next access.Key }
 
-// Rotate stores another key for the principal of a live one, with its role, scope and lifetime, and
+// rotate stores another key for the principal of a live one, with its role, scope and lifetime, and
 // makes the earlier one expire at untilMS, unless it expires sooner. fresh has the new key's id,
 // hash, creation, creator and latest expiry (0: none); Rotate fills its other fields. Errors:
 // key_not_found, key_not_live, too_many_keys.
-func Rotate(ctx context.Context, tx Tx, id string, fresh access.Key, untilMS int64,
+func rotate(ctx context.Context, tx Tx, id string, fresh access.Key, untilMS int64,
 	perTenant int) (Rotation, error) {
 	const update = `UPDATE access_key SET expires_ms = ?, version = ?
 		WHERE key_id = ? AND (expires_ms = 0 OR expires_ms > ?)`
@@ -193,9 +193,9 @@ func Rotate(ctx context.Context, tx Tx, id string, fresh access.Key, untilMS int
 	return out, nil
 }
 
-// NoteUse writes the hours of the last use, in milliseconds by key id. It does not count as a
+// noteUse writes the hours of the last use, in milliseconds by key id. It does not count as a
 // change, so no node reads the keys again for it.
-func NoteUse(ctx context.Context, tx Tx, used map[string]int64) error {
+func noteUse(ctx context.Context, tx Tx, used map[string]int64) error {
 	const update = `UPDATE access_key SET last_used_ms = ? WHERE key_id = ? AND last_used_ms < ?`
 	var errs []error
 	for id, ms := range used {

@@ -9,11 +9,11 @@ import (
 	"github.com/budgetd/budgetd/access"
 )
 
-// Follower keeps a book of keys in step with the database.
-type Follower struct {
+// follower keeps a book of keys in step with the database.
+type follower struct {
 	// DB is read outside of transactions.
 	DB Tx
-	// Note writes the hours of use, as NoteUse does; nil means outside of transactions.
+	// Note writes the hours of use, as noteUse does; nil means outside of transactions.
 	Note func(ctx context.Context, used map[string]int64) error
 	Book *access.Book
 	Log  *slog.Logger
@@ -40,7 +40,7 @@ const (
 
 // RunOnce reads what changed. The daemon calls it before it serves, so that the first request finds
 // the keys.
-func (f *Follower) RunOnce(ctx context.Context) error {
+func (f *follower) RunOnce(ctx context.Context) error {
 	// The version is read first: a change between the two reads is read again the next time.
 	began := f.Now().UnixMilli()
 	version, err := f.newest(ctx)
@@ -61,18 +61,18 @@ func (f *Follower) RunOnce(ctx context.Context) error {
 	return err
 }
 
-func (f *Follower) newest(ctx context.Context) (int64, error) {
+func (f *follower) newest(ctx context.Context) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, pageTime)
 	defer cancel()
-	return Version(ctx, f.DB)
+	return newestVersion(ctx, f.DB)
 }
 
 // page reads the next keys. more reports whether further ones may follow.
-func (f *Follower) page(ctx context.Context) (page Changes, more bool, err error) {
+func (f *follower) page(ctx context.Context) (page changes, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pageTime)
 	defer cancel()
 	limit := cmp.Or(f.full, pageRows)
-	page, err = Since(ctx, f.DB, f.read, limit)
+	page, err = since(ctx, f.DB, f.read, limit)
 	if err != nil {
 		return page, false, err
 	}
@@ -84,11 +84,11 @@ func (f *Follower) page(ctx context.Context) (page Changes, more bool, err error
 }
 
 // readAll replaces all keys.
-func (f *Follower) readAll(ctx context.Context, began int64) error {
+func (f *follower) readAll(ctx context.Context, began int64) error {
 	f.read, f.version = Cursor{}, 0
 	var all []access.Key
 	for more := true; more; {
-		var page Changes
+		var page changes
 		var err error
 		if page, more, err = f.page(ctx); err != nil {
 			return err
@@ -100,9 +100,9 @@ func (f *Follower) readAll(ctx context.Context, began int64) error {
 }
 
 // readChanges reads the keys that changed.
-func (f *Follower) readChanges(ctx context.Context, began int64) error {
+func (f *follower) readChanges(ctx context.Context, began int64) error {
 	for more := true; more; {
-		var page Changes
+		var page changes
 		var err error
 		if page, more, err = f.page(ctx); err != nil {
 			return err
@@ -115,7 +115,7 @@ func (f *Follower) readChanges(ctx context.Context, began int64) error {
 
 // noteUse writes the last use at most once a minute, 1,000 keys at a time. It forgets keys that
 // have ended long ago.
-func (f *Follower) noteUse(ctx context.Context, nowMS int64) error {
+func (f *follower) noteUse(ctx context.Context, nowMS int64) error {
 	if nowMS-f.noted < time.Minute.Milliseconds() {
 		return nil
 	}
@@ -129,7 +129,7 @@ func (f *Follower) noteUse(ctx context.Context, nowMS int64) error {
 	}
 	note := f.Note
 	if note == nil {
-		note = func(ctx context.Context, used map[string]int64) error { return NoteUse(ctx, f.DB, used) }
+		note = func(ctx context.Context, used map[string]int64) error { return noteUse(ctx, f.DB, used) }
 	}
 	if err := note(ctx, used); err != nil {
 		return err

@@ -20,20 +20,8 @@ type Tx interface {
 
 var errNoState = errors.New("keys: the row of access_state is missing")
 
-// Install creates the row that counts changes and leaves an existing one alone. The tables must
-// exist.
-func Install(ctx context.Context, tx Tx) error {
-	var n int
-	if err := tx.QueryRowContext(ctx, `SELECT COUNT(*) FROM access_state`).Scan(&n); err != nil ||
-		n > 0 {
-		return err
-	}
-	_, err := tx.ExecContext(ctx, `INSERT INTO access_state (only_row, version) VALUES (1, 1)`)
-	return err
-}
-
-// Version returns the number of changes so far.
-func Version(ctx context.Context, tx Tx) (version int64, err error) {
+// newestVersion returns the number of changes so far.
+func newestVersion(ctx context.Context, tx Tx) (version int64, err error) {
 	err = tx.QueryRowContext(ctx, `SELECT version FROM access_state WHERE only_row = 1`).
 		Scan(&version)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -53,7 +41,7 @@ func changing(ctx context.Context, tx Tx) (version int64, err error) {
 	if n, err := done.RowsAffected(); err != nil || n != 1 {
 		return 0, errors.Join(err, errNoState)
 	}
-	return Version(ctx, tx)
+	return newestVersion(ctx, tx)
 }
 
 const columns = `key_id, secret_hash, principal, role, tenant, budgets, created_ms, created_by,
@@ -65,8 +53,8 @@ type Cursor struct {
 	ID      string
 }
 
-// Changes are keys that were added or changed.
-type Changes struct {
+// changes are keys that were added or changed.
+type changes struct {
 	Keys []access.Key
 	// Odd are the ids of rows that cannot be parsed (edited by hand or written by a later budgetd).
 	// Only those keys are refused. Err describes them.
@@ -76,10 +64,10 @@ type Changes struct {
 	Next Cursor
 }
 
-// Since returns at most limit keys that changed after a cursor. The zero cursor is before the
+// since returns at most limit keys that changed after a cursor. The zero cursor is before the
 // first.
-func Since(ctx context.Context, tx Tx, after Cursor, limit int) (Changes, error) {
-	out := Changes{Next: after}
+func since(ctx context.Context, tx Tx, after Cursor, limit int) (changes, error) {
+	out := changes{Next: after}
 	found, err := read(ctx, tx, func(id string, err error) error {
 		out.Odd = append(out.Odd, id)
 		out.Err = errors.Join(out.Err, err)
@@ -94,8 +82,8 @@ func Since(ctx context.Context, tx Tx, after Cursor, limit int) (Changes, error)
 // strictly makes one unparsable row fail the whole query.
 func strictly(_ string, err error) error { return err }
 
-// Page returns at most limit keys after an id, by id, of a tenant or, with "", of all.
-func Page(ctx context.Context, tx Tx, tenant, after string, limit int) ([]access.Key, error) {
+// page returns at most limit keys after an id, by id, of a tenant or, with "", of all.
+func page(ctx context.Context, tx Tx, tenant, after string, limit int) ([]access.Key, error) {
 	query, args := `SELECT `+columns+` FROM access_key WHERE key_id > ?`, []any{[]byte(after)}
 	if tenant != "" {
 		query += ` AND tenant = ?`
@@ -105,8 +93,8 @@ func Page(ctx context.Context, tx Tx, tenant, after string, limit int) ([]access
 		append(args, limit)...)
 }
 
-// One returns a key. Errors: key_not_found.
-func One(ctx context.Context, tx Tx, id string) (access.Key, error) {
+// one returns a key. Errors: key_not_found.
+func one(ctx context.Context, tx Tx, id string) (access.Key, error) {
 	found, err := read(ctx, tx, strictly, new(Cursor),
 		`SELECT `+columns+` FROM access_key WHERE key_id = ?`, []byte(id))
 	if err == nil && len(found) == 0 {

@@ -50,10 +50,9 @@ func open(t *testing.T, driver, dsn string) *sql.DB {
 			}
 		}
 	}
-	for range 2 {
-		if err := Install(t.Context(), db); err != nil {
-			t.Fatal(err)
-		}
+	if _, err := db.ExecContext(t.Context(),
+		`INSERT INTO access_state (only_row, version) VALUES (1, 1)`); err != nil {
+		t.Fatal(err)
 	}
 	return db
 }
@@ -61,7 +60,7 @@ func open(t *testing.T, driver, dsn string) *sql.DB {
 // allOf returns every key, by id, and an error that describes the rows that cannot be parsed.
 func allOf(t *testing.T, tx Tx) (all []access.Key, odd, err error) {
 	t.Helper()
-	found, err := Since(t.Context(), tx, Cursor{}, 1000)
+	found, err := since(t.Context(), tx, Cursor{}, 1000)
 	slices.SortFunc(found.Keys, func(a, b access.Key) int { return strings.Compare(a.ID, b.ID) })
 	return found.Keys, found.Err, err
 }
@@ -93,7 +92,7 @@ func newKey(t *testing.T, principal string) (access.Token, access.Key) {
 
 func createOne(t *testing.T, db *sql.DB, key access.Key) error {
 	t.Helper()
-	_, err := within(t, db, func(tx *sql.Tx) (int, error) { return 0, Create(t.Context(), tx, key, 1000) })
+	_, err := within(t, db, func(tx *sql.Tx) (int, error) { return 0, createKey(t.Context(), tx, key, 1000) })
 	return err
 }
 
@@ -120,12 +119,12 @@ func TestWhatIsCreatedIsRead(t *testing.T) {
 			limit         int
 			want          int
 		}{{"", "", 9, 2}, {"", "", 1, 1}, {"", a.ID, 9, 1}, {"", b.ID, 9, 0}, {"shop", "", 9, 1}, {"Shop", "", 9, 0}} {
-			page, err := Page(t.Context(), db, test.tenant, test.after, test.limit)
+			page, err := page(t.Context(), db, test.tenant, test.after, test.limit)
 			if err != nil || len(page) != test.want {
 				t.Errorf("%+v: %d keys, %v", test, len(page), err)
 			}
 		}
-		if _, err := One(t.Context(), db, strings.ToUpper(a.ID)+"x"); !budget.Is(err, budget.KeyNotFound) {
+		if _, err := one(t.Context(), db, strings.ToUpper(a.ID)+"x"); !budget.Is(err, budget.KeyNotFound) {
 			t.Error(err)
 		}
 	})
@@ -163,11 +162,11 @@ func TestTwoLiveKeys(t *testing.T) {
 		if err := createOne(t, db, other); err != nil {
 			t.Error(err)
 		}
-		all, err := Page(t.Context(), db, "shop", "", 9)
+		all, err := page(t.Context(), db, "shop", "", 9)
 		if err != nil || len(all) != 2 {
 			t.Fatal(len(all), err)
 		}
-		if _, err := revoke(t, db, all[0].ID, now); err != nil {
+		if _, err := ended(t, db, all[0].ID, now); err != nil {
 			t.Fatal(err)
 		}
 		_, late := newKey(t, "till")
@@ -183,10 +182,10 @@ func TestTwoLiveKeys(t *testing.T) {
 	})
 }
 
-func revoke(t *testing.T, db *sql.DB, id string, at int64) (access.Key, error) {
+func ended(t *testing.T, db *sql.DB, id string, at int64) (access.Key, error) {
 	t.Helper()
 	return within(t, db, func(tx *sql.Tx) (access.Key, error) {
-		_, is, err := Revoke(t.Context(), tx, id, at)
+		_, is, err := revoke(t.Context(), tx, id, at)
 		return is, err
 	})
 }
@@ -198,15 +197,15 @@ func TestRevoke(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, at := range []int64{now + 1, now + 2} {
-			revoked, err := revoke(t, db, key.ID, at)
+			revoked, err := ended(t, db, key.ID, at)
 			if err != nil || revoked.RevokedMS != now+1 {
 				t.Errorf("%+v, %v", revoked, err)
 			}
 		}
-		if kept, err := One(t.Context(), db, key.ID); err != nil || kept.RevokedMS != now+1 {
+		if kept, err := one(t.Context(), db, key.ID); err != nil || kept.RevokedMS != now+1 {
 			t.Errorf("kept: %+v, %v", kept, err)
 		}
-		_, err := revoke(t, db, "none", now)
+		_, err := ended(t, db, "none", now)
 		if !budget.Is(err, budget.KeyNotFound) {
 			t.Error(err)
 		}
@@ -220,31 +219,31 @@ func TestRotate(t *testing.T) {
 		if err := createOne(t, db, old); err != nil {
 			t.Fatal(err)
 		}
-		rotate := func(id string, at int64) (Rotation, error) {
+		turn := func(id string, at int64) (Rotation, error) {
 			_, fresh := newKey(t, "ignored")
 			fresh.CreatedMS, fresh.Role, fresh.Scope = at, access.Admin, access.Scope{}
-			return within(t, db, func(tx *sql.Tx) (Rotation, error) { return Rotate(t.Context(), tx, id, fresh, at+50, 1000) })
+			return within(t, db, func(tx *sql.Tx) (Rotation, error) { return rotate(t.Context(), tx, id, fresh, at+50, 1000) })
 		}
-		done, err := rotate(old.ID, now+10)
+		done, err := turn(old.ID, now+10)
 		fresh := done.Next
 		if err != nil || fresh.Principal != "till" || fresh.Role != access.Deduct || fresh.ExpiresMS != now+1010 ||
 			fresh.Scope.Tenant != "shop" || len(fresh.Scope.Budgets) != 1 {
 			t.Errorf("%+v, %v", fresh, err)
 		}
-		if kept, err := One(t.Context(), db, fresh.ID); err != nil || !cmp.Equal(kept, fresh) {
+		if kept, err := one(t.Context(), db, fresh.ID); err != nil || !cmp.Equal(kept, fresh) {
 			t.Errorf("%+v, %v", kept, err)
 		}
-		if kept, err := One(t.Context(), db, old.ID); err != nil || kept.ExpiresMS != now+60 || !cmp.Equal(kept, done.Is) ||
+		if kept, err := one(t.Context(), db, old.ID); err != nil || kept.ExpiresMS != now+60 || !cmp.Equal(kept, done.Is) ||
 			!cmp.Equal(done.Was, old) {
 			t.Errorf("the old one: %+v, %+v, %v", kept, done, err)
 		}
-		if _, err := rotate(fresh.ID, now+20); !budget.Is(err, budget.TooManyKeys) {
+		if _, err := turn(fresh.ID, now+20); !budget.Is(err, budget.TooManyKeys) {
 			t.Errorf("a third live key: %v", err)
 		}
-		if _, err := rotate(old.ID, now+60); !budget.Is(err, budget.KeyNotLive) {
+		if _, err := turn(old.ID, now+60); !budget.Is(err, budget.KeyNotLive) {
 			t.Errorf("an expired one: %v", err)
 		}
-		if _, err := rotate("none", now); !budget.Is(err, budget.KeyNotFound) {
+		if _, err := turn("none", now); !budget.Is(err, budget.KeyNotFound) {
 			t.Errorf("none: %v", err)
 		}
 	})
@@ -263,7 +262,7 @@ func TestRotateByAKeyThatExpires(t *testing.T) {
 			}
 			_, fresh := newKey(t, "ignored")
 			fresh.ExpiresMS = test.last
-			done, err := within(t, db, func(tx *sql.Tx) (Rotation, error) { return Rotate(t.Context(), tx, old.ID, fresh, now+50, 1000) })
+			done, err := within(t, db, func(tx *sql.Tx) (Rotation, error) { return rotate(t.Context(), tx, old.ID, fresh, now+50, 1000) })
 			if err != nil || done.Next.ExpiresMS != test.want {
 				t.Errorf("%s: %d, %v; want %d", name, done.Next.ExpiresMS, err, test.want)
 			}
@@ -280,7 +279,7 @@ func TestCreateFirst(t *testing.T) {
 			_, key := newKey(t, fmt.Sprint("admin", n))
 			group.Go(func() {
 				var err error
-				made[n], err = within(t, db, func(tx *sql.Tx) (bool, error) { return CreateFirst(t.Context(), tx, key) })
+				made[n], err = within(t, db, func(tx *sql.Tx) (bool, error) { return createFirst(t.Context(), tx, key) })
 				if err != nil {
 					t.Error(err)
 				}
@@ -313,7 +312,7 @@ func TestRowsOfOthers(t *testing.T) {
 			if all, odd, err := allOf(t, tx); err != nil || odd == nil || len(all) != 0 {
 				t.Errorf("%s: %+v, %v, %v", wrong, all, odd, err)
 			}
-			if _, err := One(t.Context(), tx, key.ID); err == nil {
+			if _, err := one(t.Context(), tx, key.ID); err == nil {
 				t.Errorf("%s: read", wrong)
 			}
 			if err := tx.Rollback(); err != nil {
@@ -328,7 +327,7 @@ func TestFollower(t *testing.T) {
 	everywhere(t, func(t *testing.T, db *sql.DB) {
 		at := time.UnixMilli(now)
 		var log bytes.Buffer
-		f := &Follower{DB: db, Book: access.NewBook(1000), Log: slog.New(slog.NewTextHandler(&log, nil)),
+		f := &follower{DB: db, Book: access.NewBook(1000), Log: slog.New(slog.NewTextHandler(&log, nil)),
 			Now: func() time.Time { return at }, Keep: time.Hour}
 		once := func() {
 			t.Helper()
@@ -361,14 +360,14 @@ func TestFollower(t *testing.T) {
 		at = at.Add(2 * time.Minute)
 		once()
 		hour := at.UnixMilli() - at.UnixMilli()%access.HourMS
-		if kept, err := One(t.Context(), db, key.ID); err != nil || kept.LastUsedMS != hour {
+		if kept, err := one(t.Context(), db, key.ID); err != nil || kept.LastUsedMS != hour {
 			t.Errorf("last used %d, want %d; %v", kept.LastUsedMS, hour, err)
 		}
 		once()
 		if left := f.Book.Used(9); len(left) != 0 {
 			t.Errorf("told again: %v", left)
 		}
-		if _, err := revoke(t, db, key.ID, now); err != nil {
+		if _, err := ended(t, db, key.ID, now); err != nil {
 			t.Fatal(err)
 		}
 		once()
@@ -382,7 +381,7 @@ func TestBoundOfATenant(t *testing.T) {
 	everywhere(t, func(t *testing.T, db *sql.DB) {
 		const most = 5
 		create := func(key access.Key) error {
-			_, err := within(t, db, func(tx *sql.Tx) (int, error) { return 0, Create(t.Context(), tx, key, most) })
+			_, err := within(t, db, func(tx *sql.Tx) (int, error) { return 0, createKey(t.Context(), tx, key, most) })
 			return err
 		}
 		var live []string
@@ -393,7 +392,7 @@ func TestBoundOfATenant(t *testing.T) {
 				if err := create(key); !budget.Is(err, budget.TooManyKeys) {
 					t.Fatalf("key %d beside %d: %v", n, most, err)
 				}
-				if _, err := revoke(t, db, live[0], now+int64(n)); err != nil {
+				if _, err := ended(t, db, live[0], now+int64(n)); err != nil {
 					t.Fatal(err)
 				}
 				live = live[1:]
@@ -412,12 +411,12 @@ func TestBoundOfATenant(t *testing.T) {
 		fresh := key
 		fresh.ID, fresh.CreatedMS = "0000000000", now+1000
 		_, err := within(t, db, func(tx *sql.Tx) (Rotation, error) {
-			return Rotate(t.Context(), tx, live[0], fresh, now+2000, most)
+			return rotate(t.Context(), tx, live[0], fresh, now+2000, most)
 		})
 		if !budget.Is(err, budget.TooManyKeys) {
 			t.Errorf("a rotation beyond the bound: %v", err)
 		}
-		all, err := Page(t.Context(), db, "shop", "", 1000)
+		all, err := page(t.Context(), db, "shop", "", 1000)
 		if err != nil || len(all) > 2*most+1 {
 			t.Errorf("%d keys are kept, %v; want at most as many ended as live ones", len(all), err)
 		}
@@ -439,13 +438,13 @@ func TestRemove(t *testing.T) {
 				t.Fatal(err)
 			}
 			if at, ok := map[string]int64{"revoked": now + 1, "revoked later": now + 10}[name]; ok {
-				if _, err := revoke(t, db, key.ID, at); err != nil {
+				if _, err := ended(t, db, key.ID, at); err != nil {
 					t.Fatal(err)
 				}
 			}
 			want[name] = name != "expired" && name != "revoked"
 		}
-		n, err := within(t, db, func(tx *sql.Tx) (int, error) { return Remove(t.Context(), tx, now+5) })
+		n, err := within(t, db, func(tx *sql.Tx) (int, error) { return remove(t.Context(), tx, now+5) })
 		if err != nil || n != 2 {
 			t.Errorf("%d removed, %v", n, err)
 		}
@@ -488,7 +487,7 @@ func TestFollowerReadsChanges(t *testing.T) {
 			tokens = append(tokens, token)
 		}
 		counted := &queries{Tx: db, limit: 10}
-		f := &Follower{DB: counted, Book: access.NewBook(0), Log: slog.New(slog.DiscardHandler), Keep: time.Hour,
+		f := &follower{DB: counted, Book: access.NewBook(0), Log: slog.New(slog.DiscardHandler), Keep: time.Hour,
 			Now: func() time.Time { return time.UnixMilli(now) }, full: 10}
 		once := func(statements int) {
 			t.Helper()
@@ -506,7 +505,7 @@ func TestFollowerReadsChanges(t *testing.T) {
 		if _, err := db.ExecContext(t.Context(), `UPDATE access_key SET revoked_ms = 1 WHERE key_id = ?`, []byte(tokens[0].ID())); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := revoke(t, db, tokens[7].ID(), now); err != nil {
+		if _, err := ended(t, db, tokens[7].ID(), now); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := db.ExecContext(t.Context(), `UPDATE access_key SET version = 1000, budgets = 'x' WHERE key_id = ?`, []byte(tokens[9].ID())); err != nil {
