@@ -8,7 +8,7 @@ import (
 	"os"
 	"strconv"
 
-	"github.com/budgetd/budgetd/cmd/budgetctl/bench/load"
+	"github.com/budgetd/budgetd/cmd/budgetctl/workload"
 )
 
 // service is a row that measures one of the baseline services.
@@ -39,7 +39,7 @@ func (b service) measure(s *stage) (measurement, error) {
 		posters[i] = baselinePoster(uint64(i))
 	}
 	m, _, err := s.drive(s.ctx, budgetd{addresses: []string{p.address}, watched: watched},
-		s.seconds(1), load.Plan{Duration: s.seconds(4)}, posters)
+		s.seconds(1), workload.Plan{Duration: s.seconds(4)}, posters)
 	return m, err
 }
 

@@ -11,10 +11,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/budgetd/budgetd/cmd/budgetctl/bench/load"
+	"github.com/budgetd/budgetd/cmd/budgetctl/workload"
 )
 
-// poster makes the calls of one connection. It implements load.Caller.
+// poster makes the calls of one connection. It implements workload.Caller.
 type poster struct {
 	host string
 	// next appends the body of the next call, and returns it and the path.
@@ -50,31 +50,31 @@ func (p *poster) Lost(_ bool, err error) {
 // the calls a second, their latency and the CPU time of each, after a warm-up. It ignores the
 // plan's address.
 func (s *stage) drive(
-	ctx context.Context, b budgetd, warmup time.Duration, plan load.Plan, posters []*poster,
+	ctx context.Context, b budgetd, warmup time.Duration, plan workload.Plan, posters []*poster,
 ) (m measurement, longest time.Duration, err error) {
 	if warmup > 0 {
-		if _, _, err := s.drive(ctx, b, 0, load.Plan{Duration: warmup}, posters); err != nil {
+		if _, _, err := s.drive(ctx, b, 0, workload.Plan{Duration: warmup}, posters); err != nil {
 			return m, 0, err
 		}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	nodes := len(b.addresses)
-	parts := make([][]load.Caller, nodes)
+	parts := make([][]workload.Caller, nodes)
 	for i, p := range posters {
 		p.host, p.fail = b.addresses[i%nodes], cancel
 		parts[i%nodes] = append(parts[i%nodes], p)
 	}
 	plan.Kinds, plan.Timeout = 1, 30*time.Second
-	results := make([]load.Measured, nodes)
-	latency, took, calls := load.NewHistogram(), time.Duration(0), int64(0)
+	results := make([]workload.Measured, nodes)
+	latency, took, calls := workload.NewHistogram(), time.Duration(0), int64(0)
 	m.cpu, err = costing(b.watched, func() (int64, error) {
 		var all sync.WaitGroup
 		for i := range nodes {
 			all.Go(func() {
 				plan := plan
 				plan.Address, plan.Calls = b.addresses[i], plan.Calls/int64(nodes)
-				results[i] = load.Run(ctx, plan, parts[i])
+				results[i] = workload.Run(ctx, plan, parts[i])
 			})
 		}
 		all.Wait()
@@ -145,7 +145,7 @@ func (c creates) measure(s *stage) (measurement, error) {
 			return nil
 		}}
 	}
-	m, _, err := s.drive(s.ctx, b, s.seconds(2), load.Plan{Duration: s.seconds(8)}, posters)
+	m, _, err := s.drive(s.ctx, b, s.seconds(2), workload.Plan{Duration: s.seconds(8)}, posters)
 	return m, err
 }
 
@@ -158,7 +158,7 @@ func usedBy(watched []string) (map[string]float64, error) {
 		if err != nil {
 			return nil, err
 		}
-		used, err := load.ReadUsage(n)
+		used, err := workload.ReadUsage(n)
 		if err != nil {
 			return nil, err
 		}

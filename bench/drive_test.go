@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/budgetd/budgetd/cmd/budgetctl/bench/load"
+	"github.com/budgetd/budgetd/cmd/budgetctl/workload"
 )
 
 // TestDrive checks that each node gets an equal part of the calls, that requests are whole, and that
@@ -36,7 +36,7 @@ func TestDrive(t *testing.T) {
 	}
 	s := &stage{world: &world{ctx: t.Context()}}
 	posters := []*poster{baselinePoster(0), baselinePoster(1)}
-	m, longest, err := s.drive(t.Context(), b, 0, load.Plan{Calls: 20}, posters)
+	m, longest, err := s.drive(t.Context(), b, 0, workload.Plan{Calls: 20}, posters)
 	if err != nil || calls[0].Load() != 10 || calls[1].Load() != 10 {
 		t.Errorf("%d and %d calls, %v", calls[0].Load(), calls[1].Load(), err)
 	}
@@ -44,7 +44,7 @@ func TestDrive(t *testing.T) {
 		t.Errorf("measured %+v, longest %s", m, longest)
 	}
 	status.Store(http.StatusTeapot)
-	_, _, err = s.drive(t.Context(), b, 0, load.Plan{Duration: time.Minute}, posters)
+	_, _, err = s.drive(t.Context(), b, 0, workload.Plan{Duration: time.Minute}, posters)
 	if err == nil || !strings.Contains(err.Error(), "status 418: : not accepted") {
 		t.Errorf("wrong answers: %v", err)
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/client"
-	"github.com/budgetd/budgetd/cmd/budgetctl/bench/load"
+	"github.com/budgetd/budgetd/cmd/budgetctl/workload"
 )
 
 // ending sells small budgets one after the other from the first unit to the last, in single calls
@@ -158,7 +158,7 @@ func (s *sale) sell(
 		s.all = append(s.all, one)
 		posters[i] = &poster{next: one.next, answer: one.answer}
 	}
-	plan := load.Plan{Duration: most}
+	plan := workload.Plan{Duration: most}
 	if len(s.budgets) > 1 {
 		plan.Calls = int64(len(s.budgets) * endingCalls)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/budgetd/budgetd/client"
 	"github.com/budgetd/budgetd/client/tlsfiles"
 	"github.com/budgetd/budgetd/cmd/budgetctl/bench"
-	"github.com/budgetd/budgetd/cmd/budgetctl/bench/load"
+	"github.com/budgetd/budgetd/cmd/budgetctl/workload"
 	"github.com/spf13/cobra"
 )
 
@@ -201,15 +201,15 @@ func (f *benchFlags) checkLoad(cmd *cobra.Command) error {
 }
 
 // processes reads --pid. The run checks that the processes exist.
-func processes(texts []string) ([]load.Process, error) {
-	list := make([]load.Process, len(texts))
+func processes(texts []string) ([]workload.Process, error) {
+	list := make([]workload.Process, len(texts))
 	for i, text := range texts {
 		name, number, found := strings.Cut(text, "=")
 		pid, err := strconv.Atoi(number)
 		if !found || name == "" || err != nil || pid < 1 {
 			return nil, usagef("--pid %q: must be NAME=PID, such as budgetd=4711", text)
 		}
-		list[i] = load.Process{Name: name, Pid: pid}
+		list[i] = workload.Process{Name: name, Pid: pid}
 	}
 	return list, nil
 }
@@ -285,7 +285,7 @@ func (a *app) aim(plan *bench.Plan, server string) error {
 func (a *app) makeBudgets(ctx context.Context, c *client.Client, f benchFlags) error {
 	bar := a.newProgress(len(f.plan.Budgets))
 	defer bar.finish()
-	return bench.Each(ctx, len(f.plan.Budgets), bar.show, func(ctx context.Context, at int) error {
+	return workload.Each(ctx, len(f.plan.Budgets), bar.show, func(ctx context.Context, at int) error {
 		ctx, cancel := context.WithTimeout(ctx, a.timeout)
 		defer cancel()
 		request := f.made
@@ -350,7 +350,7 @@ func benched(r bench.Report) string {
 	return details(fields...)
 }
 
-func latencyFields(name string, l *bench.Latency) []field {
+func latencyFields(name string, l *workload.Latency) []field {
 	if l == nil {
 		return nil
 	}

@@ -16,7 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/budgetd/budgetd/cmd/budgetctl/bench/load"
+	"github.com/budgetd/budgetd/cmd/budgetctl/workload"
 	"github.com/go-sql-driver/mysql"
 )
 
@@ -135,11 +135,11 @@ func measure(dsn string, connections int, duration time.Duration, pid int) (resu
 			return result{}, err
 		}
 	}
-	m := &measuring{histogram: load.NewHistogram()}
+	m := &measuring{histogram: workload.NewHistogram()}
 	if err := m.run(ctx, workers, duration/5); err != nil { // warm up
 		return result{}, err
 	}
-	m.histogram = load.NewHistogram()
+	m.histogram = workload.NewHistogram()
 	before, err := usages(pid)
 	if err != nil {
 		return result{}, err
@@ -167,7 +167,7 @@ func usages(pid int) (cpu [2]time.Duration, err error) {
 		if pid == 0 {
 			continue
 		}
-		u, err := load.ReadUsage(pid)
+		u, err := workload.ReadUsage(pid)
 		if err != nil {
 			return cpu, err
 		}
@@ -179,7 +179,7 @@ func usages(pid int) (cpu [2]time.Duration, err error) {
 // measuring is a running load.
 type measuring struct {
 	mu        sync.Mutex
-	histogram *load.Histogram
+	histogram *workload.Histogram
 	err       error
 	number    atomic.Int64
 }

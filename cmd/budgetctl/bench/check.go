@@ -8,55 +8,21 @@ import (
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/client"
-	"golang.org/x/sync/errgroup"
+	"github.com/budgetd/budgetd/cmd/budgetctl/workload"
 )
 
-// checkers is how many calls the check makes concurrently. look is how often it reads a budget that
-// does not agree yet.
-const (
-	checkers = 16
-	look     = 50 * time.Millisecond
-)
+// look is how often the check reads a budget that does not agree yet.
+const look = 50 * time.Millisecond
 
 // readUsed records what the budgets had used before the load.
 func (r *run) readUsed(ctx context.Context) error {
-	return Each(ctx, len(r.plan.Budgets), func(int) {}, func(ctx context.Context, at int) error {
+	return workload.Each(ctx, len(r.plan.Budgets), nil, func(ctx context.Context, at int) error {
 		b, err := r.service.Budget(ctx, r.plan.Budgets[at])
 		if err == nil {
 			r.used[at] = b.Used
 		}
 		return err
 	})
-}
-
-// Each calls do n times, with bounded concurrency, until one call fails, and returns that error. It
-// calls progress with the number of completed calls, from one goroutine at a time.
-func Each(
-	ctx context.Context, n int, progress func(done int), do func(ctx context.Context, at int) error,
-) error {
-	g, working := errgroup.WithContext(ctx) // working ends with the first error
-	g.SetLimit(checkers)
-	var mu sync.Mutex
-	done := 0
-	for at := range n {
-		if working.Err() != nil {
-			break
-		}
-		g.Go(func() error {
-			if err := do(working, at); err != nil {
-				return err
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			done++
-			progress(done)
-			return nil
-		})
-	}
-	if err := g.Wait(); err != nil {
-		return err
-	}
-	return ctx.Err()
 }
 
 // check settles the unknown outcomes and compares every budget with the callers' books.
@@ -71,12 +37,12 @@ func (r *run) check(ctx context.Context) Check {
 		}
 	}
 	c.settle(ctx)
-	c.each(len(r.plan.Budgets), func(at int) { c.budget(ctx, at) })
+	each(len(r.plan.Budgets), func(at int) { c.budget(ctx, at) })
 	c.check.OK = c.problems == 0
 	if rest := c.problems - len(c.check.Problems); rest > 0 {
 		c.check.Problems = append(c.check.Problems, fmt.Sprintf("and %d more", rest))
 	}
-	c.check.SettledS = rounded(time.Since(begin).Seconds())
+	c.check.SettledS = workload.Rounded(time.Since(begin).Seconds())
 	return c.check
 }
 
@@ -98,13 +64,11 @@ func (c *checking) problem(format string, args ...any) {
 }
 
 // each calls do n times with bounded concurrency.
-func (c *checking) each(n int, do func(i int)) {
-	var g errgroup.Group
-	g.SetLimit(checkers)
-	for i := range n {
-		g.Go(func() error { do(i); return nil })
-	}
-	_ = g.Wait() // none returns an error
+func each(n int, do func(i int)) {
+	_ = workload.Each(context.Background(), n, nil, func(_ context.Context, i int) error {
+		do(i)
+		return nil
+	})
 }
 
 // settle determines the unknown outcomes: of deductions first, because a rollback may belong to one
@@ -116,8 +80,8 @@ func (c *checking) settle(ctx context.Context) {
 		rollbacks = append(rollbacks, one.unsettled.rollbacks...)
 	}
 	c.check.Settled = len(deducts) + len(rollbacks)
-	c.each(len(deducts), func(i int) { c.settleDeduct(ctx, deducts[i]) })
-	c.each(len(rollbacks), func(i int) { c.settleRollback(ctx, rollbacks[i]) })
+	each(len(deducts), func(i int) { c.settleDeduct(ctx, deducts[i]) })
+	each(len(rollbacks), func(i int) { c.settleRollback(ctx, rollbacks[i]) })
 }
 
 func (c *checking) settleDeduct(ctx context.Context, i item) {

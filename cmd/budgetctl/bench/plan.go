@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/client"
-	"github.com/budgetd/budgetd/cmd/budgetctl/bench/load"
+	"github.com/budgetd/budgetd/cmd/budgetctl/workload"
 )
 
 // Plan is what to send, to which budgets and how fast.
@@ -34,7 +34,7 @@ type Plan struct {
 	// call; 0 to 1. RepeatShare is the share of deductions that repeat an accepted one; below 1.
 	RollbackShare, RepeatShare float64
 	// Load is how much to send and how fast. Run sets its Kinds.
-	Load        load.Plan
+	Load        workload.Plan
 	Connections int
 	// Warmup is how long the load runs before the measured time. The check of exactness includes
 	// it.
@@ -42,7 +42,7 @@ type Plan struct {
 	// Settle is how long a budget may take after the load to agree with the callers' books.
 	Settle time.Duration
 	// Processes are those whose CPU time and memory are measured.
-	Processes []load.Process
+	Processes []workload.Process
 }
 
 // Service is the part of *client.Client that a run uses.

@@ -1,12 +1,10 @@
 package bench
 
 import (
-	"math"
 	"strings"
-	"time"
 
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/cmd/budgetctl/bench/load"
+	"github.com/budgetd/budgetd/cmd/budgetctl/workload"
 )
 
 // Report is the result of a run. It covers the measured time; Check includes the warm-up.
@@ -37,25 +35,15 @@ type Report struct {
 	// Latency is that of calls that deduct, RollbackLatency that of rollbacks. Delay is how late
 	// the calls of an open loop were sent. Unless all connections were busy, the generator caused
 	// it.
-	Latency         Latency  `json:"latency"`
-	RollbackLatency *Latency `json:"rollback_latency,omitzero"`
-	Delay           *Latency `json:"delay,omitzero"`
+	Latency         workload.Latency  `json:"latency"`
+	RollbackLatency *workload.Latency `json:"rollback_latency,omitzero"`
+	Delay           *workload.Latency `json:"delay,omitzero"`
 	// Processes begins with this process where its figures can be read.
 	Processes []Use `json:"processes"`
 	Check     Check `json:"check"`
 }
 
-// Latency is in milliseconds, to 0.1 % or 1 µs.
-type Latency struct {
-	P50  float64 `json:"p50_ms"`
-	P90  float64 `json:"p90_ms"`
-	P99  float64 `json:"p99_ms"`
-	P999 float64 `json:"p99_9_ms"`
-	Max  float64 `json:"max_ms"`
-	Mean float64 `json:"mean_ms"`
-}
-
-// Use is what a process and its children that ended used in the measured time (load.Usage).
+// Use is what a process and its children that ended used in the measured time (workload.Usage).
 type Use struct {
 	Name string  `json:"name"`
 	Pid  int     `json:"pid"`
@@ -81,42 +69,26 @@ type Check struct {
 	Problems []string `json:"problems"`
 }
 
-func latencyOf(h *load.Histogram) Latency {
-	ms := func(d time.Duration) float64 { return rounded(float64(d) / float64(time.Millisecond)) }
-	return Latency{P50: ms(h.Quantile(0.5)), P90: ms(h.Quantile(0.9)), P99: ms(h.Quantile(0.99)),
-		P999: ms(h.Quantile(0.999)), Max: ms(h.Max()), Mean: ms(h.Mean())}
-}
-
 // report makes the report from the measurements.
-func (r *run) report(m load.Measured, c counts, processes []Use) Report {
+func (r *run) report(m workload.Measured, c counts, processes []Use) Report {
 	p := r.plan
 	report := Report{Budget: p.Budgets[0], Budgets: len(p.Budgets), Connections: p.Connections,
-		Batch: p.Batch, IntendedPerS: p.Load.Rate, DurationS: rounded(m.Duration.Seconds()),
+		Batch: p.Batch, IntendedPerS: p.Load.Rate, DurationS: workload.Rounded(m.Duration.Seconds()),
 		Calls: m.Calls, Unsent: m.Unsent, Deductions: c.deductions, Accepted: c.accepted,
 		Replayed: c.replayed, RolledBack: c.rolledBack, Answers: c.answers.byCode(),
-		Latency: latencyOf(m.Latency[deducts]), Processes: processes,
-		CallsPerS:      perSecond(m.Calls, m.Duration),
-		DeductionsPerS: perSecond(c.deductions, m.Duration)}
+		Latency: m.Latency[deducts].Latency(), Processes: processes,
+		CallsPerS:      workload.PerSecond(m.Calls, m.Duration),
+		DeductionsPerS: workload.PerSecond(c.deductions, m.Duration)}
 	if h := m.Latency[rollbacks]; h.Count() > 0 {
-		l := latencyOf(h)
+		l := h.Latency()
 		report.RollbackLatency = &l
 	}
 	if m.Delay.Count() > 0 {
-		l := latencyOf(m.Delay)
+		l := m.Delay.Latency()
 		report.Delay = &l
 	}
 	return report
 }
-
-func perSecond(n int64, d time.Duration) float64 {
-	if d <= 0 {
-		return 0
-	}
-	return rounded(float64(n) / d.Seconds())
-}
-
-// rounded rounds to three decimals.
-func rounded(n float64) float64 { return math.Round(n*1000) / 1000 }
 
 // Expected reports whether a correct service under load may give an answer: done, used up, given
 // back before, not done (unavailable), or an unknown outcome, which the check settles.

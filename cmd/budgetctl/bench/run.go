@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/budgetd/budgetd/cmd/budgetctl/bench/load"
+	"github.com/budgetd/budgetd/cmd/budgetctl/workload"
 )
 
 // Run sends the load, measures it, settles unknown outcomes and checks the budgets. When ctx ends
@@ -53,15 +53,15 @@ type run struct {
 }
 
 // load warms up and measures.
-func (r *run) load(ctx context.Context) (m load.Measured, c counts, uses []Use, err error) {
-	callers := make([]load.Caller, len(r.callers))
+func (r *run) load(ctx context.Context) (m workload.Measured, c counts, uses []Use, err error) {
+	callers := make([]workload.Caller, len(r.callers))
 	for n, c := range r.callers {
 		callers[n] = c
 	}
 	if r.plan.Warmup > 0 {
 		warmup := r.plan.Load
 		warmup.Duration, warmup.Calls = r.plan.Warmup, 0
-		load.Run(ctx, warmup, callers)
+		workload.Run(ctx, warmup, callers)
 	}
 	for _, c := range r.callers {
 		c.tally.counts = counts{}
@@ -70,7 +70,7 @@ func (r *run) load(ctx context.Context) (m load.Measured, c counts, uses []Use, 
 	if err != nil {
 		return m, c, nil, err
 	}
-	m = load.Run(ctx, r.plan.Load, callers)
+	m = workload.Run(ctx, r.plan.Load, callers)
 	after, err := r.usages()
 	c = r.counted()
 	return m, c, usesOf(before, after, c.deductions), err
@@ -94,19 +94,19 @@ func (r *run) counted() counts {
 
 // usage is what a process has used up to an instant.
 type usage struct {
-	load.Process
-	load.Usage
+	workload.Process
+	workload.Usage
 }
 
 // usages reads this process, whose failure is ignored, and those of the plan.
 func (r *run) usages() ([]usage, error) {
 	var list []usage
-	own := load.Process{Name: "budgetctl", Pid: os.Getpid()}
-	if u, err := load.ReadUsage(own.Pid); err == nil {
+	own := workload.Process{Name: "budgetctl", Pid: os.Getpid()}
+	if u, err := workload.ReadUsage(own.Pid); err == nil {
 		list = append(list, usage{own, u})
 	}
 	for _, p := range r.plan.Processes {
-		u, err := load.ReadUsage(p.Pid)
+		u, err := workload.ReadUsage(p.Pid)
 		if err != nil {
 			return nil, fmt.Errorf("process %s: %w", p.Name, err)
 		}
@@ -120,10 +120,10 @@ func usesOf(before, after []usage, deductions int64) []Use {
 	uses := make([]Use, 0, len(before))
 	for i := range min(len(before), len(after)) {
 		cpu := after[i].CPU - before[i].CPU
-		use := Use{Name: after[i].Name, Pid: after[i].Pid, CPUS: rounded(cpu.Seconds()),
-			MemoryMiB: rounded(float64(after[i].MemoryBytes) / (1 << 20))}
+		use := Use{Name: after[i].Name, Pid: after[i].Pid, CPUS: workload.Rounded(cpu.Seconds()),
+			MemoryMiB: workload.Rounded(float64(after[i].MemoryBytes) / (1 << 20))}
 		if deductions > 0 {
-			use.CPUPerDeductionUS = rounded(float64(cpu.Microseconds()) / float64(deductions))
+			use.CPUPerDeductionUS = workload.Rounded(float64(cpu.Microseconds()) / float64(deductions))
 		}
 		uses = append(uses, use)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/client"
+	"github.com/budgetd/budgetd/cmd/budgetctl/workload"
 )
 
 // maxUnexpected is the number of unexpected errors after which a replay ends.
@@ -52,35 +53,15 @@ func Run(ctx context.Context, service Service, plan Plan, log io.Reader, progres
 ) {
 	feed, stop := context.WithCancel(ctx)
 	defer stop()
-	r := &run{service: service, plan: plan, ctx: context.WithoutCancel(ctx),
-		jobs: make(chan []entry), outcomes: make(chan outcome, plan.Concurrency)}
-	var workers sync.WaitGroup
-	for range plan.Concurrency {
-		workers.Go(r.work)
-	}
-	var skipped int
-	var complete bool
-	var readErr error
-	go func() {
-		skipped, complete, readErr = r.feed(feed, log)
-		close(r.jobs)
-		workers.Wait()
-		close(r.outcomes)
-	}()
-	report, took := newReport(plan), new(latencies)
-	begin, done := time.Now(), 0
-	for o := range r.outcomes {
-		report.add(o)
-		took.add(o.took)
-		if report.unexpected() >= maxUnexpected {
-			stop()
-		}
-		done += len(o.results)
-		progress(done)
-	}
-	report.Skipped, report.Complete = skipped, complete
-	report.finish(time.Since(begin), took)
-	return report, readErr
+	r := &run{service: service, plan: plan, ctx: context.WithoutCancel(ctx), progress: progress,
+		stop: stop, slots: make(chan struct{}, plan.Concurrency), report: newReport(plan),
+		took: workload.NewHistogram()}
+	begin := time.Now()
+	skipped, complete, err := r.feed(feed, log)
+	r.calls.Wait()
+	r.report.Skipped, r.report.Complete = skipped, complete
+	r.report.finish(time.Since(begin), r.took)
+	return r.report, err
 }
 
 // run is the state of a replay.
@@ -88,22 +69,28 @@ type run struct {
 	service  Service
 	plan     Plan
 	ctx      context.Context // for calls; the end of the replay's context does not end it
-	jobs     chan []entry
-	outcomes chan outcome
+	progress func(done int)
+	stop     func()        // ends the replay early
+	slots    chan struct{} // calls in progress
+	calls    sync.WaitGroup
 	accepted atomic.Int64
+
+	mu     sync.Mutex
+	report Report
+	took   *workload.Histogram
 }
 
 // outcome is the result of one call and of the rollbacks that followed it.
 type outcome struct {
 	results  []client.BatchResult
-	took     time.Duration
 	given    []int64 // units that each rollback gave back
 	failures []error // of rollbacks
 }
 
-// feed passes the log's entries to the workers. complete is false if ctx ended before the log.
+// feed makes a call for each batch of the log's entries. complete is false if ctx ended before the
+// log.
 func (r *run) feed(ctx context.Context, log io.Reader) (skipped int, complete bool, err error) {
-	batch := make([]entry, 0, r.plan.Batch)
+	var batch []entry
 	send := func() bool {
 		if len(batch) == 0 {
 			return true
@@ -111,8 +98,10 @@ func (r *run) feed(ctx context.Context, log io.Reader) (skipped int, complete bo
 		select {
 		case <-ctx.Done():
 			return false
-		case r.jobs <- batch:
-			batch = make([]entry, 0, r.plan.Batch)
+		case r.slots <- struct{}{}:
+			full := batch
+			batch = nil
+			r.calls.Go(func() { r.call(full) })
 			return true
 		}
 	}
@@ -131,16 +120,23 @@ func (r *run) feed(ctx context.Context, log io.Reader) (skipped int, complete bo
 	return skipped, send(), nil
 }
 
-func (r *run) work() {
-	for batch := range r.jobs {
-		begin := time.Now()
-		o := outcome{results: r.deduct(batch)}
-		o.took = time.Since(begin)
-		for i, result := range o.results {
-			r.maybeRollBack(&o, result, r.requestID(batch[i]))
-		}
-		r.outcomes <- o
+// call makes one call and the rollbacks after it, and counts the outcome.
+func (r *run) call(batch []entry) {
+	defer func() { <-r.slots }()
+	begin := time.Now()
+	o := outcome{results: r.deduct(batch)}
+	took := time.Since(begin)
+	for i, result := range o.results {
+		r.maybeRollBack(&o, result, r.requestID(batch[i]))
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.report.add(o)
+	r.took.Add(took)
+	if r.report.unexpected() >= maxUnexpected {
+		r.stop()
+	}
+	r.progress(r.report.Deductions)
 }
 
 func (r *run) requestID(e entry) string { return fmt.Sprintf("%s-%d", r.plan.IDPrefix, e.line) }

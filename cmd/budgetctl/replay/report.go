@@ -1,11 +1,11 @@
 package replay
 
 import (
-	"math"
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/client"
+	"github.com/budgetd/budgetd/cmd/budgetctl/workload"
 )
 
 // maxSamples is how many unexpected errors a report keeps.
@@ -33,8 +33,7 @@ type Report struct {
 	Unexpected map[string]int `json:"unexpected"`
 	DurationS  float64        `json:"duration_s"`
 	RatePerS   float64        `json:"rate_per_s"`
-	// LatencyP50MS and LatencyP99MS are those of a deduct call with its repeats, up to 1 % too
-	// long.
+	// LatencyP50MS and LatencyP99MS are those of a deduct call with its repeats, to 0.1 % or 1 µs.
 	LatencyP50MS float64 `json:"latency_p50_ms"`
 	LatencyP99MS float64 `json:"latency_p99_ms"`
 
@@ -111,16 +110,9 @@ func (r *Report) unexpected() int {
 }
 
 // finish sets the rounded times.
-func (r *Report) finish(duration time.Duration, took *latencies) {
-	r.DurationS = rounded(duration.Seconds())
-	if duration > 0 {
-		r.RatePerS = rounded(float64(r.Deductions) / duration.Seconds())
-	}
-	r.LatencyP50MS = rounded(milliseconds(took.quantile(0.50)))
-	r.LatencyP99MS = rounded(milliseconds(took.quantile(0.99)))
+func (r *Report) finish(duration time.Duration, took *workload.Histogram) {
+	r.DurationS = workload.Rounded(duration.Seconds())
+	r.RatePerS = workload.PerSecond(int64(r.Deductions), duration)
+	latency := took.Latency()
+	r.LatencyP50MS, r.LatencyP99MS = latency.P50, latency.P99
 }
-
-func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-
-// rounded rounds to three decimals.
-func rounded(n float64) float64 { return math.Round(n*1000) / 1000 }

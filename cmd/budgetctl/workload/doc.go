@@ -1,6 +1,9 @@
-// Package load sends HTTP/1.1 requests and measures the answers. It often shares a machine with the
-// server that it measures, so it is cheap: a request is one write of prepared bytes, an answer is
-// read into a reused buffer, and a call allocates nothing.
+// Package workload has what the programs share that put load on budgetd: an engine that sends
+// HTTP/1.1 requests and measures the answers, bounded concurrent calls, and latencies.
+//
+// The engine often shares a machine with the server that it measures, so it is cheap: a request
+// is one write of prepared bytes, an answer is read into a reused buffer, and a call allocates
+// nothing.
 //
 // There are two loops:
 //
@@ -9,4 +12,4 @@
 //	open    Calls are due at a fixed rate. Latency counts from the instant at which a call was
 //	        due, even if all connections were busy and it was sent late. A slow answer therefore
 //	        shows in the latency of all calls that it delays (no coordinated omission).
-package load
+package workload

@@ -1,4 +1,4 @@
-package load
+package workload
 
 import (
 	"math"
@@ -48,3 +48,31 @@ func (h *Histogram) Max() time.Duration { return time.Duration(h.hdr.Max()) * ti
 func (h *Histogram) Mean() time.Duration {
 	return time.Duration(h.hdr.Mean() * float64(time.Microsecond))
 }
+
+// Latency is in milliseconds, to 0.1 % or 1 µs.
+type Latency struct {
+	P50  float64 `json:"p50_ms"`
+	P90  float64 `json:"p90_ms"`
+	P99  float64 `json:"p99_ms"`
+	P999 float64 `json:"p99_9_ms"`
+	Max  float64 `json:"max_ms"`
+	Mean float64 `json:"mean_ms"`
+}
+
+// Latency returns what a report says about the durations.
+func (h *Histogram) Latency() Latency {
+	ms := func(d time.Duration) float64 { return Rounded(float64(d) / float64(time.Millisecond)) }
+	return Latency{P50: ms(h.Quantile(0.5)), P90: ms(h.Quantile(0.9)), P99: ms(h.Quantile(0.99)),
+		P999: ms(h.Quantile(0.999)), Max: ms(h.Max()), Mean: ms(h.Mean())}
+}
+
+// PerSecond returns a rate; 0 if nothing was measured.
+func PerSecond(n int64, d time.Duration) float64 {
+	if d <= 0 {
+		return 0
+	}
+	return Rounded(float64(n) / d.Seconds())
+}
+
+// Rounded rounds to three decimals.
+func Rounded(n float64) float64 { return math.Round(n*1000) / 1000 }
