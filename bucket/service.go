@@ -35,9 +35,12 @@ type (
 		// HoldsOf lists the open holds of a budget, at most limit, by their expiry.
 		HoldsOf(ctx context.Context, ref BudgetRef, limit int) ([]OpenHold, error)
 	}
-	// Reader reads the rows of a budget. It works in ledger mode only.
-	Reader interface {
+	// Feeder reads the change feed. It works in ledger mode only.
+	Feeder interface {
 		Feed(ctx context.Context, request FeedRequest) (FeedPage, error)
+	}
+	// Summer reads what was counted for values of dimensions. It works in ledger mode only.
+	Summer interface {
 		Usage(ctx context.Context, request UsageRequest) (Usage, error)
 		Nearest(ctx context.Context, request NearestRequest) (Nearest, error)
 	}
@@ -59,10 +62,13 @@ type (
 		Recycle(ctx context.Context, ref BudgetRef) (Recycle, error)
 		Recycles(ctx context.Context, ref BudgetRef, before int64, limit int) ([]Recycle, error)
 	}
-	// Auditor proves I1 of a budget, resumes a halted bucket, and shows figures over time.
+	// Auditor proves I1 of a budget, and resumes a halted bucket.
 	Auditor interface {
 		Audit(ctx context.Context, ref BudgetRef) (AuditReport, error)
 		Resume(ctx context.Context, ref BudgetRef, bucketKey string) (BucketView, error)
+	}
+	// Sampler shows figures over time.
+	Sampler interface {
 		Series(ctx context.Context, request SeriesRequest) (SeriesAnswer, error)
 	}
 	// Quarantiner shows and releases units that lost stores may have sold.
@@ -93,25 +99,21 @@ type (
 	}
 )
 
-// Finder finds definitions. *Budgets implements it.
-type Finder interface {
-	Find(ctx context.Context, ref BudgetRef) (*Budget, error)
-	FindAll(ctx context.Context, refs []BudgetRef) ([]*Budget, []error)
-}
-
 // Service combines the packages below this one into all calls of a node. It sends each call to the
 // part that implements it, depending on the durability of the budget. Calls that need rows return
 // LedgerModeOnly for a budget in store mode. It is safe for concurrent use if its parts are.
 type Service struct {
 	// Budgets finds the durability.
-	Budgets Finder
+	Budgets *Budgets
 	// Ledger and Store are the two modes.
 	Ledger, Store Mode
 	Holds         Holder
-	Rows          Reader
+	Feeder
+	Summer
 	Manager
 	Mover
 	Auditor
+	Sampler
 	Quarantiner
 	Keeper
 	Watcher
@@ -138,18 +140,24 @@ func ledgerModeOnly(call, instead string) *budget.Error {
 // needsRows refuses a call if the budget is in store mode.
 func (s *Service) needsRows(ctx context.Context, ref BudgetRef, call, instead string) error {
 	b, err := s.Budgets.Find(ctx, ref)
-	if err == nil && b.InStoreMode() {
+	if err != nil {
+		return err
+	}
+	return b.NeedsRows(call, instead)
+}
+
+// NeedsRows returns LedgerModeOnly if a budget is in store mode. It names the call and what to use
+// instead.
+func (b *Budget) NeedsRows(call, instead string) error {
+	if b.InStoreMode() {
 		return ledgerModeOnly(call, instead)
 	}
-	return err
+	return nil
 }
 
 const (
-	insteadOfHold    = "deduct at once and roll back what is not needed"
-	insteadOfFeed    = "read the figures of the budget, or its series"
-	insteadOfUsage   = "ask a check for the limits of the value"
-	insteadOfNearest = "ask a check for one value, with `budgetctl check` or POST /v1/checks"
-	insteadOfSize    = "create a budget with that many buckets: ids belong to buckets in store mode"
+	insteadOfHold = "deduct at once and roll back what is not needed"
+	insteadOfSize = "create a budget with that many buckets: ids belong to buckets in store mode"
 )
 
 // Deduct sends a deduction to the mode of its budget.
@@ -347,30 +355,6 @@ func (s *Service) RollbackGroup(ctx context.Context, r RollbackRequest) ([]Deduc
 		return nil, err
 	}
 	return s.Holds.RollbackGroup(ctx, r)
-}
-
-// Feed reads the change feed. It works in ledger mode only.
-func (s *Service) Feed(ctx context.Context, r FeedRequest) (FeedPage, error) {
-	if err := s.needsRows(ctx, r.Budget, "ledger", insteadOfFeed); err != nil {
-		return FeedPage{}, err
-	}
-	return s.Rows.Feed(ctx, r)
-}
-
-// Usage sums what was counted for values of dimensions. It works in ledger mode only.
-func (s *Service) Usage(ctx context.Context, r UsageRequest) (Usage, error) {
-	if err := s.needsRows(ctx, r.Budget, "usage", insteadOfUsage); err != nil {
-		return Usage{}, err
-	}
-	return s.Rows.Usage(ctx, r)
-}
-
-// Nearest lists the values that are nearest their maximum of a limit. It works in ledger mode only.
-func (s *Service) Nearest(ctx context.Context, r NearestRequest) (Nearest, error) {
-	if err := s.needsRows(ctx, r.Budget, "nearest", insteadOfNearest); err != nil {
-		return Nearest{}, err
-	}
-	return s.Rows.Nearest(ctx, r)
 }
 
 // Change changes a definition. The number of buckets can be changed in ledger mode only.

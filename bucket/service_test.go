@@ -90,9 +90,6 @@ func TestLedgerModeOnly(t *testing.T) {
 		},
 		"extend":   func() error { _, err := s.Extend(ctx, bucket.ExtendRequest{Budget: ref}); return err },
 		"rollback": func() error { _, err := s.RollbackGroup(ctx, bucket.RollbackRequest{Budget: ref}); return err },
-		"ledger":   func() error { _, err := s.Feed(ctx, bucket.FeedRequest{Budget: ref}); return err },
-		"nearest":  func() error { _, err := s.Nearest(ctx, bucket.NearestRequest{Budget: ref}); return err },
-		"usage":    func() error { _, err := s.Usage(ctx, bucket.UsageRequest{Budget: ref}); return err },
 		"bucket_quantity": func() error {
 			_, err := s.Change(ctx, ref, bucket.Change{BucketQuantity: &size})
 			return err

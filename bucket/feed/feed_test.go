@@ -234,6 +234,12 @@ func TestFeedRefusals(t *testing.T) {
 		if budget.CodeOf(err) != budget.Invalid {
 			t.Errorf("a cursor ahead of the ledger: %v", err)
 		}
+		stored := w.Create("stored", 100, 1)
+		w.Exec([]any{`UPDATE budget_management_bucket SET durability = 'store' WHERE id = ?`, stored.ID})
+		_, err = w.service.Feed(w.Ctx, bucket.FeedRequest{Budget: bucket.BudgetRef{ID: stored.ID}, Tail: 1001})
+		if !budget.Is(err, budget.LedgerModeOnly) || !strings.Contains(err.Error(), "ledger needs the rows of ledger mode") {
+			t.Errorf("in store mode: %v", err)
+		}
 	})
 }
 

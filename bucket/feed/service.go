@@ -75,6 +75,13 @@ func (s *Service) Feed(ctx context.Context, r bucket.FeedRequest) (bucket.FeedPa
 
 // find returns the budget of a request and refuses contradictory requests.
 func (s *Service) find(ctx context.Context, r *bucket.FeedRequest) (*bucket.Budget, error) {
+	b, err := s.budgets.Find(ctx, r.Budget)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.NeedsRows("ledger", "read the figures of the budget, or its series"); err != nil {
+		return nil, err
+	}
 	given := 0
 	for _, is := range []bool{r.After != "", r.Tail != 0, !r.Since.IsZero()} {
 		if is {
@@ -86,14 +93,6 @@ func (s *Service) find(ctx context.Context, r *bucket.FeedRequest) (*bucket.Budg
 		return nil, invalid("tail", "must be 1 to 1000")
 	case given > 1:
 		return nil, invalid("after", "cannot stand beside tail and since, nor these beside each other")
-	}
-	b, err := s.budgets.Find(ctx, r.Budget)
-	if err != nil {
-		return nil, err
-	}
-	if b.InStoreMode() {
-		return nil, budget.Refuse(budget.LedgerModeOnly, "feed",
-			"budget %s is in store mode, which has no feed", b.Name)
 	}
 	return b, nil
 }

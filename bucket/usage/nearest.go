@@ -24,12 +24,12 @@ func (s *Service) Nearest(ctx context.Context, r bucket.NearestRequest) (bucket.
 	ctx, cancel := context.WithTimeout(ctx, s.Deadline)
 	defer cancel()
 	b, err := s.Budgets.Find(ctx, r.Budget)
+	if err == nil {
+		err = b.NeedsRows("nearest",
+			"ask a check for one value, with `budgetctl check` or POST /v1/checks")
+	}
 	if err != nil {
 		return bucket.Nearest{}, err
-	}
-	if b.InStoreMode() {
-		return bucket.Nearest{}, budget.Refuse(budget.LedgerModeOnly, "nearest",
-			"budget %s is in store mode, whose counts are in the stores", b.Name)
 	}
 	if err := b.UnknownZone(); err != nil {
 		return bucket.Nearest{}, err

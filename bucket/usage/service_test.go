@@ -3,6 +3,7 @@ package usage_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -276,6 +277,23 @@ func TestCheckOfADuePeriod(t *testing.T) {
 		if got[0].Err != nil || *got[0].PeriodRemaining != 100 || turns != 1 ||
 			codeOf(got[1].Err) != budget.BudgetExhausted { // no period ever has more than 100
 			t.Errorf("%+v, %d turns", got, turns)
+		}
+	})
+}
+
+// TestStoreMode checks that calls that need rows name themselves when they refuse a budget in store
+// mode.
+func TestStoreMode(t *testing.T) {
+	each(t, func(w *world) {
+		b := w.make("b", 100)
+		w.Exec([]any{`UPDATE budget_management_bucket SET durability = 'store' WHERE id = ?`, b.ID})
+		b = w.find(b.ID)
+		_, summed := w.s.Usage(w.Ctx, bucket.UsageRequest{Budget: bucket.BudgetRef{ID: b.ID}})
+		_, nearest := w.s.Nearest(w.Ctx, bucket.NearestRequest{Budget: bucket.BudgetRef{ID: b.ID}})
+		for call, err := range map[string]error{"usage": summed, "nearest": nearest} {
+			if !budget.Is(err, budget.LedgerModeOnly) || !strings.Contains(err.Error(), call+" needs the rows") {
+				t.Errorf("%s: %v", call, err)
+			}
 		}
 	})
 }

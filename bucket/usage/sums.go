@@ -25,22 +25,21 @@ const (
 
 // Usage sums the deductions that carry all of the dimensions' values and were counted in a span, to
 // exclusive, with the rows' current amounts. A zero instant means no bound. Errors: BudgetNotFound;
-// Invalid without a dimension; LedgerModeOnly; Unavailable.
+// LedgerModeOnly; Invalid without a dimension; Unavailable.
 func (s *Service) Usage(ctx context.Context, r bucket.UsageRequest) (bucket.Usage, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Deadline)
 	defer cancel()
+	b, err := s.Budgets.Find(ctx, r.Budget)
+	if err == nil {
+		err = b.NeedsRows("usage", "ask a check for the limits of the value")
+	}
+	if err != nil {
+		return bucket.Usage{}, err
+	}
 	if len(r.Dimensions) == 0 {
 		return bucket.Usage{}, &budget.Error{Code: budget.Invalid, Op: "usage",
 			Message: "at least one dimension must be given", Fields: []budget.FieldError{{
 				Field: "dimensions", Message: "must not be empty"}}}
-	}
-	b, err := s.Budgets.Find(ctx, r.Budget)
-	if err != nil {
-		return bucket.Usage{}, err
-	}
-	if b.InStoreMode() {
-		return bucket.Usage{}, budget.Refuse(budget.LedgerModeOnly, "usage",
-			"budget %s is in store mode, which has no rows of deductions", b.Name)
 	}
 	names := slices.Sorted(maps.Keys(r.Dimensions))
 	values := make([]string, len(names))

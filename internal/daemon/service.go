@@ -125,9 +125,9 @@ func (b *backends) service(c config.Config, log *slog.Logger, observer observer,
 	n := &node{transfer: m.moves.Service, names: &names{m.definitions, m.budgets},
 		Service: &bucket.Service{Budgets: m.budgets,
 			Ledger: ledgerMode{rows, looks, holds}, Store: m.stores,
-			Holds: holds, Rows: reader{feeds, looks},
+			Holds: holds, Feeder: feeds, Summer: looks,
 			Manager: budgetViewer{m.manageService(), m.health, m.budgets},
-			Mover:   m.moves, Auditor: auditor{audits, figures}, Quarantiner: m.stores,
+			Mover:   m.moves, Auditor: audits, Sampler: figures, Quarantiner: m.stores,
 			Keeper: m.moves, Watcher: m.health}}
 	n.overseer = &console.Overseer{Find: m.budgets.Find, Known: audits.Known, Now: m.db.Now}
 	n.alerts = m.alertingService(figures, looks)
@@ -203,29 +203,6 @@ func (m *nodeBuilder) auditService() *audit.Service {
 func (m *nodeBuilder) sampleService() *sample.Service {
 	return sample.New(sample.Config{DB: m.db, Budgets: m.budgets, Figures: m.definitions.Figures,
 		Unreachable: m.health.unreachable, Keep: m.c.Series.Keep})
-}
-
-// auditor audits budgets and returns figures over time.
-type auditor struct {
-	*audit.Service
-	series
-}
-
-// series returns figures over time.
-type series interface {
-	Series(ctx context.Context, request bucket.SeriesRequest) (bucket.SeriesAnswer, error)
-}
-
-// reader reads the rows of a budget.
-type reader struct {
-	*feed.Service
-	usages
-}
-
-// usages reads what was counted for values of dimensions.
-type usages interface {
-	Usage(ctx context.Context, request bucket.UsageRequest) (bucket.Usage, error)
-	Nearest(ctx context.Context, request bucket.NearestRequest) (bucket.Nearest, error)
 }
 
 const (

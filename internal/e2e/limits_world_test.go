@@ -81,23 +81,6 @@ type modeOf struct {
 	bucket.Returner
 }
 
-// readerOf reads the usage of limits. It has no feed.
-type readerOf struct{ *usage.Service }
-
-func (readerOf) Feed(context.Context, bucket.FeedRequest) (bucket.FeedPage, error) {
-	panic("not used")
-}
-
-// auditorOf is the audit and the series of a world.
-type auditorOf struct {
-	*audit.Service
-	shown *sample.Service
-}
-
-func (a auditorOf) Series(ctx context.Context, r bucket.SeriesRequest) (bucket.SeriesAnswer, error) {
-	return a.shown.Series(ctx, r)
-}
-
 // serveLimits wires the parts of the service, as package daemon does, and serves them.
 func serveLimits(t *testing.T, clock *movedClock, db *engine.DB) *limitWorld {
 	t.Helper()
@@ -118,13 +101,12 @@ func serveLimits(t *testing.T, clock *movedClock, db *engine.DB) *limitWorld {
 	used := usage.New(usage.Config{DB: db, Budgets: budgets, Lookup: flights,
 		RollOver: mover.RollOver, Observer: observer, Deadline: patience})
 	service := &bucket.Service{Budgets: budgets, Ledger: modeOf{rows, used, holds}, Holds: holds,
-		Rows: readerOf{used}, Mover: mover,
+		Summer: used, Mover: mover,
 		Manager: &manage.Service{Ledger: defined, Budgets: budgets, Periods: mover,
 			Moved: observer.Moved, Clock: bucket.SystemClock{}, Timeout: patience,
 			Nonce: func() string { return t.Name()[:8] }},
-		Auditor: auditorOf{
-			audit.New(audit.Config{DB: db, Budgets: budgets, Observer: observer}),
-			sample.New(sample.Config{DB: db, Budgets: budgets, Figures: defined.Figures})}}
+		Auditor: audit.New(audit.Config{DB: db, Budgets: budgets, Observer: observer}),
+		Sampler: sample.New(sample.Config{DB: db, Budgets: budgets, Figures: defined.Figures})}
 	server := httptest.NewServer(httpapi.New(httpapi.Config{Service: service,
 		Limits: httpapi.Limits{BodyBytes: 1 << 20, BatchBytes: 4 << 20, BodiesBytes: 64 << 20,
 			HeaderBytes: 64 << 10, Headers: 100, InFlight: 1000, RequestTimeout: time.Minute,

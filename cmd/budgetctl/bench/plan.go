@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"context"
 	"crypto/rand"
 	"strconv"
 	"time"
@@ -43,15 +42,6 @@ type Plan struct {
 	Settle time.Duration
 	// Processes are those whose CPU time and memory are measured.
 	Processes []workload.Process
-}
-
-// Service is the part of *client.Client that a run uses.
-type Service interface {
-	Budget(ctx context.Context, name string) (*client.Budget, error)
-	Audit(ctx context.Context, name string) (*client.AuditReport, error)
-	Deduct(ctx context.Context, name string, r client.DeductRequest) (*client.DeductAnswer, error)
-	Rollback(ctx context.Context, name string, r client.RollbackRequest) (*client.Deduction, error)
-	Cancel(ctx context.Context, name string, r client.CancelRequest) (*client.Deduction, error)
 }
 
 // item identifies a deduction by the number of its caller and its own number.

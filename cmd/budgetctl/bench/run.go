@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/budgetd/budgetd/client"
 	"github.com/budgetd/budgetd/cmd/budgetctl/workload"
 )
 
@@ -15,7 +16,7 @@ import (
 // of the load, from one goroutine. An error means that a budget or a process cannot be read, so
 // that nothing was measured.
 func Run(
-	ctx context.Context, service Service, plan Plan, progress func(share float64),
+	ctx context.Context, service *client.Client, plan Plan, progress func(share float64),
 ) (Report, error) {
 	plan.Load.Kinds = kinds
 	r := &run{service: service, plan: &plan, used: make([]int64, len(plan.Budgets)),
@@ -44,7 +45,7 @@ func Run(
 
 // run is the state of a Run.
 type run struct {
-	service Service
+	service *client.Client
 	plan    *Plan
 	callers []*caller
 	books   []atomic.Int64
