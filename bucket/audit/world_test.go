@@ -16,7 +16,6 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
-	"github.com/budgetd/budgetd/internal/sqlstore/returns"
 	"github.com/budgetd/budgetd/internal/testservers"
 	"github.com/budgetd/budgetd/ledger"
 )
@@ -26,7 +25,7 @@ type world struct {
 	*fixture.World
 	defs    *definitions.Part
 	commits *commit.Part
-	returns *returns.Part
+	returns *hold.Ledger
 	budgets *bucket.Budgets
 	seen    *seen
 	s       *audit.Service
@@ -38,7 +37,7 @@ func each(t *testing.T, run func(w *world)) {
 
 func newWorld(f *fixture.World) *world {
 	w := &world{World: f, defs: definitions.New(f.DB), commits: commit.New(f.DB),
-		returns: returns.New(f.DB), seen: &seen{}}
+		returns: hold.NewLedger(f.DB), seen: &seen{}}
 	var err error
 	w.budgets, err = bucket.NewBudgets(bucket.BudgetsConfig{Definitions: w.defs, Size: 100})
 	w.OK(err)

@@ -15,7 +15,6 @@ import (
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
-	"github.com/budgetd/budgetd/internal/sqlstore/returns"
 	"github.com/budgetd/budgetd/ledger"
 )
 
@@ -23,7 +22,7 @@ import (
 type world struct {
 	*fixture.World
 	service *feed.Service
-	returns *returns.Part
+	returns *hold.Ledger
 }
 
 func onEveryEngine(t *testing.T, run func(w *world)) {
@@ -31,7 +30,7 @@ func onEveryEngine(t *testing.T, run func(w *world)) {
 	fixture.OnEveryEngine(t, func(w *fixture.World) {
 		budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: definitions.New(w.DB)})
 		w.OK(err)
-		run(&world{w, feed.New(feed.Config{DB: w.DB, Budgets: budgets}), returns.New(w.DB)})
+		run(&world{w, feed.New(feed.Config{DB: w.DB, Budgets: budgets}), hold.NewLedger(w.DB)})
 	})
 }
 

@@ -24,10 +24,12 @@ const (
 // Expiry ends holds whose time is up. Every node runs one; each hold is ended by the first node
 // that tries. Only one goroutine may use it.
 type Expiry struct {
-	Ledger   DueHolds
+	Ledger   *Ledger
 	Observer bucket.Observer
 	Log      *slog.Logger
 
+	// expire is Ledger.ExpireHolds, unless a test replaces it.
+	expire func(ctx context.Context, limit, skip int) (Expired, error)
 	// limit bounds the holds of the next transaction.
 	limit int
 	// skipped is how many of the oldest holds are skipped until all have been tried.
@@ -77,7 +79,11 @@ func (e *Expiry) RunOnce(ctx context.Context) error {
 func (e *Expiry) step(ctx context.Context) (Expired, error) {
 	ctx, cancel := context.WithTimeout(ctx, expiryStep)
 	defer cancel()
-	got, err := e.Ledger.ExpireHolds(ctx, e.limit, e.skipped)
+	expire := e.expire
+	if expire == nil {
+		expire = e.Ledger.ExpireHolds
+	}
+	got, err := expire(ctx, e.limit, e.skipped)
 	if err != nil || got.Holds == 0 {
 		return got, err
 	}

@@ -91,7 +91,7 @@ func (s *Service) commit(orders []Order) ([]Result, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.set.StepTime)
 	defer cancel()
 	began := time.Now()
-	got, err := s.ledger.Execute(ctx, orders)
+	got, err := s.execute(ctx, orders)
 	if err != nil {
 		return nil, err
 	}

@@ -40,15 +40,10 @@ func (s Settings) withDefaults() Settings {
 	return s
 }
 
-// Budgets finds definitions that are at most a second old. bucket.Budgets implements it.
-type Budgets interface {
-	Find(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budget, error)
-}
-
 // Config configures a Service.
 type Config struct {
-	Budgets Budgets
-	Ledger  Ledger
+	Budgets *bucket.Budgets
+	Ledger  *Ledger
 	// Observer receives SQL calls and moved units. It may be nil.
 	Observer bucket.Observer
 	// Away returns the time of a round trip to the database without its work; nil means 0.
@@ -59,8 +54,10 @@ type Config struct {
 // Service gives back and ends deductions. It runs no goroutines while it has no requests. It is
 // safe for concurrent use.
 type Service struct {
-	budgets  Budgets
-	ledger   Ledger
+	budgets *bucket.Budgets
+	ledger  *Ledger
+	// execute is ledger.Execute, unless a test replaces it.
+	execute  func(ctx context.Context, orders []Order) ([]Result, error)
 	observer bucket.Observer
 	set      Settings
 	queue    *batch.Queue[*waiter]
@@ -69,7 +66,7 @@ type Service struct {
 // New returns a service. It does not contact the database.
 func New(c Config) *Service {
 	s := &Service{budgets: c.Budgets, ledger: c.Ledger, observer: c.Observer,
-		set: c.Settings.withDefaults()}
+		set: c.Settings.withDefaults(), execute: c.Ledger.Execute}
 	if c.Away == nil {
 		c.Away = func() time.Duration { return 0 }
 	}

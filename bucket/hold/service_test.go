@@ -15,7 +15,6 @@ import (
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
-	"github.com/budgetd/budgetd/internal/sqlstore/returns"
 	"github.com/budgetd/budgetd/ledger"
 )
 
@@ -36,18 +35,18 @@ func (o *told) Moved(_ string, units int64)                         { o.note(fun
 func (o *told) HoldsOpen(n int)                                     { o.note(func() { o.open = n }) }
 func (o *told) note(change func())                                  { o.mu.Lock(); defer o.mu.Unlock(); change() }
 
-func onEveryEngine(t *testing.T, run func(w *fixture.World, s *hold.Service, o *told)) {
+func withService(t *testing.T, run func(w *fixture.World, s *hold.Service, o *told)) {
 	t.Parallel()
 	fixture.OnEveryEngine(t, func(w *fixture.World) {
 		o := &told{}
 		budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: definitions.New(w.DB)})
 		w.OK(err)
-		run(w, hold.New(hold.Config{Budgets: budgets, Ledger: returns.New(w.DB), Observer: o}), o)
+		run(w, hold.New(hold.Config{Budgets: budgets, Ledger: hold.NewLedger(w.DB), Observer: o}), o)
 	})
 }
 
 func TestServiceGivesBack(t *testing.T) {
-	onEveryEngine(t, func(w *fixture.World, s *hold.Service, o *told) {
+	withService(t, func(w *fixture.World, s *hold.Service, o *told) {
 		b := w.Create("b", 100, 1)
 		ref := bucket.BudgetRef{Name: "b", Tenant: "default"}
 		w.Deduct(fixture.Deduction{Bucket: b.Buckets[0], ID: "order", Amount: 30,
@@ -87,7 +86,7 @@ func TestServiceGivesBack(t *testing.T) {
 }
 
 func TestServiceOfHolds(t *testing.T) {
-	onEveryEngine(t, func(w *fixture.World, s *hold.Service, o *told) {
+	withService(t, func(w *fixture.World, s *hold.Service, o *told) {
 		b := w.Create("b", 100, 2)
 		ref := bucket.BudgetRef{ID: b.ID}
 		for i, id := range []string{"one", "two", "single"} {
@@ -136,7 +135,7 @@ func TestServiceOfHolds(t *testing.T) {
 func second[T any](_ T, err error) error { return err }
 
 func TestServiceOfStoreMode(t *testing.T) {
-	onEveryEngine(t, func(w *fixture.World, s *hold.Service, _ *told) {
+	withService(t, func(w *fixture.World, s *hold.Service, _ *told) {
 		b := w.Create("b", 100, 1)
 		w.Exec([]any{`UPDATE budget_management_bucket SET durability = 'store' WHERE id = ?`, b.ID})
 		ref := bucket.BudgetRef{ID: b.ID}
@@ -155,7 +154,7 @@ func TestServiceOfStoreMode(t *testing.T) {
 // TestRollbacksShareTransactions checks that many concurrent callers need few commits, and that
 // each gets its own answer.
 func TestRollbacksShareTransactions(t *testing.T) {
-	onEveryEngine(t, func(w *fixture.World, s *hold.Service, o *told) {
+	withService(t, func(w *fixture.World, s *hold.Service, o *told) {
 		const n = 200
 		b := w.Create("b", 10_000, 2)
 		for i := range n {
@@ -188,14 +187,14 @@ func TestRollbacksShareTransactions(t *testing.T) {
 	})
 }
 
-// slow is a ledger whose transactions take as long as a test wants.
+// slow has transactions that take as long as a test wants.
 type slow struct {
-	hold.Ledger
 	begun, end chan struct{}
 	broken     string
 }
 
-func (l *slow) Execute(ctx context.Context, orders []hold.Order) ([]hold.Result, error) {
+func (l *slow) through(ctx context.Context, orders []hold.Order,
+	execute func(context.Context, []hold.Order) ([]hold.Result, error)) ([]hold.Result, error) {
 	if l.begun != nil {
 		l.begun <- struct{}{}
 		<-l.end
@@ -205,7 +204,7 @@ func (l *slow) Execute(ctx context.Context, orders []hold.Order) ([]hold.Result,
 			return nil, &budget.Error{Code: budget.Internal, Op: "return", Message: "broken rows"}
 		}
 	}
-	return l.Ledger.Execute(ctx, orders)
+	return execute(ctx, orders)
 }
 
 // TestCallersThatLeave checks that an order that no transaction took is certainly not done, and
@@ -215,8 +214,10 @@ func TestCallersThatLeave(t *testing.T) {
 	fixture.OnEveryEngine(t, func(w *fixture.World) {
 		budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: definitions.New(w.DB)})
 		w.OK(err)
-		l := &slow{Ledger: returns.New(w.DB), begun: make(chan struct{}), end: make(chan struct{})}
-		s := hold.New(hold.Config{Budgets: budgets, Ledger: l, Settings: hold.Settings{Grace: time.Millisecond}})
+		l := &slow{begun: make(chan struct{}), end: make(chan struct{})}
+		s := hold.New(hold.Config{Budgets: budgets, Ledger: hold.NewLedger(w.DB),
+			Settings: hold.Settings{Grace: time.Millisecond}})
+		s.Through(l.through)
 		b := w.Create("b", 100, 1)
 		w.Use(b.Buckets[0], "first", 1)
 		w.Use(b.Buckets[0], "other", 1)
@@ -266,7 +267,8 @@ func TestOneBrokenOrder(t *testing.T) {
 	fixture.OnEveryEngine(t, func(w *fixture.World) {
 		budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: definitions.New(w.DB)})
 		w.OK(err)
-		s := hold.New(hold.Config{Budgets: budgets, Ledger: &slow{Ledger: returns.New(w.DB), broken: "order-3"}})
+		s := hold.New(hold.Config{Budgets: budgets, Ledger: hold.NewLedger(w.DB)})
+		s.Through((&slow{broken: "order-3"}).through)
 		b := w.Create("b", 100, 1)
 		var callers sync.WaitGroup
 		for i := range 8 {
@@ -297,7 +299,7 @@ func TestExpiry(t *testing.T) {
 		}
 		nodes := make([]*hold.Expiry, 3)
 		for i := range nodes {
-			nodes[i] = &hold.Expiry{Ledger: returns.New(w.DB), Observer: o, Log: slog.New(slog.DiscardHandler)}
+			nodes[i] = &hold.Expiry{Ledger: hold.NewLedger(w.DB), Observer: o, Log: slog.New(slog.DiscardHandler)}
 		}
 		all := func() {
 			var running sync.WaitGroup
@@ -324,16 +326,14 @@ func TestExpiry(t *testing.T) {
 	})
 }
 
-// stuck is a ledger with due holds, one of which cannot be ended.
+// stuck has due holds, one of which cannot be ended.
 type stuck struct {
 	broken int // its index among them
 	ended  []int
 	order  []int
 }
 
-func (l *stuck) OpenHolds(context.Context, int) (int, error) { return len(l.order), nil }
-
-func (l *stuck) ExpireHolds(_ context.Context, limit, skip int) (hold.Expired, error) {
+func (l *stuck) expire(_ context.Context, limit, skip int) (hold.Expired, error) {
 	due := l.order[min(skip, len(l.order)):]
 	due = due[:min(limit, len(due))]
 	for _, h := range due {
@@ -359,7 +359,8 @@ func TestExpiryPassesOverABrokenHold(t *testing.T) {
 	for i := range 1500 {
 		l.order = append(l.order, i)
 	}
-	e := &hold.Expiry{Ledger: l, Observer: &told{}, Log: slog.New(slog.DiscardHandler)}
+	e := &hold.Expiry{Observer: &told{}, Log: slog.New(slog.DiscardHandler)}
+	e.Through(l.expire)
 	for range 20 {
 		_ = e.RunOnce(t.Context())
 	}

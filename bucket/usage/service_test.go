@@ -12,7 +12,6 @@ import (
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/iana"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
-	"github.com/budgetd/budgetd/internal/sqlstore/returns"
 	"github.com/budgetd/budgetd/internal/sqlstore/transfer"
 	"github.com/budgetd/budgetd/ledger"
 )
@@ -138,7 +137,7 @@ func TestCheckOfAChangedLimit(t *testing.T) {
 			w.accepted(w.find(b.ID), fmt.Sprint("d", day), 10, user("u"))
 			w.Clock.Advance(24 * time.Hour)
 		}
-		_, err := returns.New(w.DB).Execute(w.Ctx, []hold.Order{{Kind: hold.Rollback, Budget: b.ID,
+		_, err := hold.NewLedger(w.DB).Execute(w.Ctx, []hold.Order{{Kind: hold.Rollback, Budget: b.ID,
 			RequestID: "d1", RollbackID: "r", Amount: 4}})
 		w.OK(err)
 		w.check(b, 10, user("u"), "")
@@ -175,7 +174,7 @@ func TestDryRun(t *testing.T) {
 	each(t, func(w *world) {
 		b := w.make("b", 100)
 		w.accepted(b, "known", 7, user("u"))
-		_, err := returns.New(w.DB).Execute(w.Ctx, []hold.Order{{Kind: hold.Cancel, Budget: b.ID,
+		_, err := hold.NewLedger(w.DB).Execute(w.Ctx, []hold.Order{{Kind: hold.Cancel, Budget: b.ID,
 			RequestID: "void"}})
 		w.OK(err)
 		ref := bucket.BudgetRef{ID: b.ID}
@@ -225,7 +224,7 @@ func TestUsage(t *testing.T) {
 		w.accepted(b, "b", 20, both)
 		w.accepted(b, "c", 30, user("u"))
 		w.accepted(b, "d", 40, map[string]string{"user": "v", "shop": "s"})
-		_, err := returns.New(w.DB).Execute(w.Ctx, []hold.Order{{Kind: hold.Rollback, Budget: b.ID,
+		_, err := hold.NewLedger(w.DB).Execute(w.Ctx, []hold.Order{{Kind: hold.Rollback, Budget: b.ID,
 			RequestID: "b", RollbackID: "r", Amount: 4}, {Kind: hold.Rollback, Budget: b.ID,
 			RequestID: "b", RollbackID: "s", Amount: 5}, {Kind: hold.Rollback, Budget: b.ID, RequestID: "c"}})
 		w.OK(err)

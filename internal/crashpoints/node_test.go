@@ -22,7 +22,6 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/partitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/quarantine"
-	"github.com/budgetd/budgetd/internal/sqlstore/returns"
 	moving "github.com/budgetd/budgetd/internal/sqlstore/transfer"
 )
 
@@ -36,7 +35,7 @@ type node struct {
 	store      *counter.Service
 	moves      *transfer.Service
 	holds      *hold.Service
-	returns    *returns.Part
+	returns    *hold.Ledger
 	partitions []bucket.Partition
 }
 
@@ -96,7 +95,7 @@ func newNode(t *testing.T, w *servers, g *gate) *node {
 		Rollover: n.moves, Now: n.db.Now,
 		Settings: row.Settings{Deadline: deadline, StepTime: step}})
 	must()
-	n.returns = returns.New(n.db)
+	n.returns = hold.NewLedger(n.db)
 	n.holds = hold.New(hold.Config{Budgets: n.budgets, Ledger: n.returns})
 	n.Service = &bucket.Service{Budgets: n.budgets, Holds: n.holds,
 		Ledger: ledgerMode{n.rows, nil, n.holds}, Store: n.store,

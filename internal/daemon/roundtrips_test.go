@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/internal/sqlstore/returns"
+	"github.com/budgetd/budgetd/bucket/hold"
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
@@ -219,7 +219,7 @@ func (c *talk) overdue(n int) {
 // expire ends holds, as a loop does.
 func (c *talk) expire(n int) reply {
 	c.t.Helper()
-	got, err := returns.New(c.backends.db).ExpireHolds(c.t.Context(), n+1, 0)
+	got, err := hold.NewLedger(c.backends.db).ExpireHolds(c.t.Context(), n+1, 0)
 	if err != nil || got.Holds != n {
 		c.t.Fatalf("%+v, %v", got, err)
 	}

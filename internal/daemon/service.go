@@ -31,7 +31,6 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/nodes"
 	"github.com/budgetd/budgetd/internal/sqlstore/partitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/quarantine"
-	"github.com/budgetd/budgetd/internal/sqlstore/returns"
 	moving "github.com/budgetd/budgetd/internal/sqlstore/transfer"
 	"github.com/budgetd/budgetd/internal/webhook"
 	"github.com/budgetd/budgetd/ring"
@@ -41,14 +40,14 @@ import (
 type parts struct {
 	commit      *commit.Part
 	definitions *definitions.Part
-	returns     *returns.Part
+	returns     *hold.Ledger
 	transfer    *moving.Part
 	partitions  *partitions.Part
 }
 
 func partsOf(db *engine.DB) *parts {
-	return &parts{commit: commit.New(db), definitions: definitions.New(db), returns: returns.New(db),
-		transfer: moving.New(db), partitions: partitions.New(db)}
+	return &parts{commit: commit.New(db), definitions: definitions.New(db),
+		returns: hold.NewLedger(db), transfer: moving.New(db), partitions: partitions.New(db)}
 }
 
 // node is a running service: its handlers and its loops.

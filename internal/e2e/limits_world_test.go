@@ -22,7 +22,6 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/commit"
 	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
-	"github.com/budgetd/budgetd/internal/sqlstore/returns"
 	moving "github.com/budgetd/budgetd/internal/sqlstore/transfer"
 	"github.com/budgetd/budgetd/internal/testservers"
 )
@@ -96,7 +95,7 @@ func serveLimits(t *testing.T, clock *movedClock, db *engine.DB) *limitWorld {
 		Rollover: mover, Now: db.Now, Observer: observer,
 		Settings: row.Settings{Deadline: patience, StepTime: patience}})
 	must(t, err)
-	holds := hold.New(hold.Config{Budgets: budgets, Ledger: returns.New(db),
+	holds := hold.New(hold.Config{Budgets: budgets, Ledger: hold.NewLedger(db),
 		Observer: observer, Settings: hold.Settings{StepTime: patience}})
 	used := usage.New(usage.Config{DB: db, Budgets: budgets, Lookup: flights,
 		RollOver: mover.RollOver, Observer: observer, Deadline: patience})

@@ -1,4 +1,4 @@
-package returns
+package hold
 
 import (
 	"context"
@@ -14,9 +14,9 @@ const selectHoldsOf = `SELECT h.request_id, h.hold_group, h.hold_until_ms, d.amo
 	JOIN sharding_budget_management_bucket b ON b.id = h.bucket_id
 	WHERE h.due_ms > 0 AND h.budget_id = ? ORDER BY h.due_ms LIMIT ?`
 
-// HoldsOf reads the open holds of a budget: see hold.Ledger. It passes over the open holds of all
-// budgets, by when they expire, until it has found enough.
-func (p *Part) HoldsOf(ctx context.Context, budgetID int64, limit int) (
+// HoldsOf returns the open holds of a budget, at most limit, by expiry. It passes over the open
+// holds of all budgets, by when they expire, until it has found enough.
+func (l *Ledger) HoldsOf(ctx context.Context, budgetID int64, limit int) (
 	out []bucket.OpenHold, err error) {
 	var found []struct {
 		RequestID string `db:"request_id"`
@@ -26,7 +26,7 @@ func (p *Part) HoldsOf(ctx context.Context, budgetID int64, limit int) (
 		CountedAt int64  `db:"counted_at"`
 		Key       string `db:"sharding_bucket_key"`
 	}
-	err = p.db.Read(ctx, "holds", func(r *engine.Reader) error {
+	err = l.db.Read(ctx, "holds", func(r *engine.Reader) error {
 		found = nil
 		return r.List(&found, selectHoldsOf, budgetID, limit)
 	})

@@ -1,17 +1,15 @@
-package returns_test
+package hold_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
-
-	"github.com/go-sql-driver/mysql"
 
 	"github.com/budgetd/budgetd/bucket/hold"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
-	"github.com/budgetd/budgetd/internal/sqlstore/returns"
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
@@ -19,19 +17,19 @@ import (
 // once, and that an order done by an earlier attempt of its own call is no replay.
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
-	dsn := testservers.SharedMariaDB(t).NewDatabase(t)
-	config, err := mysql.ParseDSN(dsn)
-	if err != nil {
-		t.Fatal(err)
+	server := testservers.SharedMariaDB(t)
+	dsn := server.NewDatabase(t)
+	proxy := testservers.NewProxy(t, server.Addr())
+	disturbed := strings.Replace(dsn, server.Addr(), proxy.Addr(), 1)
+	if disturbed == dsn {
+		t.Fatalf("%s does not name %s", dsn, server.Addr())
 	}
-	proxy := testservers.NewProxy(t, config.Addr)
-	config.Addr = proxy.Addr()
 	fixture.On(t, engine.Config{Driver: "mysql", DSN: dsn}, func(fw *fixture.World) {
-		db, err := engine.Open(t.Context(), engine.Config{Driver: "mysql", DSN: config.FormatDSN(),
+		db, err := engine.Open(t.Context(), engine.Config{Driver: "mysql", DSN: disturbed,
 			Clock: fw.Clock.Now})
 		fw.OK(err)
 		defer db.Close()
-		w := &world{fw, returns.New(db)}
+		w := &world{fw, hold.NewLedger(db)}
 		b := w.Create("b", 10_000, 2)
 		const n = 40
 		for i := range n {

@@ -1,4 +1,4 @@
-package returns_test
+package hold_test
 
 import (
 	"fmt"

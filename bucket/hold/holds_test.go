@@ -1,4 +1,4 @@
-package returns_test
+package hold_test
 
 import (
 	"fmt"
@@ -10,7 +10,6 @@ import (
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
-	"github.com/budgetd/budgetd/internal/sqlstore/returns"
 	"github.com/budgetd/budgetd/internal/testservers"
 	"github.com/budgetd/budgetd/ledger"
 )
@@ -116,7 +115,7 @@ func TestExpiryByAWrongClock(t *testing.T) {
 	config := engine.Config{Driver: "mysql", DSN: testservers.SharedMariaDB(t).NewDatabase(t),
 		ClockTolerance: time.Minute}
 	fixture.On(t, config, func(fw *fixture.World) {
-		w := &world{fw, returns.New(fw.DB)}
+		w := &world{fw, hold.NewLedger(fw.DB)}
 		b := w.Create("b", 100, 1)
 		w.hold(b.Buckets[0], "order", "", 10, time.Hour)
 		w.Clock.Advance(2 * time.Hour)

@@ -1,4 +1,4 @@
-package returns_test
+package hold_test
 
 import (
 	"testing"
@@ -8,20 +8,19 @@ import (
 	"github.com/budgetd/budgetd/bucket/hold"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
-	"github.com/budgetd/budgetd/internal/sqlstore/returns"
 	"github.com/budgetd/budgetd/ledger"
 )
 
 // world is a database with the part under test.
 type world struct {
 	*fixture.World
-	part *returns.Part
+	part *hold.Ledger
 }
 
 // onEveryEngine runs a test on SQLite and on MariaDB.
 func onEveryEngine(t *testing.T, run func(w *world)) {
 	t.Parallel()
-	fixture.OnEveryEngine(t, func(w *fixture.World) { run(&world{w, returns.New(w.DB)}) })
+	fixture.OnEveryEngine(t, func(w *fixture.World) { run(&world{w, hold.NewLedger(w.DB)}) })
 }
 
 // execute executes one order.

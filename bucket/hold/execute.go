@@ -1,12 +1,4 @@
-// Package returns gives units of deductions back: rollback, cancel, confirm, extend and expiry, for
-// single deductions and for groups of holds. What they do is in ledger/books (Books.Return); this
-// package says which rows they load.
-//
-// A deduction is its row, the row of its hold, and the sum of its give_back rows. All of them are
-// written under the lock of the deduction's row. A transaction takes its locks in the order of
-// schema.sql: deductions, group, limit rows, epochs. It locks no budget row, unless the budget has
-// limits and the bucket is offline.
-package returns
+package hold
 
 import (
 	"context"
@@ -14,7 +6,6 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/bucket/hold"
 	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
@@ -23,8 +14,12 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-// Part gives units back in a database. It is safe for concurrent use.
-type Part struct {
+// Ledger changes deductions in the database. Each method is one transaction, by SQL's clock.
+// Returned units go into O of the deduction's epoch while that is open, and into R otherwise (I5).
+// Limits are lowered in the windows in which the deduction was counted. Errors, besides those in
+// Result: Unavailable (nothing was changed), OutcomeUnknown, Internal. It is safe for concurrent
+// use.
+type Ledger struct {
 	db *engine.DB
 	// sets caches compiled limits by budget: see movement.limits.
 	sets *lru.Cache[int64, *limit.Set]
@@ -33,25 +28,22 @@ type Part struct {
 // maxSets bounds the cached budgets.
 const maxSets = 4096
 
-var (
-	_ hold.Ledger   = (*Part)(nil)
-	_ hold.DueHolds = (*Part)(nil)
-)
-
-// New returns the part of a database.
-func New(db *engine.DB) *Part {
+// NewLedger returns the ledger of a database.
+func NewLedger(db *engine.DB) *Ledger {
 	sets, _ := lru.New[int64, *limit.Set](maxSets) // fails for a size below 1 only
-	return &Part{db: db, sets: sets}
+	return &Ledger{db: db, sets: sets}
 }
 
-// Execute carries out orders on single deductions: see hold.Ledger. Keeps I1, I4, I5.
-func (p *Part) Execute(ctx context.Context, orders []hold.Order) (
-	out []hold.Result, err error) {
+// Execute carries out orders on single deductions, in the order given. A refused order changes
+// nothing. Refusals are those of the decisions of package ledger, BudgetNotFound and
+// DeductionNotFound. Keeps I1, I4, I5.
+func (l *Ledger) Execute(ctx context.Context, orders []Order) (
+	out []Result, err error) {
 	if len(orders) == 0 {
 		return nil, nil
 	}
 	tried := make([]bool, len(orders)) // an earlier attempt wrote it, committed or not
-	m := p.ofOrders(orders)
+	m := l.ofOrders(orders)
 	err = m.do(ctx, "return", func(b *books.Books) (err error) {
 		out, err = b.Return(orders, m.sets)
 		for i := range out {
@@ -69,12 +61,13 @@ func (p *Part) Execute(ctx context.Context, orders []hold.Order) (
 	return out, nil
 }
 
-// ExecuteGroup executes an order on a group: see hold.Ledger. Keeps I1, I5, I6.
-func (p *Part) ExecuteGroup(ctx context.Context, order hold.GroupOrder) (
-	out []hold.Result, err error) {
+// ExecuteGroup carries out an order on a whole group or not at all. It returns one element per
+// member, by request id. Refusals are returned as errors. Keeps I1, I5, I6.
+func (l *Ledger) ExecuteGroup(ctx context.Context, order GroupOrder) (
+	out []Result, err error) {
 	tried := false // an earlier attempt wrote it, committed or not
 	id := books.ID{Budget: order.Budget, RequestID: order.Group}
-	m := &movement{part: p, budgets: []int64{id.Budget}, from: bookkeeper.OfGroup(id), isGroup: true,
+	m := &movement{ledger: l, budgets: []int64{id.Budget}, from: bookkeeper.OfGroup(id), isGroup: true,
 		moves: order.Kind != ledger.OrderExtend}
 	m.first = append(bookkeeper.Members(id), bookkeeper.Given(m.from, nil)...)
 	err = m.do(ctx, string(order.Kind)+" group", func(b *books.Books) (err error) {
@@ -92,8 +85,8 @@ func (p *Part) ExecuteGroup(ctx context.Context, order hold.GroupOrder) (
 	return out, nil
 }
 
-// Recorded reads the state of request ids: see hold.Ledger.
-func (p *Part) Recorded(ctx context.Context, ids []bucket.ID) (
+// Recorded returns the deductions of request ids. Ids without a row are omitted.
+func (l *Ledger) Recorded(ctx context.Context, ids []bucket.ID) (
 	map[bucket.ID]ledger.Deduction, error) {
-	return rows.Recorded(ctx, p.db, ids)
+	return rows.Recorded(ctx, l.db, ids)
 }

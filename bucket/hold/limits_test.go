@@ -1,4 +1,4 @@
-package returns_test
+package hold_test
 
 import (
 	"fmt"
@@ -11,7 +11,6 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/counters"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
-	"github.com/budgetd/budgetd/internal/sqlstore/returns"
 	"github.com/budgetd/budgetd/internal/testservers"
 	"github.com/budgetd/budgetd/ledger"
 	"github.com/budgetd/budgetd/limit"
@@ -204,7 +203,7 @@ func TestLimitsChangeDuringARollback(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) { // one at a time, for awaitLockWait
 			config := engine.Config{Driver: "mysql", DSN: testservers.SharedMariaDB(t).NewDatabase(t)}
 			fixture.On(t, config, func(fw *fixture.World) {
-				w := &world{fw, returns.New(fw.DB)}
+				w := &world{fw, hold.NewLedger(fw.DB)}
 				w.changesDuring(test.offline)
 			})
 		})

@@ -1,4 +1,4 @@
-package returns
+package hold
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 // movement is a transaction that gives units back. It takes two round trips; one more for the rows
 // of limits, and one more if the limits have changed since their last use.
 type movement struct {
-	part    *Part
+	ledger  *Ledger
 	budgets []int64 // of the deductions
 	from    bookkeeper.Selection
 	first   []bookkeeper.Query // lock the deductions and load what came back of them
@@ -32,8 +32,8 @@ type movement struct {
 }
 
 // ofOrders returns the movement of orders on single deductions, of which there is at least one.
-func (p *Part) ofOrders(orders []ledger.Order) *movement {
-	m := &movement{part: p}
+func (l *Ledger) ofOrders(orders []ledger.Order) *movement {
+	m := &movement{ledger: l}
 	var ids []books.ID
 	var earlier []books.BackID
 	for i := range orders {
@@ -59,7 +59,7 @@ func (m *movement) do(ctx context.Context, op string, decide func(b *books.Books
 	if m.moves {
 		load = append(load, bookkeeper.Places(m.from.Unlimited(m.budgets))...)
 	}
-	return bookkeeper.Do(ctx, m.part.db, op, load,
+	return bookkeeper.Do(ctx, m.ledger.db, op, load,
 		func(b *books.Books) ([]bookkeeper.Query, error) {
 			if m.books != b {
 				m.books, m.sets, m.asked, m.placed = b, nil, false, false
@@ -111,7 +111,7 @@ func (m *movement) limits(b *books.Books) ([]bookkeeper.Query, error) {
 	sets := map[int64]*limit.Set{}
 	var unknown []int64
 	for _, u := range b.Budgets.All() {
-		set, known := m.part.sets.Get(u.ID)
+		set, known := m.ledger.sets.Get(u.ID)
 		switch {
 		case u.LimitsVersion == 0:
 		case known && set.Version == u.LimitsVersion:
@@ -124,7 +124,7 @@ func (m *movement) limits(b *books.Books) ([]bookkeeper.Query, error) {
 				return nil, err
 			}
 			sets[u.ID] = set
-			m.part.sets.Add(u.ID, set)
+			m.ledger.sets.Add(u.ID, set)
 		}
 	}
 	if unknown != nil {
