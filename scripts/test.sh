@@ -18,7 +18,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # The sequential ones are parts of the database without a state of their own, whose tests make nearly
 # all calls one after the other; what they share is tested in internal/sqlstore/engine and commit.
 concurrent='^(auditlog|bucket|internal/(sqlstore|redisstore|httpapi|daemon|edge|guard))(/|$)'
-sequential='^internal/sqlstore/(definitions|transfer)$'
+sequential='^internal/sqlstore/transfer$'
 
 # The longest tests start first, so that none of them runs alone at the end. The end-to-end tests
 # take longest and mostly wait, so they run concurrently with all others.

@@ -15,8 +15,8 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/alerting"
 	"github.com/budgetd/budgetd/bucket/audit"
+	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/bucket/sample"
-	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
 )
 
@@ -33,7 +33,7 @@ type world struct {
 
 func each(t *testing.T, run func(w *world)) {
 	fixture.OnEveryEngine(t, func(f *fixture.World) {
-		budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: definitions.New(f.DB), Size: 100})
+		budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: manage.NewLedger(f.DB), Size: 100})
 		f.OK(err)
 		p := &alerting.Outbox{DB: f.DB, Random: rand.Reader, Reachable: func(string) error { return nil },
 			Signs: func(string, string) error { return nil }}

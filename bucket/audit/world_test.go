@@ -11,9 +11,9 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/audit"
 	"github.com/budgetd/budgetd/bucket/hold"
+	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/commit"
-	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
 	"github.com/budgetd/budgetd/internal/testservers"
@@ -23,7 +23,7 @@ import (
 // world is a database with the parts that write deductions, and the service under test.
 type world struct {
 	*fixture.World
-	defs    *definitions.Part
+	defs    *manage.Ledger
 	commits *commit.Part
 	returns *hold.Ledger
 	budgets *bucket.Budgets
@@ -36,7 +36,7 @@ func each(t *testing.T, run func(w *world)) {
 }
 
 func newWorld(f *fixture.World) *world {
-	w := &world{World: f, defs: definitions.New(f.DB), commits: commit.New(f.DB),
+	w := &world{World: f, defs: manage.NewLedger(f.DB), commits: commit.New(f.DB),
 		returns: hold.NewLedger(f.DB), seen: &seen{}}
 	var err error
 	w.budgets, err = bucket.NewBudgets(bucket.BudgetsConfig{Definitions: w.defs, Size: 100})

@@ -10,12 +10,12 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/counter"
+	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/redisstore"
 	"github.com/budgetd/budgetd/internal/redisstore/faultstore"
 	"github.com/budgetd/budgetd/internal/sqlstore/commit"
-	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/partitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/quarantine"
@@ -51,7 +51,7 @@ type world struct {
 	testing.TB
 	db         *engine.DB
 	clock      *clock
-	defs       *definitions.Part
+	defs       *manage.Ledger
 	part       *partitions.Part
 	stores     map[string]*counter.Store
 	partitions []bucket.Partition
@@ -126,7 +126,7 @@ func (w *world) instance(name string, server *testservers.RedisServer, npartitio
 
 func (w *world) begin() {
 	w.Helper()
-	w.defs, w.part = definitions.New(w.db), partitions.New(w.db)
+	w.defs, w.part = manage.NewLedger(w.db), partitions.New(w.db)
 	w.part.Node = "node-1"
 	w.node, w.budgets = w.newNode(func(*counter.Config) {})
 	moves := sqltransfer.New(w.db)

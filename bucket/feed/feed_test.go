@@ -12,8 +12,8 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/feed"
 	"github.com/budgetd/budgetd/bucket/hold"
+	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
 	"github.com/budgetd/budgetd/ledger"
 )
@@ -28,7 +28,7 @@ type world struct {
 func onEveryEngine(t *testing.T, run func(w *world)) {
 	t.Parallel()
 	fixture.OnEveryEngine(t, func(w *fixture.World) {
-		budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: definitions.New(w.DB)})
+		budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: manage.NewLedger(w.DB)})
 		w.OK(err)
 		run(&world{w, feed.New(feed.Config{DB: w.DB, Budgets: budgets}), hold.NewLedger(w.DB)})
 	})

@@ -12,8 +12,8 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/hold"
+	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
 	"github.com/budgetd/budgetd/ledger"
 )
@@ -39,7 +39,7 @@ func withService(t *testing.T, run func(w *fixture.World, s *hold.Service, o *to
 	t.Parallel()
 	fixture.OnEveryEngine(t, func(w *fixture.World) {
 		o := &told{}
-		budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: definitions.New(w.DB)})
+		budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: manage.NewLedger(w.DB)})
 		w.OK(err)
 		run(w, hold.New(hold.Config{Budgets: budgets, Ledger: hold.NewLedger(w.DB), Observer: o}), o)
 	})
@@ -212,7 +212,7 @@ func (l *slow) through(ctx context.Context, orders []hold.Order,
 func TestCallersThatLeave(t *testing.T) {
 	t.Parallel()
 	fixture.OnEveryEngine(t, func(w *fixture.World) {
-		budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: definitions.New(w.DB)})
+		budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: manage.NewLedger(w.DB)})
 		w.OK(err)
 		l := &slow{begun: make(chan struct{}), end: make(chan struct{})}
 		s := hold.New(hold.Config{Budgets: budgets, Ledger: hold.NewLedger(w.DB),
@@ -265,7 +265,7 @@ func TestCallersThatLeave(t *testing.T) {
 func TestOneBrokenOrder(t *testing.T) {
 	t.Parallel()
 	fixture.OnEveryEngine(t, func(w *fixture.World) {
-		budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: definitions.New(w.DB)})
+		budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: manage.NewLedger(w.DB)})
 		w.OK(err)
 		s := hold.New(hold.Config{Budgets: budgets, Ledger: hold.NewLedger(w.DB)})
 		s.Through((&slow{broken: "order-3"}).through)

@@ -10,7 +10,7 @@ import (
 
 // TestADryRunMakesNothing and shows what the first periods and the last one would get.
 func TestADryRunMakesNothing(t *testing.T) {
-	w := newWorld(t)
+	w := newCaller(t)
 	start := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, 1)
 	d := budget.Definition{Tenant: "shop", Name: "days", Unit: budget.Count, Type: budget.Daily,
 		Durability: budget.Ledger, TotalQuantity: 7, BucketQuantity: 1, StartAt: start,

@@ -4,6 +4,25 @@
 // Each call reads what it decides by, and writes in one transaction of the ledger. In store mode it
 // then sends what the transaction moved to the stores. Losing that is harmless: loops deliver what
 // stores have missed.
+//
+// # Modes
+//
+// In ledger mode one commit completes a budget and its buckets: epochs begin open. In store mode
+// they begin opening, with a pending grant, until their stores have them.
+//
+// # Versions
+//
+// Every change raises the budget's version. In the same transaction, under their locks, it raises
+// the definition version of all live epochs. A commit that was judged by an older definition is
+// judged again. So a pause, an end, a limit or a rule applies to every later commit at once (I8).
+//
+// # Unlimited budgets
+//
+// An unlimited budget has no total. T, F, U and the O of its epochs are always 0, it makes no
+// grants, and movements between the budget and its buckets move nothing. Flights neither judge nor
+// change O of its epochs. A deduction only adds to S or H, and a rollback only subtracts from them,
+// without R. S and H of an epoch saturate at budget.MaxAmount. The equation of I1 does not apply to
+// it.
 package manage
 
 import (
@@ -22,7 +41,7 @@ import (
 // Service implements the calls. Set its fields before use. Stores may be nil if no budget is in
 // store mode. It is safe for concurrent use.
 type Service struct {
-	Ledger  Ledger
+	Ledger  *Ledger
 	Budgets Budgets
 	Periods Periods
 	Stores  Stores

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +14,6 @@ import (
 	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/bucket/place"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/transfer"
 )
@@ -25,17 +23,17 @@ var (
 	_ manage.Budgets = (*bucket.Budgets)(nil)
 )
 
-// world is a service on a database of its own, with three instances.
-type world struct {
+// caller is a service on a database of its own, with three instances.
+type caller struct {
 	*manage.Service
 	t             *testing.T
-	part          *definitions.Part
+	part          *manage.Ledger
 	db            *engine.DB
 	full          map[string]bool // instances that accept no buckets
 	rolls, learnt int
 }
 
-func newWorld(t *testing.T) *world {
+func newCaller(t *testing.T) *caller {
 	t.Helper()
 	db, err := engine.Open(t.Context(), engine.Config{Driver: "sqlite",
 		DSN: filepath.Join(t.TempDir(), "budgetd.db")})
@@ -55,7 +53,7 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, db: db, part: definitions.New(db), full: map[string]bool{}}
+	w := &caller{t: t, db: db, part: manage.NewLedger(db), full: map[string]bool{}}
 	w.know(partitions)
 	w.Service = &manage.Service{Ledger: w.part, Budgets: w, Periods: w, Stores: w, Places: places,
 		Takes: func(l bucket.Partition) bool { return !w.full[l.Instance] }, Clock: bucket.SystemClock{},
@@ -65,28 +63,28 @@ func newWorld(t *testing.T) *world {
 }
 
 // Find is the cache of budgets, without caching.
-func (w *world) Find(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budget, error) {
+func (w *caller) Find(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budget, error) {
 	b, err := w.part.Budget(ctx, ref)
 	return &b, err
 }
 
 // Learn and Forget count the calls.
-func (w *world) Learn(move func() (bucket.Budget, error)) (*bucket.Budget, error) {
+func (w *caller) Learn(move func() (bucket.Budget, error)) (*bucket.Budget, error) {
 	w.learnt++
 	b, err := move()
 	return &b, err
 }
 
-func (w *world) Forget(int64) { w.learnt++ }
+func (w *caller) Forget(int64) { w.learnt++ }
 
 // RollOver counts what it is asked for.
-func (w *world) RollOver(context.Context, int64) error {
+func (w *caller) RollOver(context.Context, int64) error {
 	w.rolls++
 	return nil
 }
 
 // know inserts the rows of partitions that were reached.
-func (w *world) know(partitions []bucket.Partition) {
+func (w *caller) know(partitions []bucket.Partition) {
 	w.t.Helper()
 	part := transfer.New(w.db)
 	for _, on := range []bool{true, false} {
@@ -97,27 +95,20 @@ func (w *world) know(partitions []bucket.Partition) {
 }
 
 // Fit, Open and Recall are the stores, which take everything.
-func (w *world) Fit(context.Context, []bucket.Partition) error { return nil }
+func (w *caller) Fit(context.Context, []bucket.Partition) error { return nil }
 
-func (w *world) Open(context.Context, int64) error { return nil }
+func (w *caller) Open(context.Context, int64) error { return nil }
 
-func (w *world) Recall(context.Context, int64, int64) error { return nil }
+func (w *caller) Recall(context.Context, int64, int64) error { return nil }
 
-func (w *world) refused(err error, want budget.Code) {
+func (w *caller) refused(err error, want budget.Code) {
 	w.t.Helper()
 	if !budget.Is(err, want) {
 		w.t.Fatalf("%v, want %s", err, want)
 	}
 }
 
-func equal[T any](t *testing.T, what string, got, want T) {
-	t.Helper()
-	if !reflect.DeepEqual(got, want) {
-		t.Fatalf("%s: %+v, want %+v", what, got, want)
-	}
-}
-
-func (w *world) create(d budget.Definition) bucket.Budget {
+func (w *caller) create(d budget.Definition) bucket.Budget {
 	w.t.Helper()
 	v, created, err := w.Create(w.t.Context(), d)
 	if err != nil || !created || v.Replayed {
@@ -127,7 +118,7 @@ func (w *world) create(d budget.Definition) bucket.Budget {
 }
 
 // read reads a budget.
-func (w *world) read(id int64) bucket.Budget {
+func (w *caller) read(id int64) bucket.Budget {
 	w.t.Helper()
 	b, err := w.part.Budget(w.t.Context(), bucket.BudgetRef{ID: id})
 	if err != nil {
@@ -148,11 +139,6 @@ func perInstance(b bucket.Budget) (out []int) {
 	return out
 }
 
-func promo(name string, total int64, buckets int) budget.Definition {
-	return budget.Definition{Tenant: "shop", Name: name, Unit: budget.Count, Type: budget.Promo,
-		Durability: budget.Ledger, TotalQuantity: total, BucketQuantity: buckets}
-}
-
 // stored is a definition in store mode.
 func stored(name string, total int64, buckets int) budget.Definition {
 	d := promo(name, total, buckets)
@@ -163,7 +149,7 @@ func stored(name string, total int64, buckets int) budget.Definition {
 // TestCreatePlacesEvenly checks that buckets of store mode are spread over the instances that take
 // them, and that those of ledger mode are on none.
 func TestCreatePlacesEvenly(t *testing.T) {
-	w := newWorld(t)
+	w := newCaller(t)
 	b := w.create(stored("four", 100, 4))
 	equal(t, "four on three", perInstance(b), []int{1, 1, 2})
 	w.full["store-1"] = true
@@ -179,7 +165,7 @@ func TestCreatePlacesEvenly(t *testing.T) {
 // TestStoreModeNeedsAnInstance checks that a budget in store mode is refused on a node without
 // instances, also by a dry run, with what to configure; and that ledger mode needs none.
 func TestStoreModeNeedsAnInstance(t *testing.T) {
-	w := newWorld(t)
+	w := newCaller(t)
 	var err error
 	if w.Places, err = place.New(nil, 100); err != nil {
 		t.Fatal(err)
@@ -200,7 +186,7 @@ func TestStoreModeNeedsAnInstance(t *testing.T) {
 // TestDefaultNumberOfBuckets checks that the default number depends on the units of a period, not
 // on the total.
 func TestDefaultNumberOfBuckets(t *testing.T) {
-	w := newWorld(t)
+	w := newCaller(t)
 	year := promo("year", 3_650_000, 0)
 	year.Type, year.Rule = budget.Daily, &budget.Rule{Kind: budget.Calendar, Every: budget.Day,
 		Quantity: 10_000}
@@ -223,7 +209,7 @@ func TestDefaultNumberOfBuckets(t *testing.T) {
 }
 
 func TestCreateListsFaults(t *testing.T) {
-	w := newWorld(t)
+	w := newCaller(t)
 	d := promo("Bad Name", -1, 0)
 	d.Unit = ""
 	_, _, err := w.Create(t.Context(), d)
@@ -239,7 +225,7 @@ func TestCreateListsFaults(t *testing.T) {
 }
 
 func TestChangeOfTheNumberOfBuckets(t *testing.T) {
-	w := newWorld(t)
+	w := newCaller(t)
 	b := w.create(promo("b", 120, 6))
 	n := 2
 	v, err := w.Change(t.Context(), bucket.BudgetRef{ID: b.ID}, bucket.Change{BucketQuantity: &n})
@@ -275,7 +261,7 @@ func (l later) Now() time.Time { return time.Now().Add(l.by) }
 
 // TestPeriodOverFirst checks that a budget whose period has ended is rolled over before it changes.
 func TestPeriodOverFirst(t *testing.T) {
-	w := newWorld(t)
+	w := newCaller(t)
 	d := promo("days", 100, 1)
 	d.Type, d.Timezone, d.EndAt = budget.Daily, "UTC", time.Now().AddDate(0, 0, 30)
 	d.Rule = &budget.Rule{Kind: budget.Calendar, Every: budget.Day}
@@ -300,7 +286,7 @@ func TestPeriodOverFirst(t *testing.T) {
 }
 
 func TestAdjust(t *testing.T) {
-	w := newWorld(t)
+	w := newCaller(t)
 	w.create(promo("b", 120, 3))
 	ref := bucket.BudgetRef{Tenant: "shop", Name: "b"}
 	for _, step := range []struct{ quantity, total int64 }{{30, 150}, {-100, 50}} {

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/bucket/row"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/commit"
-	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
 	"github.com/budgetd/budgetd/internal/sqlstore/transfer"
 )
@@ -22,7 +22,7 @@ import (
 type clocked struct {
 	*fixture.World
 	part *commit.Part
-	defs *definitions.Part
+	defs *manage.Ledger
 	s    *row.Service
 	n    int
 }
@@ -36,7 +36,7 @@ func (r turner) RollOver(ctx context.Context, id int64) error {
 
 func onClock(t *testing.T, run func(w *clocked)) {
 	fixture.OnEveryEngine(t, func(f *fixture.World) {
-		w := &clocked{World: f, part: commit.New(f.DB), defs: definitions.New(f.DB)}
+		w := &clocked{World: f, part: commit.New(f.DB), defs: manage.NewLedger(f.DB)}
 		w.s = w.node(nil)
 		run(w)
 	})

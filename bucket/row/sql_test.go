@@ -11,10 +11,10 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/deduct"
+	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/bucket/row"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/commit"
-	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/testservers"
 )
@@ -22,7 +22,7 @@ import (
 var (
 	_ row.Ledger         = (*commit.Part)(nil)
 	_ row.Lookup         = (*commit.Part)(nil)
-	_ bucket.Definitions = (*definitions.Part)(nil)
+	_ bucket.Definitions = (*manage.Ledger)(nil)
 	_ deduct.Budgets     = (*bucket.Budgets)(nil)
 )
 
@@ -30,7 +30,7 @@ var (
 type database struct {
 	db          *engine.DB
 	part        *commit.Part
-	definitions *definitions.Part
+	definitions *manage.Ledger
 }
 
 func open(t testing.TB, config engine.Config) *database {
@@ -44,7 +44,7 @@ func open(t testing.TB, config engine.Config) *database {
 			t.Error(err)
 		}
 	})
-	return &database{db, commit.New(db), definitions.New(db)}
+	return &database{db, commit.New(db), manage.NewLedger(db)}
 }
 
 func sqlite(t testing.TB) engine.Config {

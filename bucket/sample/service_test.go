@@ -6,8 +6,8 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/audit"
+	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
 	"github.com/budgetd/budgetd/series"
 )
@@ -22,7 +22,7 @@ type world struct {
 
 func each(t *testing.T, run func(w *world)) {
 	fixture.OnEveryEngine(t, func(f *fixture.World) {
-		defs := definitions.New(f.DB)
+		defs := manage.NewLedger(f.DB)
 		budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: defs, Size: 100})
 		f.OK(err)
 		s := New(Config{DB: f.DB, Budgets: budgets, Figures: defs.Figures, Keep: 2 * time.Hour})

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/bucket/place"
 	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	sqltransfer "github.com/budgetd/budgetd/internal/sqlstore/transfer"
 )
@@ -58,7 +58,7 @@ type world struct {
 	mu         sync.Mutex
 	now        time.Time
 	db         *engine.DB
-	defs       *definitions.Part
+	defs       *manage.Ledger
 	part       *sqltransfer.Part
 	stores     *stores
 	places     *place.Map
@@ -85,7 +85,7 @@ func newWorld(t *testing.T) *world {
 		DSN: filepath.Join(t.TempDir(), "budgetd.db")})
 	w.ok(err)
 	t.Cleanup(func() { _ = w.db.Close() })
-	w.defs, w.part, w.stores.db = definitions.New(w.db), sqltransfer.New(w.db), w.db
+	w.defs, w.part, w.stores.db = manage.NewLedger(w.db), sqltransfer.New(w.db), w.db
 	for i := range 3 {
 		w.partitions = append(w.partitions, bucket.Partition{Instance: fmt.Sprint("store-", i)})
 	}

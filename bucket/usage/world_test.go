@@ -5,10 +5,10 @@ import (
 	"testing"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/bucket/usage"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/commit"
-	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
 	"github.com/budgetd/budgetd/ledger"
 )
@@ -16,7 +16,7 @@ import (
 // world is a database with the parts that write deductions, and the service under test.
 type world struct {
 	*fixture.World
-	defs    *definitions.Part
+	defs    *manage.Ledger
 	commits *commit.Part
 	budgets *bucket.Budgets
 	reads   *counting
@@ -40,7 +40,7 @@ func (c *counting) Covers(ctx context.Context, ids []int64, exact bool) (map[int
 
 func each(t *testing.T, run func(w *world)) {
 	fixture.OnEveryEngine(t, func(f *fixture.World) {
-		w := &world{World: f, defs: definitions.New(f.DB), commits: commit.New(f.DB)}
+		w := &world{World: f, defs: manage.NewLedger(f.DB), commits: commit.New(f.DB)}
 		w.reads = &counting{Part: w.commits}
 		var err error
 		w.budgets, err = bucket.NewBudgets(bucket.BudgetsConfig{Definitions: w.defs, Size: 100})

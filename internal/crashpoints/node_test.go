@@ -18,7 +18,6 @@ import (
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/redisstore"
 	"github.com/budgetd/budgetd/internal/sqlstore/commit"
-	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/partitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/quarantine"
@@ -76,7 +75,7 @@ func newNode(t *testing.T, w *servers, g *gate) *node {
 		t.Cleanup(func() { _ = s.Disconnect() })
 		counters[name] = &counter.Store{Counter: s, Entries: s, Changes: s, Memories: s, Copies: s}
 	}
-	defs, flights, moves, part := definitions.New(n.db), commit.New(n.db), moving.New(n.db), partitions.New(n.db)
+	defs, flights, moves, part := manage.NewLedger(n.db), commit.New(n.db), moving.New(n.db), partitions.New(n.db)
 	n.budgets, err = bucket.NewBudgets(bucket.BudgetsConfig{Definitions: defs})
 	must()
 	places, err := place.New(w.partitions, 100)

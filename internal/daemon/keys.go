@@ -9,9 +9,9 @@ import (
 	"github.com/budgetd/budgetd/access"
 	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/internal/httpapi"
 	"github.com/budgetd/budgetd/internal/secret"
-	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/keys"
 )
@@ -38,7 +38,7 @@ func firstFromFile(ctx context.Context, k *keys.Keys, file string, log *slog.Log
 
 // names resolves budgets that callers name by id.
 type names struct {
-	definitions *definitions.Part
+	definitions *manage.Ledger
 	budgets     *bucket.Budgets
 }
 

@@ -26,7 +26,6 @@ import (
 	"github.com/budgetd/budgetd/internal/config"
 	"github.com/budgetd/budgetd/internal/console"
 	"github.com/budgetd/budgetd/internal/sqlstore/commit"
-	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/nodes"
 	"github.com/budgetd/budgetd/internal/sqlstore/partitions"
@@ -39,14 +38,14 @@ import (
 // parts are the parts of the database, one per noun.
 type parts struct {
 	commit      *commit.Part
-	definitions *definitions.Part
+	definitions *manage.Ledger
 	returns     *hold.Ledger
 	transfer    *moving.Part
 	partitions  *partitions.Part
 }
 
 func partsOf(db *engine.DB) *parts {
-	return &parts{commit: commit.New(db), definitions: definitions.New(db),
+	return &parts{commit: commit.New(db), definitions: manage.NewLedger(db),
 		returns: hold.NewLedger(db), transfer: moving.New(db), partitions: partitions.New(db)}
 }
 

@@ -20,7 +20,6 @@ import (
 	"github.com/budgetd/budgetd/internal/httpapi"
 	"github.com/budgetd/budgetd/internal/metrics"
 	"github.com/budgetd/budgetd/internal/sqlstore/commit"
-	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	moving "github.com/budgetd/budgetd/internal/sqlstore/transfer"
 	"github.com/budgetd/budgetd/internal/testservers"
@@ -84,7 +83,7 @@ type modeOf struct {
 func serveLimits(t *testing.T, clock *movedClock, db *engine.DB) *limitWorld {
 	t.Helper()
 	const patience = 30 * time.Second
-	flights, defined := commit.New(db), definitions.New(db)
+	flights, defined := commit.New(db), manage.NewLedger(db)
 	budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: defined, Size: 1000})
 	must(t, err)
 	observer, moved := metrics.New("test"), moving.New(db)

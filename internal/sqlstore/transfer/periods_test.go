@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/manage"
 	want "github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/transfer"
 	"github.com/budgetd/budgetd/ledger"
@@ -368,7 +368,7 @@ func TestRollOverByAClockThatIsWrong(t *testing.T) {
 	var err error
 	w.db, err = engine.Open(w.ctx, engine.Config{Driver: "mysql", DSN: w.dsn, Clock: w.clock.Now})
 	w.ok(err)
-	w.defs, w.part = definitions.New(w.db), transfer.New(w.db)
+	w.defs, w.part = manage.NewLedger(w.db), transfer.New(w.db)
 	w.until(dayLong)
 	_, err = w.rolledOver(b.ID)
 	w.refused(err, budget.Unavailable)

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/manage"
 	moving "github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 	"github.com/budgetd/budgetd/internal/sqlstore/transfer"
@@ -45,7 +45,7 @@ type world struct {
 	clock   *clock
 	dsn     string
 	db      *engine.DB
-	defs    *definitions.Part
+	defs    *manage.Ledger
 	part    *transfer.Part
 	budgets []int64
 }
@@ -81,7 +81,7 @@ func newWorld(t *testing.T, driver string) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = w.db.Close() })
-	w.defs, w.part = definitions.New(w.db), transfer.New(w.db)
+	w.defs, w.part = manage.NewLedger(w.db), transfer.New(w.db)
 	w.until(0)
 	return w
 }

@@ -1,4 +1,4 @@
-package definitions
+package manage
 
 import (
 	"cmp"
@@ -8,7 +8,6 @@ import (
 
 	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
@@ -98,8 +97,8 @@ func (c creation) repeats(was string) bool {
 // Errors: Invalid if the end has passed and AllowPast is not set; NameTaken if the name has another
 // definition; Unavailable, in store mode also if a partition is drained or was never reached;
 // OutcomeUnknown.
-func (p *Part) Create(ctx context.Context, d budget.Definition, homes []bucket.Partition) (
-	out manage.Created, err error) {
+func (l *Ledger) Create(ctx context.Context, d budget.Definition, homes []bucket.Partition) (
+	out Created, err error) {
 	d.Limits = limit.Zoned(d)
 	byDefault := d.BucketQuantity == 0
 	if byDefault {
@@ -117,14 +116,14 @@ func (p *Part) Create(ctx context.Context, d budget.Definition, homes []bucket.P
 	}
 	c := books.Creation{Definition: d, As: as,
 		KeyOf: func(ordinal int) string { return bucket.KeyOf(d.Name, ordinal) }}
-	if c.ID, err = p.db.TakeIDs(ctx, engine.SequenceBudget, 1); err != nil {
+	if c.ID, err = l.db.TakeIDs(ctx, engine.SequenceBudget, 1); err != nil {
 		return out, err
 	}
-	if c.FirstBucket, err = p.db.TakeIDs(ctx, engine.SequenceBucket, len(homes)); err != nil {
+	if c.FirstBucket, err = l.db.TakeIDs(ctx, engine.SequenceBucket, len(homes)); err != nil {
 		return out, err
 	}
 	there := false
-	err = bookkeeper.Do(ctx, p.db, "create", scopeOf(d, homes),
+	err = bookkeeper.Do(ctx, l.db, "create", scopeOf(d, homes),
 		func(b *books.Books) ([]bookkeeper.Query, error) {
 			there = false
 			if old := b.Budgets.All(); len(old) > 0 {
@@ -135,15 +134,15 @@ func (p *Part) Create(ctx context.Context, d budget.Definition, homes []bucket.P
 				}
 				return nil, nil
 			}
-			out, err = p.create(b, c, homes)
+			out, err = l.create(b, c, homes)
 			auditlog.FromContext(ctx).Change(d.Tenant, d.Name, nil, []byte(as))
 			return nil, err
 		})
 	if err == nil && there {
-		out.Budget, err = p.Budget(ctx, bucket.BudgetRef{Tenant: d.Tenant, Name: d.Name})
+		out.Budget, err = l.Budget(ctx, bucket.BudgetRef{Tenant: d.Tenant, Name: d.Name})
 	}
 	if err != nil {
-		return manage.Created{}, err
+		return Created{}, err
 	}
 	return out, nil
 }
@@ -166,8 +165,8 @@ func scopeOf(d budget.Definition, homes []bucket.Partition) []bookkeeper.Query {
 }
 
 // create adds a new budget to the books.
-func (p *Part) create(b *books.Books, c books.Creation, homes []bucket.Partition) (
-	out manage.Created, err error) {
+func (l *Ledger) create(b *books.Books, c books.Creation, homes []bucket.Partition) (
+	out Created, err error) {
 	d, now := &c.Definition, engine.FromMS(b.NowMS)
 	if faults := budget.CheckEnd(d.EndAt, now); len(faults) > 0 && !d.AllowPast {
 		return out, &budget.Error{Code: budget.Invalid, Op: "create", Fields: faults,
@@ -190,7 +189,7 @@ func (p *Part) create(b *books.Books, c books.Creation, homes []bucket.Partition
 	d.ID, d.Version, d.OnLoss = u.ID, u.Version, budget.OnLoss(u.OnLoss)
 	d.CreatedAt, d.UpdatedAt = now, now
 	d.AllowPast, d.DryRun = false, false
-	out = manage.Created{New: true, View: viewOf(*d, b.FirstFigures(u))}
+	out = Created{New: true, View: viewOf(*d, b.FirstFigures(u))}
 	out.View.At(now)
 	out.Budget = bucket.Budget{Definition: *d, ListVersion: u.ListVersion,
 		Period: out.View.Period}

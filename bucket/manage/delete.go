@@ -1,4 +1,4 @@
-package definitions
+package manage
 
 import (
 	"context"
@@ -45,8 +45,8 @@ var deletes = []string{
 //
 // Errors: BudgetNotFound; HasDeductions; InUse for an epoch that has not ended (store mode);
 // Unavailable; OutcomeUnknown.
-func (p *Part) Delete(ctx context.Context, id int64) error {
-	return p.db.Move(ctx, "delete", func(m *engine.Move) error {
+func (l *Ledger) Delete(ctx context.Context, id int64) error {
+	return l.db.Move(ctx, "delete", func(m *engine.Move) error {
 		var uses, open int64
 		b := books.New(engine.ToMS(m.Now))
 		load := append(bookkeeper.WholeBudget(id), bookkeeper.Sum(countUses, id, &uses),

@@ -1,4 +1,4 @@
-package definitions
+package manage
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 
 	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
@@ -19,8 +18,8 @@ import (
 //
 // Errors: BudgetNotFound; RequestConflict; Invalid; AmountExceedsRemaining, with the units that can
 // be taken back; Unavailable; OutcomeUnknown. A refused id may be used again. Keeps I1, I2.
-func (p *Part) Adjust(ctx context.Context, order manage.Adjustment) (
-	out manage.Adjusted, err error) {
+func (l *Ledger) Adjust(ctx context.Context, order Adjustment) (
+	out Adjusted, err error) {
 	id := order.Budget
 	o := books.Order{RequestID: order.RequestID, Nonce: order.Nonce, Quantity: order.Quantity,
 		DeadlineMS: engine.ToMS(order.Deadline), Continue: order.Continue}
@@ -42,15 +41,15 @@ func (p *Part) Adjust(ctx context.Context, order manage.Adjustment) (
 		auditlog.FromContext(ctx).Change(u.Tenant, u.Name, totalOf(was), totalOf(u.Total))
 		return nil, err
 	}
-	err = bookkeeper.DoAndLook(ctx, p.db, "adjust", load, decide, read.Queries)
+	err = bookkeeper.DoAndLook(ctx, l.db, "adjust", load, decide, read.Queries)
 	if err == nil {
 		err = done.Refusal
 	}
 	if err == nil {
-		_, out.View, err = read.view("adjust", p.db.Now())
+		_, out.View, err = read.view("adjust", l.db.Now())
 	}
 	if err != nil {
-		return manage.Adjusted{}, err
+		return Adjusted{}, err
 	}
 	out.State, out.Replayed = bucket.AdjustmentState(done.State), done.Replayed
 	return out, nil
@@ -64,8 +63,8 @@ const selectShrinks = `SELECT budget_id, request_id, quantity, nonce, deadline_m
 	ORDER BY budget_id, request_id LIMIT ?`
 
 // Shrinks lists pending shrinks, for Adjust with Continue.
-func (p *Part) Shrinks(ctx context.Context, limit int) (out []manage.Adjustment, err error) {
-	err = p.db.Read(ctx, "shrinks", func(r *engine.Reader) error {
+func (l *Ledger) Shrinks(ctx context.Context, limit int) (out []Adjustment, err error) {
+	err = l.db.Read(ctx, "shrinks", func(r *engine.Reader) error {
 		out = nil
 		var read []struct {
 			Budget     int64  `db:"budget_id"`
@@ -78,7 +77,7 @@ func (p *Part) Shrinks(ctx context.Context, limit int) (out []manage.Adjustment,
 			return err
 		}
 		for _, row := range read {
-			out = append(out, manage.Adjustment{Budget: row.Budget, RequestID: string(row.RequestID),
+			out = append(out, Adjustment{Budget: row.Budget, RequestID: string(row.RequestID),
 				Nonce: string(row.Nonce), Quantity: row.Quantity,
 				Deadline: engine.FromMS(row.DeadlineMS), Continue: true})
 		}

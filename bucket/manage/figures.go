@@ -1,4 +1,4 @@
-package definitions
+package manage
 
 import (
 	"context"
@@ -117,8 +117,8 @@ func figuresByID(r *engine.Reader, ids []int64) (map[int64]ledger.Figures, error
 
 // Figures reads a budget's figures in one statement, hence in one snapshot, so they add up (I1).
 // Errors: BudgetNotFound, Unavailable.
-func (p *Part) Figures(ctx context.Context, budgetID int64) (f ledger.Figures, err error) {
-	err = p.db.Read(ctx, "figures", func(r *engine.Reader) error {
+func (l *Ledger) Figures(ctx context.Context, budgetID int64) (f ledger.Figures, err error) {
+	err = l.db.Read(ctx, "figures", func(r *engine.Reader) error {
 		all, err := figuresByID(r, []int64{budgetID})
 		if err != nil {
 			return err
@@ -134,12 +134,12 @@ func (p *Part) Figures(ctx context.Context, budgetID int64) (f ledger.Figures, e
 
 // View reads a budget with its figures, in one round trip. The figures are not older than the
 // definition. Errors: BudgetNotFound, Unavailable.
-func (p *Part) View(ctx context.Context, ref bucket.BudgetRef) (v bucket.View, err error) {
+func (l *Ledger) View(ctx context.Context, ref bucket.BudgetRef) (v bucket.View, err error) {
 	read := viewing{Reading: rows.Reading{Ref: ref, ListLess: true}}
-	if err := p.db.Look(ctx, "view", read.Queries); err != nil {
+	if err := l.db.Look(ctx, "view", read.Queries); err != nil {
 		return v, err
 	}
-	_, v, err = read.view("view", p.db.Now())
+	_, v, err = read.view("view", l.db.Now())
 	return v, err
 }
 

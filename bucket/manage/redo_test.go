@@ -1,4 +1,4 @@
-package definitions_test
+package manage_test
 
 import (
 	"context"
@@ -7,12 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
-
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/testservers"
 )
@@ -20,14 +17,8 @@ import (
 // TestRepeatsOfUnknownOutcomes checks that create, append, shrink and resize take effect once if
 // they are repeated after a lost reply, that of COMMIT included.
 func TestRepeatsOfUnknownOutcomes(t *testing.T) {
-	dsn := testservers.SharedMariaDB(t).NewDatabase(t)
-	config, err := mysql.ParseDSN(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := testservers.NewProxy(t, config.Addr)
-	config.Addr = proxy.Addr()
-	w := newWorld(t, "mysql", config.FormatDSN())
+	proxy, dsn := throughProxy(t)
+	w := newWorld(t, "mysql", dsn)
 	cuts := 0
 	// disturbed runs a step while every k-th reply is lost, and repeats it without losses if its
 	// outcome is unknown. It reports whether the first run succeeded.
@@ -86,14 +77,9 @@ func TestRepeatsOfUnknownOutcomes(t *testing.T) {
 // TestLostCommitOfAChange checks that a change whose COMMIT lost its reply finds what it wrote, and
 // answers with it: the version has risen by one.
 func TestLostCommitOfAChange(t *testing.T) {
-	config, err := mysql.ParseDSN(testservers.SharedMariaDB(t).NewDatabase(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := testservers.NewProxy(t, config.Addr)
-	config.Addr = proxy.Addr()
+	proxy, dsn := throughProxy(t)
 	lost := 0
-	db, err := engine.Open(t.Context(), engine.Config{Driver: "mysql", DSN: config.FormatDSN(),
+	db, err := engine.Open(t.Context(), engine.Config{Driver: "mysql", DSN: dsn,
 		Sleep: func(context.Context, time.Duration) error {
 			lost += proxy.Hits()
 			return proxy.Set(testservers.Rule{})
@@ -102,7 +88,7 @@ func TestLostCommitOfAChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	w := &world{T: t, ctx: t.Context(), db: db, part: definitions.New(db)}
+	w := &world{T: t, ctx: t.Context(), db: db, part: manage.NewLedger(db)}
 	b := w.create(promo("b", 100, 3))
 	for i, change := range []bucket.Change{{BucketQuantity: new(5)}, {Paused: new(true)}, {Name: new("c")},
 		{Limits: &[]budget.Limit{{Name: "l", Dimension: "user", Max: 5, Enforce: true, Measure: budget.MeasureCount,
@@ -118,4 +104,17 @@ func TestLostCommitOfAChange(t *testing.T) {
 		equal(w, "answer", changed.Budget, w.read(b.ID))
 		w.conserved(b.ID)
 	}
+}
+
+// throughProxy returns the DSN of a database that is reached through a proxy.
+func throughProxy(t *testing.T) (*testservers.Proxy, string) {
+	t.Helper()
+	server := testservers.SharedMariaDB(t)
+	dsn := server.NewDatabase(t)
+	proxy := testservers.NewProxy(t, server.Addr())
+	through := strings.Replace(dsn, server.Addr(), proxy.Addr(), 1)
+	if through == dsn {
+		t.Fatalf("%s does not name %s", dsn, server.Addr())
+	}
+	return proxy, through
 }

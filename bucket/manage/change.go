@@ -1,4 +1,4 @@
-package definitions
+package manage
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"github.com/budgetd/budgetd/allocation"
 	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
@@ -23,25 +22,25 @@ import (
 //
 // Errors: BudgetNotFound; VersionConflict; Invalid; BudgetNotOver; NameTaken; LedgerModeOnly for
 // another number of buckets in store mode; Unavailable; OutcomeUnknown. Keeps I1.
-func (p *Part) Change(ctx context.Context, id int64, change bucket.Change) (
-	out manage.Changed, err error) {
+func (l *Ledger) Change(ctx context.Context, id int64, change bucket.Change) (
+	out Changed, err error) {
 	c := changing{id: id, change: change}
 	if n := change.BucketQuantity; n != nil && *n > 0 && *n <= budget.MaxBuckets {
-		if c.first, err = p.db.TakeIDs(ctx, engine.SequenceBucket, *n); err != nil {
+		if c.first, err = l.db.TakeIDs(ctx, engine.SequenceBucket, *n); err != nil {
 			return out, err
 		}
 	}
 	read := viewing{Reading: rows.Reading{Ref: bucket.BudgetRef{ID: id}}}
-	err = bookkeeper.DoAndLook(ctx, p.db, "change", c.load(),
+	err = bookkeeper.DoAndLook(ctx, l.db, "change", c.load(),
 		func(b *books.Books) (_ []bookkeeper.Query, err error) {
 			out.IsDue, err = c.decide(ctx, b)
 			return nil, err
 		}, read.Queries)
 	if err == nil {
-		out.Budget, out.View, err = read.view("change", p.db.Now())
+		out.Budget, out.View, err = read.view("change", l.db.Now())
 	}
 	if err != nil {
-		return manage.Changed{}, err
+		return Changed{}, err
 	}
 	return out, nil
 }

@@ -1,4 +1,4 @@
-package definitions_test
+package manage_test
 
 import (
 	"testing"

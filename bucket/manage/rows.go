@@ -1,24 +1,4 @@
-// Package definitions creates, changes and reads budgets.
-//
-// # Modes
-//
-// In ledger mode one commit completes a budget and its buckets: epochs begin open. In store mode
-// they begin opening, with a pending grant, until their stores have them.
-//
-// # Versions
-//
-// Every change raises the budget's version. In the same transaction, under their locks, it raises
-// the definition version of all live epochs. A commit that was judged by an older definition is
-// judged again. So a pause, an end, a limit or a rule applies to every later commit at once (I8).
-//
-// # Unlimited budgets
-//
-// An unlimited budget has no total. T, F, U and the O of its epochs are always 0, it makes no
-// grants, and movements between the budget and its buckets move nothing. Flights neither judge nor
-// change O of its epochs. A deduction only adds to S or H, and a rollback only subtracts from them,
-// without R. S and H of an epoch saturate at budget.MaxAmount. The equation of I1 does not apply to
-// it.
-package definitions
+package manage
 
 import (
 	"context"
@@ -29,18 +9,20 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 )
 
-// Part reads and writes the definitions in a database. It is safe for concurrent use.
-type Part struct{ db *engine.DB }
+// Ledger stores definitions in the database. Each write is one transaction. Errors of every method:
+// Unavailable (nothing was changed), and OutcomeUnknown for a write, which may then be repeated. It
+// is safe for concurrent use.
+type Ledger struct{ db *engine.DB }
 
-// New returns the part of a database.
-func New(db *engine.DB) *Part { return &Part{db: db} }
+// NewLedger returns the ledger of a database.
+func NewLedger(db *engine.DB) *Ledger { return &Ledger{db: db} }
 
 // Budget reads a budget with its bucket list, in one round trip: see rows.Reading. Errors:
 // BudgetNotFound, also if the budget with that id belongs to a tenant other than the reference's;
 // Unavailable.
-func (p *Part) Budget(ctx context.Context, ref bucket.BudgetRef) (out bucket.Budget, err error) {
+func (l *Ledger) Budget(ctx context.Context, ref bucket.BudgetRef) (out bucket.Budget, err error) {
 	read := rows.Reading{Ref: ref}
-	if err := p.db.Look(ctx, "read", read.Queries); err != nil {
+	if err := l.db.Look(ctx, "read", read.Queries); err != nil {
 		return out, err
 	}
 	return read.Budget("read")
@@ -50,9 +32,9 @@ const selectOwned = `SELECT COUNT(*) FROM budget_management_bucket WHERE id = ? 
 
 // Belongs reports whether a tenant has a budget with an id. A budget of another tenant takes as
 // long as one that does not exist. Error: Unavailable.
-func (p *Part) Belongs(ctx context.Context, tenant string, id int64) (bool, error) {
+func (l *Ledger) Belongs(ctx context.Context, tenant string, id int64) (bool, error) {
 	var n int
-	err := p.db.Read(ctx, "read", func(r *engine.Reader) error {
+	err := l.db.Read(ctx, "read", func(r *engine.Reader) error {
 		_, err := r.Get(&n, selectOwned, id, []byte(tenant))
 		return err
 	})
@@ -69,8 +51,8 @@ const (
 
 // Versions reads the versions of many budgets. The result has no element for a budget that does not
 // exist.
-func (p *Part) Versions(ctx context.Context, ids []int64) (map[int64]bucket.Version, error) {
-	found, err := readVersions(ctx, p, selectVersions, ids)
+func (l *Ledger) Versions(ctx context.Context, ids []int64) (map[int64]bucket.Version, error) {
+	found, err := readVersions(ctx, l, selectVersions, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -83,9 +65,9 @@ func (p *Part) Versions(ctx context.Context, ids []int64) (map[int64]bucket.Vers
 
 // VersionSum reads how many of the budgets exist and the sums of their versions. The database
 // answers with one row for many budgets, which costs a fraction of Versions.
-func (p *Part) VersionSum(ctx context.Context, ids []int64) (
+func (l *Ledger) VersionSum(ctx context.Context, ids []int64) (
 	exist int, sum bucket.Version, err error) {
-	found, err := readVersions(ctx, p, sumVersions, ids)
+	found, err := readVersions(ctx, l, sumVersions, ids)
 	for _, row := range found {
 		exist += row.Exist
 		sum.Definition += row.Version
@@ -102,9 +84,9 @@ type versionRow struct {
 	ListVersion int64 `db:"list_version"`
 }
 
-func readVersions(ctx context.Context, p *Part, query string, ids []int64) (
+func readVersions(ctx context.Context, l *Ledger, query string, ids []int64) (
 	found []versionRow, err error) {
-	err = p.db.Read(ctx, "read", func(r *engine.Reader) error {
+	err = l.db.Read(ctx, "read", func(r *engine.Reader) error {
 		found = nil // of an attempt that failed
 		for chunk := range slices.Chunk(ids, engine.ListChunk) {
 			var read []versionRow

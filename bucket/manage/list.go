@@ -1,4 +1,4 @@
-package definitions
+package manage
 
 import (
 	"context"
@@ -67,8 +67,8 @@ func (q *pageQuery) status(status budget.Status, now int64) error {
 
 // Budgets reads a page of budgets with their figures, sorted by tenant and name. The status is that
 // at SQL's time. Errors: Invalid for an unknown status, Unavailable.
-func (p *Part) Budgets(ctx context.Context, page bucket.Page) (out []bucket.View, err error) {
-	q, now := &pageQuery{}, p.db.Now()
+func (l *Ledger) Budgets(ctx context.Context, page bucket.Page) (out []bucket.View, err error) {
+	q, now := &pageQuery{}, l.db.Now()
 	after := []byte(page.After.Tenant)
 	q.add(selectPage, after, after, []byte(page.After.Name))
 	if len(page.IDs) > 0 {
@@ -87,7 +87,7 @@ func (p *Part) Budgets(ctx context.Context, page bucket.Page) (out []bucket.View
 		return nil, err
 	}
 	q.add(pageOrder, page.Size)
-	err = p.db.Read(ctx, "list", func(r *engine.Reader) error {
+	err = l.db.Read(ctx, "list", func(r *engine.Reader) error {
 		var read []rows.Budget
 		if err := r.List(&read, q.text.String(), q.args...); err != nil {
 			return err

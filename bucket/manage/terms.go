@@ -5,37 +5,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/budget"
 )
-
-// Ledger stores definitions in the database. Each write is one transaction. Errors of
-// every method: Unavailable (nothing was changed), and OutcomeUnknown for a write, which may then
-// be repeated.
-type Ledger interface {
-	// Create stores a budget and hands out the units of its first period. homes has one element per
-	// bucket: its partition in store mode, the zero Partition in ledger mode. Error: NameTaken.
-	Create(ctx context.Context, d budget.Definition, homes []bucket.Partition) (Created, error)
-	// View reads a budget with its figures. Error: BudgetNotFound.
-	View(ctx context.Context, ref bucket.BudgetRef) (bucket.View, error)
-	// Budgets reads a page of budgets with their figures, by id. Error: Invalid.
-	Budgets(ctx context.Context, page bucket.Page) ([]bucket.View, error)
-	// Change changes a definition, and reads the budget afterwards. Errors: BudgetNotFound,
-	// VersionConflict, Invalid, LedgerModeOnly.
-	Change(ctx context.Context, id int64, change bucket.Change) (Changed, error)
-	// Delete deletes a budget that never had a deduction. Errors: BudgetNotFound, HasDeductions,
-	// InUse.
-	Delete(ctx context.Context, id int64) error
-	Adjustments
-}
-
-// Adjustments are the appends and shrinks in the database.
-type Adjustments interface {
-	// Adjust appends or shrinks, once per request id, and reads the budget afterwards. Errors:
-	// BudgetNotFound, RequestConflict, Invalid, AmountExceedsRemaining.
-	Adjust(ctx context.Context, order Adjustment) (Adjusted, error)
-	// Shrinks lists pending shrinks for Adjust (store mode).
-	Shrinks(ctx context.Context, limit int) ([]Adjustment, error)
-}
 
 // Created is the result of Create.
 type Created struct {

@@ -1,4 +1,4 @@
-package definitions_test
+package manage_test
 
 import (
 	"context"
@@ -12,22 +12,20 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/sqlstore/definitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/testservers"
 	"github.com/budgetd/budgetd/ledger"
 )
 
 var (
-	_ manage.Ledger      = (*definitions.Part)(nil)
-	_ bucket.Definitions = (*definitions.Part)(nil)
+	_ bucket.Definitions = (*manage.Ledger)(nil)
 )
 
 // world is a part of a database, and what tests do to the rest of it.
 type world struct {
 	*testing.T
 	ctx   context.Context
-	part  *definitions.Part
+	part  *manage.Ledger
 	db    *engine.DB
 	ahead atomic.Int64 // of this machine's clock, ns
 }
@@ -55,7 +53,7 @@ func newWorld(t *testing.T, driver, dsn string) *world {
 			t.Error(err)
 		}
 	})
-	w.db, w.part = db, definitions.New(db)
+	w.db, w.part = db, manage.NewLedger(db)
 	return w
 }
 
@@ -79,10 +77,10 @@ func (w *world) refused(err error, want budget.Code) *budget.Error {
 	return e
 }
 
-func equal[T any](w *world, what string, got, want T) {
-	w.Helper()
+func equal[T any](t testing.TB, what string, got, want T) {
+	t.Helper()
 	if !reflect.DeepEqual(got, want) {
-		w.Fatalf("%s: %+v, want %+v", what, got, want)
+		t.Fatalf("%s: %+v, want %+v", what, got, want)
 	}
 }
 
