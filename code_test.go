@@ -16,8 +16,8 @@ import (
 
 // The largest numbers of lines of code, without blank lines and comments, in Go and Lua.
 const (
-	mostProduct = 61_300 // what budgetd, budgetctl and the client are made of
-	mostSupport = 10_800 // all other code outside tests
+	mostProduct = 60_100 // what budgetd, budgetctl and the client are made of
+	mostSupport = 10_600 // all other code outside tests
 	mostTests   = 65_800
 )
 

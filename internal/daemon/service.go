@@ -25,6 +25,7 @@ import (
 	"github.com/budgetd/budgetd/iana"
 	"github.com/budgetd/budgetd/internal/config"
 	"github.com/budgetd/budgetd/internal/console"
+	"github.com/budgetd/budgetd/internal/metrics"
 	"github.com/budgetd/budgetd/internal/sqlstore/commit"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/nodes"
@@ -68,20 +69,13 @@ func nonce() string {
 	return string(b[:])
 }
 
-// observer receives the events of a node for metrics.
-type observer interface {
-	bucket.Observer
-	alerting.Observer
-	webhook.Observer
-}
-
 // nodeBuilder builds a node.
 type nodeBuilder struct {
 	*backends
 	*parts
 	c        config.Config
 	log      *slog.Logger
-	observer observer
+	observer *metrics.Metrics
 	tracer   trace.Tracer // may be nil
 	budgets  *bucket.Budgets
 	places   *place.Map
@@ -91,7 +85,7 @@ type nodeBuilder struct {
 }
 
 // service builds the node. It does not connect to anything.
-func (b *backends) service(c config.Config, log *slog.Logger, observer observer,
+func (b *backends) service(c config.Config, log *slog.Logger, observer *metrics.Metrics,
 	tracer trace.Tracer) (*node, error) {
 	m := &nodeBuilder{backends: b, parts: partsOf(b.db), c: c, log: log, observer: observer,
 		tracer: tracer}
