@@ -16,9 +16,9 @@ import (
 
 // The largest numbers of lines of code, without blank lines and comments, in Go and Lua.
 const (
-	mostProduct = 60_100 // what budgetd, budgetctl and the client are made of
+	mostProduct = 60_350 // what budgetd, budgetctl and the client are made of
 	mostSupport = 10_600 // all other code outside tests
-	mostTests   = 65_800
+	mostTests   = 66_150
 )
 
 // lineCount counts lines of code and lines that have only a comment.

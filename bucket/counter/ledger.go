@@ -153,8 +153,6 @@ type Supply interface {
 	// Collect sets at most 16 epochs of a budget to closing, those with the most units first, until
 	// they, U and F cover the need. It returns their buckets.
 	Collect(ctx context.Context, budgetID, need int64) (donors []int64, err error)
-	// Spread begins epochs for buckets without one and hands U out evenly. It returns these buckets.
-	Spread(ctx context.Context, budgetID int64) (begun []int64, err error)
 	// Shrinking lists at most 100 budgets whose pending shrinks are above F and U.
 	Shrinking(ctx context.Context) ([]Shrink, error)
 }

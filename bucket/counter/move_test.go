@@ -114,22 +114,6 @@ func TestShrink(t *testing.T) {
 	w.settled(b, books{T: 40, S: 40})
 }
 
-// TestRedistribute checks that all units return and are spread evenly afterwards.
-func TestRedistribute(t *testing.T) {
-	everywhere(t, 2, func(w *world) {
-		b := w.create(promo("sale", 100, 4))
-		w.deduct(b, "one", 25)
-		w.ok(w.node.Redistribute(w.Context(), b.ID))
-		w.settled(b, books{T: 100, O: 75, S: 25})
-		for _, bk := range w.read(b.ID).Buckets {
-			if o := bk.Epoch.Outstanding; o < 18 || o > 19 {
-				w.Errorf("bucket %d has %d", bk.Ordinal, o)
-			}
-		}
-		w.deduct(b, "rest", 75)
-	})
-}
-
 // TestCompare checks that audit 3 finds nothing on live traffic and brings SQL up to date, and that
 // it finds a missing entry.
 func TestCompare(t *testing.T) {

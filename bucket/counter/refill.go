@@ -2,22 +2,29 @@ package counter
 
 import (
 	"context"
-	"math"
 	"sync/atomic"
 	"time"
 
 	"github.com/budgetd/budgetd/allocation"
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger/books"
 )
 
 // use is the rate at which all nodes together use a bucket, as this node's syncs measure it.
 type use struct {
-	rate    atomic.Uint64 // bits of a float64: units per second
-	pending atomic.Bool   // a refill waits or is under way
-	after   atomic.Int64  // unix nanoseconds: no refill before
+	pending atomic.Bool  // a refill waits or is under way
+	after   atomic.Int64 // unix nanoseconds: no refill before
 
-	pace allocation.Pace // of the partition's last sync
+	pace atomic.Pointer[allocation.Pace] // of the partition's last sync; nil before
+}
+
+// last returns the pace of the last sync.
+func (u *use) last() allocation.Pace {
+	if p := u.pace.Load(); p != nil {
+		return *p
+	}
+	return allocation.Pace{}
 }
 
 func (s *Service) useOf(bucketID int64) *use {
@@ -29,8 +36,27 @@ func (s *Service) useOf(bucketID int64) *use {
 }
 
 // rate returns how many units per second a bucket uses.
-func (s *Service) rate(bucketID int64) float64 {
-	return math.Float64frombits(s.useOf(bucketID).rate.Load())
+func (s *Service) rate(bucketID int64) float64 { return s.useOf(bucketID).last().Rate }
+
+// Lately tells SQL what the stores of a budget counted, as far as they answer in time, and returns
+// what its buckets used lately (allocation.Pace), as this node's syncs measured it, and what the
+// largest of its recent requests on this node took. failed are the errors of partitions that do not
+// answer.
+func (s *Service) Lately(ctx context.Context, b *bucket.Budget) (used map[int64]int64,
+	largest int64, failed map[bucket.Partition]error) {
+	now := s.clock.Now()
+	patience, cancel := context.WithTimeout(ctx, s.set.StepTime/2) //nolint:mnd // the rest is for SQL
+	defer cancel()
+	failed = s.syncBudget(ctx, patience, b, now)
+	used = make(map[int64]int64, len(b.Buckets))
+	for i := range b.Buckets {
+		id := b.Buckets[i].ID
+		used[id] = int64(min(s.useOf(id).last().LatelyAt(now), float64(budget.MaxAmount)))
+	}
+	if st, known := s.states.Peek(b.ID); known {
+		largest = st.recent.Usual()
+	}
+	return used, largest, failed
 }
 
 // measure updates the rates of buckets from what they took since the last sync. The caller holds
@@ -42,8 +68,8 @@ func (l *partition) measure(sums []bucket.Sum) {
 			continue
 		}
 		u := l.s.useOf(sum.Bucket)
-		u.pace = u.pace.Next(now, sum.Epoch, sum.Taken, 0)
-		u.rate.Store(math.Float64bits(u.pace.Rate))
+		next := u.last().Next(now, sum.Epoch, sum.Taken, 0)
+		u.pace.Store(&next)
 	}
 }
 
@@ -59,7 +85,7 @@ func (s *Service) used(o *op, now time.Time) {
 		return
 	}
 	u := s.useOf(o.Bucket)
-	mark := allocation.LowWater(math.Float64frombits(u.rate.Load()), o.Amount)
+	mark := allocation.LowWater(u.last().Rate, o.Amount)
 	if o.outcome.Balance >= mark || now.UnixNano() < u.after.Load() ||
 		!u.pending.CompareAndSwap(false, true) {
 		return
@@ -75,7 +101,7 @@ func (s *Service) refill(all []refill) {
 	defer cancel()
 	for _, r := range all {
 		got, err := s.ledger.Supply.Apply(ctx, r.budget, r.bucket, books.Refill{Need: 1,
-			Rate: math.Float64frombits(r.use.rate.Load()) + float64(r.need), Background: true})
+			Rate: r.use.last().Rate + float64(r.need), Background: true})
 		if err == nil && got.Units > 0 {
 			s.observer.Moved("apply", got.Units)
 			err = s.push(ctx, []int64{r.bucket}, -1)
@@ -111,23 +137,6 @@ func orFirst(first, err error) error {
 		return first
 	}
 	return err
-}
-
-// Redistribute is a recycle: it returns all units of a budget's buckets to the total and hands them
-// out again evenly. It may be interrupted and repeated at any time. Errors: Unavailable and
-// OutcomeUnknown, also if a store is down; the other stores are done then.
-func (s *Service) Redistribute(ctx context.Context, budgetID int64) error {
-	b, err := s.budgets.Reload(ctx, budgetID)
-	if err != nil {
-		return err
-	}
-	s.syncBudget(ctx, ctx, b, s.clock.Now())
-	gathered := s.Gather(ctx, budgetID, b.TotalQuantity)
-	begun, err := s.ledger.Supply.Spread(ctx, budgetID)
-	if err == nil {
-		err = s.push(ctx, begun, -1)
-	}
-	return orFirst(gathered, err)
 }
 
 // ShrinkLoop closes epochs of budgets whose pending shrinks wait for units. manage.FinishShrinks

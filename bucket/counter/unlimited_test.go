@@ -90,7 +90,7 @@ func TestUnlimitedBuckets(t *testing.T) {
 		for i, step := range []func() error{
 			func() error { return nil },
 			verb(w.moves.Offline), verb(w.moves.Online), verb(w.moves.ApplyTo),
-			func() error { return w.node.Redistribute(w.Context(), b.ID) },
+			func() error { _, err := w.moves.Recycle(w.Context(), ref(b)); return err },
 			func() error { return w.node.Move(w.Context(), b.ID, bk.ID, other) },
 		} {
 			w.ok(step())

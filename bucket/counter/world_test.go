@@ -131,7 +131,7 @@ func (w *world) begin() {
 	w.node, w.budgets = w.newNode(func(*counter.Config) {})
 	moves := sqltransfer.New(w.db)
 	w.moves = transfer.New(transfer.Config{Budgets: w.budgets, Stores: w.node, Now: w.db.Now,
-		Ledger: transfer.Ledger{Supply: moves}, Timeout: 20 * time.Second})
+		Ledger: transfer.Ledger{Supply: moves, Recycles: moves}, Pages: w.defs, Timeout: 20 * time.Second})
 	w.run("store sync") // verifies the partitions
 }
 

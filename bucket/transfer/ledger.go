@@ -127,15 +127,50 @@ func (l *Layout) Spread() bucket.Spread {
 	return bucket.Spread{Units: l.Units, Stranded: fragment.Stranded(l.Holdings, l.Least)}
 }
 
+// Recycling is a recycle: why, and in store mode how far it has come.
+type Recycling struct {
+	Cause bucket.RecycleCause
+	// Since is zero, or nothing is done if a recycle with this cause began then or later.
+	Since time.Time
+	// Lately is what the buckets used in the last allocation.LatelyMemory or so, and Largest what the
+	// largest of the recent requests took, in minor units. In ledger mode the feed says that.
+	Lately  map[int64]int64
+	Largest int64
+	// Away are the buckets whose stores do not answer, and Done those whose epochs it has closed.
+	Away, Done map[int64]bool
+	// Before is from before the first step, which began at BeganAt. Moved is what the closed epochs
+	// had.
+	Before  bucket.Spread
+	Moved   int64
+	BeganAt time.Time
+}
+
+// Gathered is one step of a recycle in store mode.
+type Gathered struct {
+	// Found is the recycle since Since, if there is one: nothing was done.
+	Found *bucket.Recycle
+	// Closing is what the epochs that must be closed now have. Tell are the buckets whose stores have
+	// to be told. Waits says that these must end a period first: the step has to be made again.
+	Closing map[int64]int64
+	Tell    []int64
+	Waits   bool
+	// Before is from before the step, at At.
+	Before bucket.Spread
+	At     time.Time
+}
+
 // Recycles recycles budgets. A budget is passed as this node knows it: where its feeds end bounds
-// what is read of them. Errors: BudgetNotFound, Unavailable, OutcomeUnknown.
+// what is read of them. A rollover that is due comes first, in the same transaction. Errors:
+// BudgetNotFound; BudgetExpired if no period is open; Unavailable; OutcomeUnknown.
 type Recycles interface {
+	// Gather is one step of a recycle in store mode before the last one: it sets epochs to closing, as
+	// books.CloseAbove does. It may be repeated.
+	Gather(ctx context.Context, b *bucket.Budget, want Recycling) (Gathered, error)
 	// Recycle brings every bucket of a budget to its share of all units by recent demand, in one
-	// transaction, and returns its report and the budget as it is then. Nothing changes if a recycle
-	// with this cause began at since or later (unless since is zero). A rollover that is due comes
-	// first, in the same transaction. Error: BudgetExpired if no period is open.
-	Recycle(ctx context.Context, b *bucket.Budget, cause bucket.RecycleCause, since time.Time) (
-		bucket.Budget, Recycled, error)
+	// transaction, and returns its report and the budget as it is then. If there is a recycle since
+	// want.Since, nothing changes in ledger mode. In store mode it is the last step: it hands out what
+	// the others gathered, also if there is one.
+	Recycle(ctx context.Context, b *bucket.Budget, want Recycling) (bucket.Budget, Recycled, error)
 	// RecycleHistory reads a budget's recycles with numbers below before, the newest first. If before
 	// is 0, it starts at the newest.
 	RecycleHistory(ctx context.Context, budgetID, before int64, limit int) ([]bucket.Recycle, error)
@@ -149,6 +184,8 @@ type Recycled struct {
 	Run    bucket.Recycle
 	Began  bool
 	Turned RolledOver
+	// Closing are buckets in stores whose epochs must end first: nothing else was done.
+	Closing []int64
 }
 
 // PartitionRow is SQL's row of a partition.

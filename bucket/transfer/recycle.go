@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -11,15 +12,14 @@ import (
 
 // Recycle brings the units of a budget's buckets together and hands them out again by recent
 // demand. This joins fragments, resets out_cnt to 0, and contracts a budget with little left to
-// fewer buckets. It is one transaction, and repeating it is harmless.
+// fewer buckets. In ledger mode it is one transaction. In store mode it goes on selling meanwhile:
+// epochs of buckets above their share are closed, some at a time, and stores that do not answer are
+// left out. Repeating it is harmless, also if it was interrupted.
 //
-// Errors: BudgetNotFound; LedgerModeOnly; BudgetExpired if no period is open; Unavailable;
-// OutcomeUnknown (the history shows whether it was done).
+// Errors: BudgetNotFound; BudgetExpired if no period is open; Unavailable; OutcomeUnknown (the
+// history shows whether it was done).
 func (s *Service) Recycle(ctx context.Context, ref bucket.BudgetRef) (bucket.Recycle, error) {
 	b, err := s.Budgets.Find(ctx, ref)
-	if err == nil {
-		err = ledgerOnly("recycle", b)
-	}
 	if err != nil {
 		return bucket.Recycle{}, err
 	}
@@ -29,24 +29,126 @@ func (s *Service) Recycle(ctx context.Context, ref bucket.BudgetRef) (bucket.Rec
 // recycle recycles a budget, unless one with this cause has begun since an instant. It returns that
 // one then.
 func (s *Service) recycle(ctx context.Context, b *bucket.Budget, cause bucket.RecycleCause,
-	since time.Time) (bucket.Recycle, error) {
-	step, cancel := s.bounded(ctx)
-	defer cancel()
-	var out Recycled
-	_, err := s.Budgets.Learn(func() (after bucket.Budget, err error) {
-		after, out, err = s.Ledger.Recycles.Recycle(step, b, cause, since)
-		return after, err
-	})
-	s.turned(b.ID, out.Turned)
-	run := out.Run
-	if err != nil || !out.Began {
+	since time.Time) (run bucket.Recycle, err error) {
+	want := Recycling{Cause: cause, Since: since}
+	if b.InStoreMode() {
+		if b, err = s.Budgets.Reload(ctx, b.ID); err != nil {
+			return run, err
+		}
+		found, err := s.gather(ctx, b, &want)
+		if err != nil || found != nil {
+			return *cmp.Or(found, &run), err
+		}
+	}
+	out, err := s.handOut(ctx, b, want)
+	for i := 0; err == nil && len(out.Closing) > 0 && i < mostWaits; i++ { // of a period that is over
+		if _, err = s.told(ctx, out.Closing); err == nil {
+			out, err = s.handOut(ctx, b, want)
+		}
+	}
+	switch {
+	case err != nil:
 		return run, err
+	case len(out.Closing) > 0:
+		return run, budget.Refuse(budget.Unavailable, "recycle",
+			"the last period of budget %s is being closed", b.Name)
+	}
+	if b.InStoreMode() {
+		if err := s.deliver(ctx, b); err != nil {
+			return run, err
+		}
+	}
+	if run = out.Run; !out.Began {
+		return run, nil
 	}
 	s.Moved("recycle", run.Moved)
 	s.Log.Info("budget recycled", "budget", run.Budget, "run", run.Number, "cause", string(run.Cause),
 		"buckets", run.Buckets, "skipped", run.Skipped, "units", run.Moved,
 		"stranded_before", run.Before.Stranded, "stranded_after", run.After.Stranded)
 	return run, nil
+}
+
+// handOut is the last step of a recycle.
+func (s *Service) handOut(ctx context.Context, b *bucket.Budget, want Recycling) (
+	out Recycled, err error) {
+	step, cancel := s.bounded(ctx)
+	defer cancel()
+	_, err = s.Budgets.Learn(func() (after bucket.Budget, err error) {
+		after, out, err = s.Ledger.Recycles.Recycle(step, b, want)
+		return after, err
+	})
+	s.turned(b.ID, out.Turned)
+	return out, err
+}
+
+// gather closes the epochs of a budget's buckets that are above their share by recent demand. It
+// returns the recycle since want.Since, if there is one.
+func (s *Service) gather(ctx context.Context, b *bucket.Budget, want *Recycling) (
+	found *bucket.Recycle, err error) {
+	const most = 100 // 1,024 buckets take 64 steps
+	step, cancel := s.bounded(ctx)
+	lately, largest, failed := s.Stores.Lately(step, b)
+	cancel()
+	want.Lately, want.Largest = lately, largest
+	want.Away, want.Done = map[int64]bool{}, map[int64]bool{}
+	want.without(b, failed)
+	for range most {
+		step, cancel := s.bounded(ctx)
+		got, err := s.Ledger.Recycles.Gather(step, b, *want)
+		cancel()
+		if err != nil || got.Found != nil {
+			return got.Found, err
+		}
+		if want.BeganAt.IsZero() && !got.Waits {
+			want.BeganAt, want.Before = got.At, got.Before
+		}
+		if len(got.Tell) == 0 {
+			break
+		}
+		failed, err := s.told(ctx, got.Tell)
+		if err != nil {
+			return nil, err
+		}
+		if !got.Waits {
+			want.without(b, failed)
+		}
+		for id, units := range got.Closing {
+			if !want.Away[id] {
+				want.Done[id] = true
+				want.Moved += units
+			}
+		}
+	}
+	return nil, nil
+}
+
+// without leaves the buckets of stores that do not answer out of the next steps.
+func (r *Recycling) without(b *bucket.Budget, failed map[bucket.Partition]error) {
+	for i := range b.Buckets {
+		if bk := &b.Buckets[i]; failed[bk.Partition] != nil {
+			r.Away[bk.ID] = true
+		}
+	}
+}
+
+// told tells the stores of buckets what was decided in SQL.
+func (s *Service) told(ctx context.Context, buckets []int64) (map[bucket.Partition]error, error) {
+	step, cancel := s.bounded(ctx)
+	defer cancel()
+	return s.tellAll(step, buckets)
+}
+
+// deliver tells the stores of a budget what they get.
+func (s *Service) deliver(ctx context.Context, b *bucket.Budget) error {
+	ids := make([]int64, len(b.Buckets))
+	for i := range b.Buckets {
+		ids[i] = b.Buckets[i].ID
+	}
+	_, err := s.told(ctx, ids)
+	if err == nil {
+		_, err = s.Budgets.Reload(ctx, b.ID)
+	}
+	return afterWrite("recycle", true, err)
 }
 
 // Recycles reads at most limit recycles of a budget with numbers below before, the newest first.
@@ -119,9 +221,6 @@ func (l *RecycleLoop) scheduled(ctx context.Context) error {
 		for i := range list {
 			d := &list[i].Definition
 			after = bucket.BudgetRef{Tenant: d.Tenant, Name: d.Name}
-			if d.Durability != budget.Ledger {
-				continue
-			}
 			b, err := l.s.Budgets.Find(ctx, bucket.BudgetRef{ID: d.ID})
 			if err == nil {
 				err = l.recycle(ctx, b, bucket.OnSchedule, l.due)

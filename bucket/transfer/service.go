@@ -40,6 +40,11 @@ type Stores interface {
 	// Tell finishes the unfinished steps of buckets, as far as their stores answer. It returns the
 	// errors of those that do not. Errors: Unavailable and OutcomeUnknown of the database.
 	Tell(ctx context.Context, buckets []int64) (map[bucket.Partition]error, error)
+	// Lately tells SQL what the stores of a budget counted, as far as they answer, and returns what
+	// its buckets used lately, and what the largest of its recent requests took. failed are the errors
+	// of stores that do not answer.
+	Lately(ctx context.Context, b *bucket.Budget) (used map[int64]int64, largest int64,
+		failed map[bucket.Partition]error)
 	// Move assigns a bucket to another partition without loss; see counter.Service. It may be
 	// interrupted and repeated.
 	Move(ctx context.Context, budgetID, bucketID int64, to bucket.Partition) error
@@ -72,8 +77,8 @@ type Config struct {
 	Timeout time.Duration
 }
 
-// Service carries out the operators' calls on buckets and instances, recycles in ledger mode, and
-// the rollover that requests wait for. It is safe for concurrent use.
+// Service carries out the operators' calls on buckets and instances, recycles, and the rollover
+// that requests wait for. It is safe for concurrent use.
 type Service struct {
 	Config
 	turns singleflight.Group
@@ -167,14 +172,6 @@ func afterWrite(op string, wrote bool, err error) error {
 	}
 	return &budget.Error{Code: budget.OutcomeUnknown, Op: op, Err: err,
 		Message: "the change was made, but its result could not be read"}
-}
-
-// ledgerOnly refuses a budget whose units are in its stores.
-func ledgerOnly(op string, b *bucket.Budget) error {
-	if !b.InStoreMode() {
-		return nil
-	}
-	return budget.Refuse(budget.LedgerModeOnly, op, "budget %s keeps its units in its stores", b.Name)
 }
 
 // Buckets lists the buckets of a budget as SQL has them now. Errors: BudgetNotFound, Unavailable.
@@ -277,14 +274,21 @@ func (s *Service) tell(ctx context.Context, bk *bucket.Bucket, buckets []int64) 
 	if len(buckets) == 0 {
 		return nil
 	}
-	failed, err := s.Stores.Tell(ctx, buckets)
-	for at, err := range failed {
-		s.Log.Warn("a store is told later", "partition", at.String(), "error", err)
-	}
+	failed, err := s.tellAll(ctx, buckets)
 	if err != nil {
 		return err
 	}
 	return failed[bk.Partition]
+}
+
+// tellAll is tell. It returns the errors of the stores.
+func (s *Service) tellAll(ctx context.Context, buckets []int64) (
+	map[bucket.Partition]error, error) {
+	failed, err := s.Stores.Tell(ctx, buckets)
+	for at, err := range failed {
+		s.Log.Warn("a store is told later", "partition", at.String(), "error", err)
+	}
+	return failed, err
 }
 
 // Offline takes a bucket offline for an operator. Its units return to the total, and it stays

@@ -38,6 +38,11 @@ func (s *stores) Tell(context.Context, []int64) (map[bucket.Partition]error, err
 	return nil, nil
 }
 
+func (s *stores) Lately(context.Context, *bucket.Budget) (map[int64]int64, int64,
+	map[bucket.Partition]error) {
+	return nil, 0, nil
+}
+
 func (s *stores) GiveUp(context.Context, []bucket.Partition) (bucket.GivenUp, error) {
 	return bucket.GivenUp{}, errors.New("nothing is given up here")
 }

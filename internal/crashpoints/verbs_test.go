@@ -220,7 +220,8 @@ func TestStore(t *testing.T) {
 		{name: "rollback", returns: true, before: prepare(ten), call: back(4), used: 6, rest: true},
 		{name: "rollback after the epoch", returns: true, before: prepare(ten, done(func(ctx context.Context, n *node,
 			b *bucket.Budget) error {
-			return n.store.Redistribute(ctx, b.ID)
+			_, err := n.moves.Recycle(ctx, bucket.BudgetRef{ID: b.ID})
+			return err
 		})), call: back(0), rest: true},
 		{name: "cancel", before: prepare(ten), call: cancel("a"), rest: true},
 		{name: "sync", before: prepare(ten), call: loop("store sync"), used: 10, rest: true},
@@ -237,7 +238,8 @@ func TestStore(t *testing.T) {
 		})},
 		{name: "recycle", before: prepare(ten), call: done(func(ctx context.Context, n *node,
 			b *bucket.Budget) error {
-			return n.store.Redistribute(ctx, b.ID)
+			_, err := n.moves.Recycle(ctx, bucket.BudgetRef{ID: b.ID})
+			return err
 		}), used: 10, rest: true},
 		{name: "rollover", define: daily, before: func(w *world) { prepare(ten)(w); aDayLater(w) },
 			call: loop("store rollover"), used: 10},

@@ -21,7 +21,6 @@ type ledgerMode struct {
 // mover passes calls on buckets to the mode of their budget.
 type mover struct {
 	*transfer.Service
-	stores  *counter.Service
 	budgets *bucket.Budgets
 	health  *health
 }
@@ -35,38 +34,10 @@ func (m *mover) Buckets(ctx context.Context, ref bucket.BudgetRef) ([]bucket.Buc
 	return views, err
 }
 
-// inStore reports whether a budget is in store mode.
-func (m *mover) inStore(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budget, bool, error) {
-	b, err := m.budgets.Find(ctx, ref)
-	if err != nil {
-		return nil, false, err
-	}
-	return b, b.InStoreMode(), nil
-}
-
-// Recycle recycles a budget. In store mode it closes and opens the buckets and leaves no row of the
-// run.
-func (m *mover) Recycle(ctx context.Context, ref bucket.BudgetRef) (bucket.Recycle, error) {
-	b, inStore, err := m.inStore(ctx, ref)
-	if err != nil || !inStore {
-		if err != nil {
-			return bucket.Recycle{}, err
-		}
-		return m.Service.Recycle(ctx, ref)
-	}
-	run := bucket.Recycle{Budget: b.ID, Cause: bucket.OnDemand, Buckets: len(b.Ring()),
-		BeganAt: m.Now()}
-	if err := m.stores.Redistribute(ctx, b.ID); err != nil {
-		return bucket.Recycle{}, err
-	}
-	run.EndedAt = m.Now()
-	return run, nil
-}
-
 // RollOver rolls a ledger-mode budget over if that is due. Loops do so for budgets in store mode.
 func (m *mover) RollOver(ctx context.Context, budgetID int64) error {
-	_, inStore, err := m.inStore(ctx, bucket.BudgetRef{ID: budgetID})
-	if err != nil || inStore {
+	b, err := m.budgets.Find(ctx, bucket.BudgetRef{ID: budgetID})
+	if err != nil || b.InStoreMode() {
 		return err
 	}
 	return m.Service.RollOver(ctx, budgetID)

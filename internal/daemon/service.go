@@ -101,7 +101,7 @@ func (b *backends) service(c config.Config, log *slog.Logger, observer *metrics.
 	if m.stores, err = m.counterService(); err != nil {
 		return nil, err
 	}
-	m.moves = &mover{Service: m.transferService(), stores: m.stores, budgets: m.budgets}
+	m.moves = &mover{Service: m.transferService(), budgets: m.budgets}
 	m.health = &health{Service: m.moves.Service, Part: nodes.New(b.db), ping: b.db.SyncClock,
 		refusing: b.db.Refusing, strange: m.budgets.UnknownZones, now: b.db.Now,
 		log: log, asked: func() bool { return len(b.partitions) == 0 || m.stores.Asked() }}

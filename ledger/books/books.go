@@ -18,6 +18,8 @@ type Books struct {
 	UsedSince *int64
 	// Used is what buckets used recently, by bucket.
 	Used map[int64]Used
+	// Away are buckets in stores that do not answer: a recycle leaves them out.
+	Away map[int64]bool
 	// Unsure means that an earlier attempt of the same movement may have been committed.
 	Unsure bool
 	// Back is what came back of the loaded deductions.

@@ -151,7 +151,7 @@ func recycleOnce(t *rapid.T, b *Books, u *Budget) {
 	for _, e := range b.Epochs.All() {
 		before += e.Outstanding + e.Returning
 	}
-	run, err := b.Recycle(u, "operator")
+	run, err := b.Recycle(u, "operator", nil)
 	if budget.Is(err, budget.BudgetExpired) {
 		return
 	}
@@ -165,7 +165,7 @@ func recycleOnce(t *rapid.T, b *Books, u *Budget) {
 	if run.UnitsAfter > before || after < before || run.Number != u.NextRun-1 {
 		t.Fatalf("%d units before, %d after: %+v", before, after, *run)
 	}
-	again, err := b.Recycle(u, "operator")
+	again, err := b.Recycle(u, "operator", nil)
 	if err != nil || again.Moved != 0 {
 		t.Fatalf("again: %+v, %v", again, err)
 	}
@@ -281,7 +281,7 @@ func TestRecycleAfterAContraction(t *testing.T) {
 			b.takeOffline(u, row, byService)
 		}
 		u.ContractionBound = bound
-		run, err := b.Recycle(u, "operator")
+		run, err := b.Recycle(u, "operator", nil)
 		online := 0
 		for _, row := range b.Buckets.All() {
 			online += int(one(row.Status == Online))

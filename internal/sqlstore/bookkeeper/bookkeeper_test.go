@@ -361,7 +361,7 @@ func recycle(t *testing.T, db *engine.DB) {
 	t.Helper()
 	load := append([]Query{Demand([]Fed{{1, 5}, {2, 500}})}, WholeBudget(1)...)
 	do(t, db, load, func(b *books.Books) error {
-		_, err := b.Recycle(b.Budgets.Get(1), "operator")
+		_, err := b.Recycle(b.Budgets.Get(1), "operator", nil)
 		return err
 	})
 }

@@ -61,17 +61,6 @@ func (p *Part) Move(ctx context.Context, budgetID int64, ref bucket.Ref, from,
 	return moved && err == nil, err
 }
 
-// Spread begins epochs and hands out U. See counter.Supply. Keeps I1.
-func (p *Part) Spread(ctx context.Context, budgetID int64) (begun []int64, err error) {
-	load := append(bookkeeper.WholeBudget(budgetID), bookkeeper.Applied(budgetID))
-	err = p.inStore(ctx, "recycle", budgetID, load, func(b *books.Books, u *books.Budget) {
-		b.RestartCounts()
-		b.Distribute(u)
-		begun = b.Granted()
-	})
-	return begun, err
-}
-
 // inStore runs a movement of a budget, and does nothing to one in ledger mode.
 func (p *Part) inStore(ctx context.Context, op string, budgetID int64, load []bookkeeper.Query,
 	do func(b *books.Books, u *books.Budget)) error {

@@ -324,7 +324,7 @@ func TestRollOverComesFirst(t *testing.T) {
 				return err
 			},
 			"recycle": func(b *bucket.Budget) error {
-				_, out, err := w.part.Recycle(w.ctx, b, bucket.OnDemand, time.Time{})
+				_, out, err := w.part.Recycle(w.ctx, b, want.Recycling{Cause: bucket.OnDemand})
 				if err == nil {
 					equal(w, "rolled over by a recycle", out.Turned.Done, true)
 				}
@@ -372,7 +372,7 @@ func TestRollOverByAClockThatIsWrong(t *testing.T) {
 	w.until(dayLong)
 	_, err = w.rolledOver(b.ID)
 	w.refused(err, budget.Unavailable)
-	_, _, err = w.part.Recycle(w.ctx, &b, bucket.OnDemand, time.Time{})
+	_, _, err = w.part.Recycle(w.ctx, &b, want.Recycling{Cause: bucket.OnDemand})
 	w.refused(err, budget.Unavailable)
 	_, err = w.part.Apply(w.ctx, b.ID, want.Want{Bucket: b.Buckets[0].ID, Need: 1, Units: 5})
 	w.refused(err, budget.Unavailable)

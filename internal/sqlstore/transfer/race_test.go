@@ -87,7 +87,7 @@ func TestMovementsAtOnce(t *testing.T) {
 			return err
 		})
 		run("recycle", func(r *rand.Rand, _ int) error {
-			_, _, err := w.part.Recycle(w.ctx, &b, bucket.OnDemand, time.Time{})
+			_, _, err := w.part.Recycle(w.ctx, &b, want.Recycling{Cause: bucket.OnDemand})
 			return err
 		})
 		run("sweep", func(*rand.Rand, int) error {

@@ -2,8 +2,10 @@ package transfer
 
 import (
 	"context"
-	"time"
+	"maps"
+	"slices"
 
+	"github.com/budgetd/budgetd/allocation"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
@@ -42,30 +44,90 @@ func (p *Part) Layout(ctx context.Context, known *bucket.Budget) (out transfer.L
 	return out, err
 }
 
-// Recycle recycles a budget. See transfer.Recycles and books.Recycle. It recognises an attempt with
-// an unknown commit by the number of its run.
-func (p *Part) Recycle(ctx context.Context, known *bucket.Budget, cause bucket.RecycleCause,
-	since time.Time) (after bucket.Budget, out transfer.Recycled, err error) {
-	tried := int64(0) // the run of an earlier attempt, committed or not
-	load := append(demand(known), bookkeeper.WholeBudget(known.ID)...)
-	load = append(load, bookkeeper.TriedRun(known.ID, &tried))
-	if !since.IsZero() {
-		load = append(load, bookkeeper.RunSince(known.ID, books.Word(cause), engine.ToMS(since)))
+// recycling returns the queries of a step of a recycle, and what tells its decision how far the
+// recycle has come.
+func recycling(known *bucket.Budget, want *transfer.Recycling) ([]bookkeeper.Query,
+	func(b *books.Books)) {
+	load := bookkeeper.WholeBudget(known.ID)
+	if !known.InStoreMode() {
+		load = append(demand(known), load...)
 	}
-	read := reading(known.ID)
-	out.Turned, err = p.whole(ctx, "recycle", known.ID, load,
+	if !want.Since.IsZero() {
+		load = append(load, bookkeeper.RunSince(known.ID, books.Word(want.Cause),
+			engine.ToMS(want.Since)))
+	}
+	return load, func(b *books.Books) {
+		if !known.InStoreMode() {
+			return
+		}
+		b.Away, b.Used = want.Away, map[int64]books.Used{}
+		for id, units := range want.Lately {
+			b.Used[id] = books.Used{Units: units, Largest: want.Largest,
+				SinceMS: b.NowMS - allocation.LatelyMemory.Milliseconds()}
+		}
+	}
+}
+
+// Gather closes epochs for a recycle. See transfer.Recycles and books.CloseAbove.
+func (p *Part) Gather(ctx context.Context, known *bucket.Budget, want transfer.Recycling) (
+	out transfer.Gathered, err error) {
+	load, tell := recycling(known, &want)
+	turned, err := bookkeeper.Whole(ctx, p.db, "recycle", known.ID, load,
 		func(b *books.Books, u *books.Budget) error {
+			out = transfer.Gathered{At: engine.FromMS(b.NowMS)}
 			if found := b.Runs.All(); len(found) > 0 {
-				out.Run, out.Began = recycleOf(found[0]), found[0].Number == tried
+				run := recycleOf(found[0])
+				out.Found = &run
 				return nil
 			}
-			made, err := b.Recycle(u, books.Word(cause))
+			tell(b)
+			l, closing, err := b.CloseAbove(u, want.Done)
+			out.Before = bucket.Spread{Units: l.Units, Stranded: l.Stranded()}
+			out.Closing = closing
+			return err
+		}, nil)
+	if err != nil {
+		return transfer.Gathered{}, err
+	}
+	if out.Waits = len(turned.Closing) > 0; out.Waits {
+		out = transfer.Gathered{Waits: true}
+	}
+	out.Tell = slices.Concat(turned.Closing, turned.Granted, slices.Collect(maps.Keys(out.Closing)))
+	return out, nil
+}
+
+// Recycle recycles a budget. See transfer.Recycles and books.Recycle. It recognises an attempt with
+// an unknown commit by the number of its run.
+func (p *Part) Recycle(ctx context.Context, known *bucket.Budget, want transfer.Recycling) (
+	after bucket.Budget, out transfer.Recycled, err error) {
+	tried := int64(0) // the run of an earlier attempt, committed or not
+	load, tell := recycling(known, &want)
+	load = append(load, bookkeeper.TriedRun(known.ID, &tried))
+	var before *books.Gathered
+	if known.InStoreMode() && !want.BeganAt.IsZero() {
+		before = &books.Gathered{Units: want.Before.Units, Stranded: want.Before.Stranded,
+			Moved: want.Moved, BeganMS: engine.ToMS(want.BeganAt)}
+	}
+	read := reading(known.ID)
+	turned, err := bookkeeper.Whole(ctx, p.db, "recycle", known.ID, load,
+		func(b *books.Books, u *books.Budget) error {
+			tell(b)
+			if found := b.Runs.All(); len(found) > 0 {
+				out.Run, out.Began = recycleOf(found[0]), found[0].Number == tried
+				if !known.InStoreMode() || out.Began {
+					return nil
+				}
+				_, _, err := b.ShareOut(u) // of what this one gathered
+				return err
+			}
+			made, err := b.Recycle(u, books.Word(want.Cause), before)
 			if err != nil {
 				return err
 			}
 			out.Run, out.Began, tried = recycleOf(made), true, made.Number
 			return nil
 		}, read.Queries)
+	out.Turned, out.Closing = rolledOver(turned), turned.Closing
 	if err != nil {
 		return after, transfer.Recycled{Turned: out.Turned}, err
 	}

@@ -24,7 +24,7 @@ func (w *world) recycleFor(id int64, cause bucket.RecycleCause, since time.Time)
 	run bucket.Recycle, began bool) {
 	w.Helper()
 	b := w.read(id)
-	after, out, err := w.part.Recycle(w.ctx, &b, cause, since)
+	after, out, err := w.part.Recycle(w.ctx, &b, want.Recycling{Cause: cause, Since: since})
 	w.ok(err)
 	w.conserved(id)
 	equal(w, "the list's version after it", after.ListVersion, w.read(id).ListVersion)
@@ -145,7 +145,7 @@ func TestRecycleOnce(t *testing.T) {
 		_, began = w.recycleFor(b.ID, bucket.OnSchedule, w.db.Now())
 		equal(w, "of a later time", began, true)
 		_, _, err := w.part.Recycle(w.ctx, &bucket.Budget{Definition: budget.Definition{ID: 1 << 40}},
-			bucket.OnDemand, time.Time{})
+			want.Recycling{Cause: bucket.OnDemand})
 		w.refused(err, budget.BudgetNotFound)
 	})
 }

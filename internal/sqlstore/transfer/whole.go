@@ -21,10 +21,14 @@ func all(id int64) []bookkeeper.Query {
 func (p *Part) whole(ctx context.Context, op string, id int64, load []bookkeeper.Query,
 	do bookkeeper.Movement, look engine.Looks) (transfer.RolledOver, error) {
 	done, err := bookkeeper.Whole(ctx, p.db, op, id, load, do, look)
+	return rolledOver(done), err
+}
+
+func rolledOver(done books.RolledOver) transfer.RolledOver {
 	out := transfer.RolledOver{Done: done.Done, Period: done.Period,
 		Moved: transfer.Moved{Buckets: done.Buckets, Units: done.Units}}
 	out.Period.Funded, out.Period.Carried, out.Period.Before = 0, 0, 0
-	return out, err
+	return out
 }
 
 // onBucket is the decision of a movement of one bucket.
