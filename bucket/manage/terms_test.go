@@ -94,3 +94,21 @@ func TestAMonthThatTheStartCutsIsProrated(t *testing.T) {
 		w.has(b.ID, ledger.Figures{Total: 10_000, Unfunded: 10_000 - part, InBuckets: part, Online: 2})
 	})
 }
+
+// TestLimitsKeepTheirOrder checks that limits are read in the order in which they were given.
+func TestLimitsKeepTheirOrder(t *testing.T) {
+	onEveryEngine(t, func(w *world) {
+		d := promo("ordered", 10, 1)
+		d.Limits = &budget.Limits{}
+		for _, name := range []string{"m", "z", "a"} {
+			d.Limits.List = append(d.Limits.List, budget.Limit{Name: name, Dimension: "user", Max: 5,
+				Enforce: true, Measure: budget.MeasureCount,
+				Window: budget.LimitWindow{Kind: budget.WindowLifetime}})
+		}
+		got := ""
+		for _, l := range w.read(w.create(d).ID).Limits.List {
+			got += l.Name
+		}
+		equal(w, "order", got, "mza")
+	})
+}

@@ -1,6 +1,7 @@
 package rows
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/budgetd/budgetd/bucket"
@@ -25,10 +26,10 @@ type Reading struct {
 const (
 	selectBudgets = `SELECT ` + BudgetColumns + ` FROM budget_management_bucket WHERE `
 	// selectLimits reads limits of budgets with their version in one statement, hence in one
-	// snapshot.
-	selectLimits = `SELECT b.id, b.limits_version, l.definition, l.changed_version, l.changed_ms
-		FROM budget_management_bucket b LEFT JOIN budget_limit l ON l.budget_id = b.id WHERE `
-	inLimitOrder = ` ORDER BY b.id, l.ordinal`
+	// snapshot. It does not sort, because a server that sorts texts writes them to a file first.
+	selectLimits = `SELECT b.id, b.limits_version, l.ordinal, l.definition, l.changed_version,
+		l.changed_ms FROM budget_management_bucket b LEFT JOIN budget_limit l ON l.budget_id = b.id
+		WHERE `
 )
 
 // Queries are the SELECTs of the reading: see engine.Looks.
@@ -40,7 +41,6 @@ func (r *Reading) Queries(begin func() *engine.Statement) ([]*engine.Statement, 
 	Named(texts[0], "id", r.Ref)
 	texts[1].SQL(selectLimits)
 	Named(texts[1], "b.id", r.Ref)
-	texts[1].SQL(inLimitOrder)
 	if !r.ListLess {
 		list := begin()
 		list.SQL(SelectBuckets)
@@ -109,7 +109,6 @@ func LimitsOf(r *engine.Reader, ids []int64) (map[int64]*budget.Limits, error) {
 		s := r.Statement()
 		s.SQL(selectLimits)
 		s.Numbers("b.id", chunk)
-		s.SQL(inLimitOrder)
 		if err := r.RowsOf(&read, s); err != nil {
 			return nil, err
 		}
@@ -124,6 +123,7 @@ func LimitsOf(r *engine.Reader, ids []int64) (map[int64]*budget.Limits, error) {
 type limitRow struct {
 	Budget         int64  `db:"id"`
 	Version        int64  `db:"limits_version"`
+	Ordinal        *int64 `db:"ordinal"`
 	Definition     []byte `db:"definition"`
 	ChangedVersion *int64 `db:"changed_version"`
 	ChangedMS      *int64 `db:"changed_ms"`
@@ -131,6 +131,12 @@ type limitRow struct {
 
 // addLimits adds the limits of budgets that have or had any.
 func addLimits(out map[int64]*budget.Limits, read []limitRow) error {
+	slices.SortFunc(read, func(a, b limitRow) int {
+		if a.Ordinal == nil || b.Ordinal == nil { // then it is the only row of its budget
+			return cmp.Compare(a.Budget, b.Budget)
+		}
+		return cmp.Or(cmp.Compare(a.Budget, b.Budget), cmp.Compare(*a.Ordinal, *b.Ordinal))
+	})
 	for _, row := range read {
 		if row.Version == 0 {
 			continue
