@@ -126,8 +126,8 @@ func distant() (all []row) {
 		creators, createdBuckets), far, func(away *time.Duration) measurer { return creates{away} })
 	each("verbs", "administrative verbs, one caller, SQL", far,
 		func(away *time.Duration) measurer { return verbs{away} })
-	each("forged", fmt.Sprintf("append beside %d connections with forged keys, ledger mode, SQL", forgers),
-		near, func(away *time.Duration) measurer { return forged{away} })
+	each("forged", fmt.Sprintf("append beside %d connections with forged keys, ledger mode, SQL",
+		forgers), near, func(away *time.Duration) measurer { return forged{away} })
 	for _, durability := range modes {
 		for _, nodes := range []int{1, 2, 4} {
 			each(fmt.Sprintf("ending-%s-%d", durability, nodes),
