@@ -76,6 +76,7 @@ type Queue[T any] struct {
 // call is a call in the air.
 type call[T any] struct {
 	items  []T
+	owners []int64 // of items, noted when the call took them: Run may hand items on before it ends
 	claims []uint64
 	began  time.Time
 	isSlow bool
@@ -211,8 +212,8 @@ func (q *Queue[T]) inAir(most int) (counted int, wait time.Duration) {
 	for _, c := range q.air {
 		if !c.isSlow && q.usual > 0 && now.Sub(c.began) > slowAfter*q.usual {
 			c.isSlow = true
-			for _, item := range c.items {
-				q.slow[q.owner(item)] = c
+			for _, owner := range c.owners {
+				q.slow[owner] = c
 			}
 		}
 		if !c.isSlow {
@@ -257,6 +258,7 @@ func (q *Queue[T]) fly(c *call[T]) {
 	runtime.Gosched()
 	q.mu.Lock()
 	c.items = q.flows.take(c.items[:0], q.config.Size, q.admit(c))
+	q.noteOwners(c)
 	q.beginning = false
 	q.last = [2]int{q.last[1], len(c.items)}
 	q.consider() // what did not go with it
@@ -268,6 +270,19 @@ func (q *Queue[T]) fly(c *call[T]) {
 	q.land(c)
 	q.consider()
 	q.mu.Unlock()
+}
+
+// noteOwners notes whose items a call took. Those of an owner follow each other.
+func (q *Queue[T]) noteOwners(c *call[T]) {
+	if q.config.Most == nil {
+		return // no call is slow
+	}
+	for _, item := range c.items {
+		owner := q.owner(item)
+		if n := len(c.owners); n == 0 || c.owners[n-1] != owner {
+			c.owners = append(c.owners, owner)
+		}
+	}
 }
 
 // land ends a call, and puts what waits for it back into the queue.
@@ -301,7 +316,8 @@ func (q *Queue[T]) land(c *call[T]) {
 	}
 	clear(c.items)
 	clear(c.behind)
-	*c = call[T]{items: c.items[:0], claims: c.claims[:0], behind: c.behind[:0]}
+	*c = call[T]{items: c.items[:0], owners: c.owners[:0], claims: c.claims[:0],
+		behind: c.behind[:0]}
 	q.spare = append(q.spare, c)
 }
 
