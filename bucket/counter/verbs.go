@@ -12,7 +12,7 @@ import (
 )
 
 // Move assigns a bucket to another partition without loss. It closes the epoch and copies records,
-// counters and late sums; the next epoch begins on the new partition when units are asked for.
+// counters and late sums; a bucket that is online begins its next epoch on the new partition.
 // Meanwhile the bucket's requests are unavailable. A bucket that begins an epoch on its old
 // partition in between stays there. Move may be interrupted and repeated at any time. Errors:
 // BucketNotFound; Unavailable if a store is down, if the bucket began another epoch or if nothing
