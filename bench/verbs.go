@@ -124,11 +124,7 @@ func ofBudgets(c *client.Client, buckets []client.Bucket) []verb {
 	}
 	recycle := func(name string) func(ctx context.Context, i int) error {
 		return func(ctx context.Context, _ int) error {
-			report, err := c.Recycle(ctx, name)
-			if err == nil && report.Running() {
-				return errors.New("the recycle still runs")
-			}
-			return err
+			return second(c.Recycle(ctx, name))
 		}
 	}
 	return []verb{

@@ -33,6 +33,6 @@ type Recycle struct {
 	// Moved is how many units returned to the total.
 	Moved         int64
 	Before, After Spread
-	// Both instants are by SQL's clock. EndedAt is zero while the run is open.
+	// Both instants are by SQL's clock.
 	BeganAt, EndedAt time.Time
 }

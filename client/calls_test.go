@@ -350,15 +350,14 @@ func TestLongCallsAreWaitedFor(t *testing.T) {
 			_, _ = w.Write([]byte(`{"ok":true,"used":7}`))
 			return
 		}
-		w.WriteHeader(http.StatusAccepted)
-		_, _ = w.Write([]byte(`{"id":7,"status":"running"}`))
+		_, _ = w.Write([]byte(`{"run":7}`))
 	}))
 	defer server.Close()
 	c, err := client.New(server.URL, client.WithRetry(client.Retry{Attempts: 1, AttemptTimeout: 50 * time.Millisecond}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := c.Recycle(context.Background(), "sale"); err != nil || !got.Running() {
+	if got, err := c.Recycle(context.Background(), "sale"); err != nil || got.Run != 7 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if got, err := c.Audit(context.Background(), "sale"); err != nil || got.Used != 7 {

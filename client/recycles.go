@@ -11,13 +11,10 @@ import (
 type Recycle struct {
 	// Run is its number among the budget's runs.
 	Run int64 `json:"run"`
-	// Status is "running" or "done".
-	Status string `json:"status"`
 	// Cause is "operator", "schedule" or "automatic".
 	Cause string `json:"cause"`
-	// Done is how many of the Buckets are finished. Skipped of them could not be recycled.
+	// Skipped of the Buckets could not be recycled.
 	Buckets int `json:"buckets"`
-	Done    int `json:"done"`
 	Skipped int `json:"skipped"`
 	// Moved is the number of units that came back to the total.
 	Moved int64 `json:"moved"`
@@ -29,12 +26,8 @@ type Recycle struct {
 	StrandedAfter  int64 `json:"stranded_after"`
 
 	BeganAt time.Time `json:"began_at"`
-	// EndedAt is zero while the run is in progress.
-	EndedAt time.Time `json:"ended_at,omitzero"`
+	EndedAt time.Time `json:"ended_at"`
 }
-
-// Running reports whether the run is in progress.
-func (r *Recycle) Running() bool { return r.Status != "done" }
 
 // RecyclePage is a part of a budget's recycles, newest first.
 type RecyclePage struct {
@@ -43,13 +36,12 @@ type RecyclePage struct {
 	NextPageToken string `json:"next_page_token,omitzero"`
 }
 
-// recycleAnswered is the service's default http.request_timeout: after this time it answers with
-// the progress of a recycle.
+// recycleAnswered is the service's default http.request_timeout, which ends a recycle.
 const recycleAnswered = 15 * time.Second
 
-// Recycle recycles a budget and returns the report. If that takes longer than the service's request
-// timeout, it returns the progress so far and the recycle continues; see Recycles. A recycle has no
-// request id, so a lost answer is not retried. Errors: budget_not_found, budget_expired.
+// Recycle recycles a budget and returns the report. A recycle has no request id, so a lost answer
+// is not retried; Recycles shows whether it was done, and repeating it is harmless. Errors:
+// budget_not_found, budget_expired.
 func (c *Client) Recycle(ctx context.Context, name string) (*Recycle, error) {
 	what := c.post("recycle", nil, name, "recycle")
 	what.longer = recycleAnswered

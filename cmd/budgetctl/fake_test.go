@@ -36,17 +36,12 @@ type fakeBudget struct {
 	deductions  map[string]*fakeDeduction
 	offline     bool
 	broken      bool // the audit finds something
-	recycled    int  // how far recycle 3 is; -1: it has not begun
 }
 
-// fakeRecycle is a recycle of four buckets of which so many are done.
-func fakeRecycle(run int64, done int) client.Recycle {
-	r := client.Recycle{Run: run, Status: "running", Cause: "operator", Buckets: 4, Done: done, Moved: int64(done) * 1000,
-		UnitsBefore: 4000, StrandedBefore: 1500, BeganAt: fakeNow}
-	if done == 4 {
-		r.Status, r.UnitsAfter, r.StrandedAfter, r.EndedAt = "done", 3990, 0, fakeNow.Add(time.Second)
-	}
-	return r
+// fakeRecycle is a recycle of four buckets.
+func fakeRecycle(run int64) client.Recycle {
+	return client.Recycle{Run: run, Cause: "operator", Buckets: 4, Moved: 4000, UnitsBefore: 4000,
+		StrandedBefore: 1500, UnitsAfter: 3990, BeganAt: fakeNow, EndedAt: fakeNow.Add(time.Second)}
 }
 
 type fakeDeduction struct {
@@ -93,17 +88,11 @@ func newFake(t *testing.T) *fake {
 			return b.bucketVerb(verb, r)
 		}))
 	}
-	handle("POST /v1/budgets/{budget}/recycle", f.on(func(b *fakeBudget, _ *http.Request) (int, any) {
-		b.recycled = 0
-		return 202, fakeRecycle(3, 0)
+	handle("POST /v1/budgets/{budget}/recycle", f.on(func(*fakeBudget, *http.Request) (int, any) {
+		return 200, fakeRecycle(3)
 	}))
-	handle("GET /v1/budgets/{budget}/recycles", f.on(func(b *fakeBudget, _ *http.Request) (int, any) {
-		page := client.RecyclePage{Recycles: []client.Recycle{fakeRecycle(2, 4)}}
-		if b.recycled >= 0 { // a little further with every look
-			b.recycled = min(b.recycled+1, 4)
-			page.Recycles = []client.Recycle{fakeRecycle(3, b.recycled), page.Recycles[0]}
-		}
-		return 200, page
+	handle("GET /v1/budgets/{budget}/recycles", f.on(func(*fakeBudget, *http.Request) (int, any) {
+		return 200, client.RecyclePage{Recycles: []client.Recycle{fakeRecycle(3), fakeRecycle(2)}}
 	}))
 	handle("GET /v1/budgets/{budget}/audit", f.on(func(b *fakeBudget, _ *http.Request) (int, any) { return 200, b.audit() }))
 	handle("GET /v1/budgets/{budget}/series", f.on(func(b *fakeBudget, r *http.Request) (int, any) {
@@ -243,7 +232,7 @@ func (f *fake) create(r *http.Request) (int, any) {
 		return 200, b.shown()
 	}
 	f.ids++
-	b := &fakeBudget{definition: request, recycled: -1, adjustments: map[string]client.Adjustment{},
+	b := &fakeBudget{definition: request, adjustments: map[string]client.Adjustment{},
 		deductions: map[string]*fakeDeduction{}, Budget: client.Budget{
 			ID: f.ids, Tenant: request.Tenant, Name: request.Name, GLCode: request.GLCode,
 			Unit: request.Unit, Durability: budget.Ledger, Type: request.Type,

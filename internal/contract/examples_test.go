@@ -156,7 +156,6 @@ func (n *node) await(t *testing.T, method, target, text string) {
 
 // exampleless are answers without an example.
 var exampleless = map[string]string{
-	"recycle 202": "a recycle takes longer than a call only with a very large budget",
 	"openapi 200": "it is the document",
 }
 

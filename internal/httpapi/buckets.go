@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"net/http"
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
@@ -177,16 +176,13 @@ type releaseView struct {
 
 // Recycles is the part of the service that recycles budgets.
 type Recycles interface {
-	// Recycle recycles a budget. When ctx ends it returns the progress so far, and the recycle
-	// continues.
+	// Recycle recycles a budget and returns the report.
 	Recycle(ctx context.Context, ref bucket.BudgetRef) (bucket.Recycle, error)
 	// Recycles reads the recycles below a number, newest first; 0 begins with the newest.
 	Recycles(ctx context.Context, ref bucket.BudgetRef, before int64,
 		limit int) ([]bucket.Recycle, error)
 }
 
-// recycle answers 200 with the report, or 202 with the progress if the recycle outlasts the
-// request's time.
 func (a *API) recycle(c *call) (answer, error) {
 	ref, err := c.budget(c.query("tenant"))
 	if err != nil {
@@ -196,11 +192,7 @@ func (a *API) recycle(c *call) (answer, error) {
 		return answer{}, err
 	}
 	run, err := a.service.Recycle(c.ctx, ref)
-	out := answer{body: recycleOf(&run)}
-	if run.EndedAt.IsZero() {
-		out.status = http.StatusAccepted
-	}
-	return out, err
+	return answer{body: recycleOf(&run)}, err
 }
 
 func (a *API) recycles(c *call) (answer, error) {
@@ -233,11 +225,10 @@ func (a *API) recycles(c *call) (answer, error) {
 
 // recycleView is the JSON form of a recycle. Quantities are in minor units.
 type recycleView struct {
-	Run    int64  `json:"run"`
-	Status string `json:"status"`
+	Run int64 `json:"run"`
 	// Cause is "operator", "schedule" or "automatic".
 	Cause bucket.RecycleCause `json:"cause"`
-	// Done is how many of the Buckets are finished. Skipped of them could not be recycled.
+	// Skipped of the Buckets could not be recycled.
 	Buckets int `json:"buckets"`
 	Skipped int `json:"skipped"`
 	// Moved is the number of units that came back to the total.
@@ -248,7 +239,7 @@ type recycleView struct {
 	StrandedAfter  int64 `json:"stranded_after"`
 
 	BeganAt time.Time `json:"began_at"`
-	EndedAt time.Time `json:"ended_at,omitzero"`
+	EndedAt time.Time `json:"ended_at"`
 }
 
 type recyclePage struct {
@@ -257,12 +248,8 @@ type recyclePage struct {
 }
 
 func recycleOf(r *bucket.Recycle) recycleView {
-	status := "done"
-	if r.EndedAt.IsZero() {
-		status = "running"
-	}
 	return recycleView{
-		Run: r.Number, Status: status, Cause: r.Cause, Buckets: r.Buckets,
+		Run: r.Number, Cause: r.Cause, Buckets: r.Buckets,
 		Skipped: r.Skipped, Moved: r.Moved, UnitsBefore: r.Before.Units,
 		StrandedBefore: r.Before.Stranded,
 		UnitsAfter:     r.After.Units, StrandedAfter: r.After.Stranded,

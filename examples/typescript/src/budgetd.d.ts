@@ -1831,8 +1831,6 @@ export interface components {
         Recycle: {
             run: components["schemas"]["Number"];
             /** @enum {string} */
-            status: "running" | "done";
-            /** @enum {string} */
             cause: "operator" | "schedule" | "automatic";
             /** @description How many buckets are behind it. */
             buckets: components["schemas"]["Number"];
@@ -1845,7 +1843,7 @@ export interface components {
             units_after: components["schemas"]["Units"];
             stranded_after: components["schemas"]["Units"];
             began_at: components["schemas"]["Instant"];
-            ended_at?: components["schemas"]["Instant"];
+            ended_at: components["schemas"]["Instant"];
         };
         RecyclePage: {
             recycles: components["schemas"]["Recycle"][];
@@ -3244,17 +3242,8 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It is over. */
+            /** @description The report. */
             200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Recycle"];
-                };
-            };
-            /** @description It goes on. */
-            202: {
                 headers: {
                     [name: string]: unknown;
                 };
