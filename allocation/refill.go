@@ -20,8 +20,8 @@ const (
 )
 
 // LowWater is the balance below which a bucket applies in the background: what it uses in LowTime
-// at `rate` units a second, and at least one more request like the last one. LowWater(10, 5) is 20,
-// LowWater(0, 5) is 5.
+// at `rate` units a second, and at least one more request like the recent ones, whose mean is
+// `request`. LowWater(10, 5) is 20, LowWater(0, 5) is 5.
 func LowWater(rate float64, request int64) int64 { return max(lasting(rate, LowTime), request, 1) }
 
 // Refill returns how many units a bucket applies for that lacks `need` and uses `rate` units a

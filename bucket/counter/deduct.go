@@ -97,8 +97,7 @@ func (w *wave) Prepare(i int, nonce string) {
 
 // accept answers an operation that the store has just carried out.
 func (w *wave) accept(o *op) {
-	w.s.used(o, w.Now)
-	o.state.recent.Add(o.Amount)
+	w.s.used(o, o.state.recent.Add(o.Amount), w.Now)
 	a := w.answer(o, o.Epoch)
 	a.Amount, a.State, a.BucketRemaining = o.Amount, ledger.StateUsed, o.outcome.Balance
 	if len(o.outcome.Limits) > 0 {

@@ -75,17 +75,18 @@ func (l *partition) measure(sums []bucket.Sum) {
 
 // refill asks for units for a bucket that runs low.
 type refill struct {
-	budget, bucket, need int64
-	use                  *use
+	budget, bucket, lacks int64
+	use                   *use
 }
 
-// used requests a refill if the bucket of an accepted operation runs low.
-func (s *Service) used(o *op, now time.Time) {
+// used requests a refill if the bucket of an accepted operation runs low. request is the mean of
+// the budget's recent ones.
+func (s *Service) used(o *op, request int64, now time.Time) {
 	if o.Budget.Unlimited {
 		return
 	}
 	u := s.useOf(o.Bucket)
-	mark := allocation.LowWater(u.last().Rate, o.Amount)
+	mark := allocation.LowWater(u.last().Rate, request)
 	if o.outcome.Balance >= mark || now.UnixNano() < u.after.Load() ||
 		!u.pending.CompareAndSwap(false, true) {
 		return
@@ -100,8 +101,8 @@ func (s *Service) refill(all []refill) {
 	ctx, cancel := s.bounded()
 	defer cancel()
 	for _, r := range all {
-		got, err := s.ledger.Supply.Apply(ctx, r.budget, r.bucket, books.Refill{Need: 1,
-			Rate: r.use.last().Rate + float64(r.need), Background: true})
+		got, err := s.ledger.Supply.Apply(ctx, r.budget, r.bucket, books.Refill{Lacks: r.lacks,
+			Rate: r.use.last().Rate, Background: true})
 		if err == nil && got.Units > 0 {
 			s.observer.Moved("apply", got.Units)
 			err = s.push(ctx, []int64{r.bucket}, -1)

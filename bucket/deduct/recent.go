@@ -7,15 +7,19 @@ import "sync"
 type Recent struct {
 	mu   sync.Mutex
 	last [16]int64
+	sum  int64 // of last: 16 amounts of at most budget.MaxAmount
 	n    int
 }
 
-// Add records an accepted deduction.
-func (r *Recent) Add(amount int64) {
+// Add records an accepted deduction. It returns the mean of the amounts, rounded up.
+func (r *Recent) Add(amount int64) (mean int64) {
 	r.mu.Lock()
-	r.last[r.n%len(r.last)] = amount
+	defer r.mu.Unlock()
+	place := r.n % len(r.last)
+	r.sum += amount - r.last[place]
+	r.last[place] = amount
 	r.n++
-	r.mu.Unlock()
+	return (r.sum-1)/int64(min(r.n, len(r.last))) + 1
 }
 
 // Usual returns the second largest of the amounts, so that one large deduction does not decide; 0

@@ -7,6 +7,7 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/fragment"
+	"github.com/budgetd/budgetd/ledger/books"
 )
 
 // Want is what a bucket applies for, in minor units.
@@ -31,10 +32,10 @@ type Moved struct {
 // (nothing was changed); OutcomeUnknown.
 type Supply interface {
 	// Apply moves units from U to a bucket's open epoch, as far as the period, sharding_quantity,
-	// adjust_cnt and pending shrinks allow. It returns the units moved.
-	Apply(ctx context.Context, budgetID int64, want Want) (int64, error)
+	// adjust_cnt and pending shrinks allow. It returns the units moved. want.Of is not 0.
+	Apply(ctx context.Context, budgetID, bucketID int64, want books.Refill) (int64, error)
 	// ApplyTo moves R to where it belongs, then applies for an even share of U among the buckets that
-	// may take units. Errors: BucketOffline; in store mode BudgetExpired if no period is open, and
+	// may take units. Errors: BucketOffline; BudgetExpired if no period is open; in store mode
 	// Unavailable, with ReasonOffline if an operator took the bucket offline.
 	ApplyTo(ctx context.Context, budgetID, bucketID int64) (Changed, error)
 	// Offline ends a bucket's epoch, returns its units to the total and removes the bucket from the
@@ -59,15 +60,10 @@ type Changed struct {
 	Waits bool
 }
 
-// Stock is what a budget's open buckets hold, and the units they can apply for.
+// Stock is what the open buckets of a budget hold that has units to apply for.
 type Stock struct {
-	Budget int64
-	// Undistributed is U, and Sharding the most that one application may take (0 means no bound), in
-	// minor units. AdjustCnt bounds how often one bucket may apply for units that no bucket had; 0
-	// means no bound.
-	Undistributed, Sharding int64
-	AdjustCnt               int
-	Buckets                 []StockBucket
+	Budget  int64
+	Buckets []StockBucket
 }
 
 // StockBucket is what an open bucket holds, and the sum of what it used.

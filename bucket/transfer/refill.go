@@ -5,14 +5,14 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/allocation"
-	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger/books"
 )
 
 // RefillLoop applies for buckets before they run out of units. A bucket whose O is below its
-// low-water mark applies for a step; both depend on the use of the bucket by all nodes, as SQL's
-// sums show it (allocation.LowWater, allocation.Refill). The loop checks budgets that this node
-// deducted from. If several nodes see the same low bucket, only one applies, because the next one
-// finds it filled.
+// low-water mark applies for a step. Both depend on the use of the bucket by all nodes, as SQL's
+// sums show it (allocation.LowWater, allocation.Refill); the step also on U when it applies. The
+// loop checks budgets that this node deducted from. If several nodes see the same low bucket, only
+// one applies, because the next one finds it filled.
 type RefillLoop struct {
 	s    *Service
 	seen map[int64]allocation.Pace // by bucket
@@ -31,8 +31,8 @@ func (l *RefillLoop) RunOnce(ctx context.Context) error {
 	now := l.s.Now()
 	var first error
 	for i := range stocks {
-		for _, want := range l.wants(&stocks[i], now) {
-			units, err := l.s.Ledger.Supply.Apply(ctx, stocks[i].Budget, want)
+		for _, b := range l.low(&stocks[i], now) {
+			units, err := l.s.Ledger.Supply.Apply(ctx, stocks[i].Budget, b.bucket, b.want)
 			l.s.applied(units)
 			if err != nil && first == nil && !ended(ctx, err) {
 				first = err
@@ -47,32 +47,21 @@ func (l *RefillLoop) RunOnce(ctx context.Context) error {
 	return first
 }
 
-// wants returns what the low buckets of a budget apply for.
-func (l *RefillLoop) wants(stock *Stock, now time.Time) (out []Want) {
+// lacking is a bucket that runs low.
+type lacking struct {
+	bucket int64
+	want   books.Refill
+}
+
+// low returns the buckets of a budget that run low.
+func (l *RefillLoop) low(stock *Stock, now time.Time) (out []lacking) {
 	for _, b := range stock.Buckets {
 		p := l.seen[b.ID].Next(now, b.Epoch, b.Used, b.Entries)
 		l.seen[b.ID] = p
-		if want, low := wantOf(p, stock, b); low {
-			out = append(out, want)
+		if lacks := allocation.LowWater(p.Rate, p.Request) - b.Outstanding; lacks > 0 {
+			out = append(out, lacking{b.ID, books.Refill{Lacks: lacks, Rate: p.Rate,
+				Of: len(stock.Buckets)}})
 		}
 	}
 	return out
-}
-
-// wantOf returns what a bucket applies for. low is false if it has enough. If adjust_cnt bounds the
-// applications, the bucket asks for its even share, because small steps would use the applications
-// up.
-func wantOf(p allocation.Pace, stock *Stock, b StockBucket) (want Want, low bool) {
-	mark := allocation.LowWater(p.Rate, p.Request)
-	if b.Outstanding >= mark {
-		return Want{}, false
-	}
-	want = Want{Bucket: b.ID, Need: 1}
-	if stock.AdjustCnt > 0 {
-		want.Units, want.Of = budget.MaxAmount, len(stock.Buckets)
-		return want, true
-	}
-	want.Units = allocation.Refill(mark-b.Outstanding, p.Rate, stock.Undistributed,
-		len(stock.Buckets), stock.Sharding)
-	return want, true
 }

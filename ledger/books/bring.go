@@ -168,7 +168,7 @@ func (b *Books) bring(u *Budget, target *Bucket, need int64) {
 		}
 	}
 	if by := b.applicant(u, target); by != nil && min(need, free) > 0 {
-		usual := allocation.Step(need, free, len(b.Buckets.All()), u.Sharding)
+		usual := allocation.Step(need, free, int(b.takersOf(u)), u.Sharding)
 		units := min(max(usual, need), free)
 		b.give(u, target, Apply, units)
 		target.OutCnt--

@@ -88,7 +88,7 @@ func TestRecycleStepsAtRandom(t *testing.T) {
 		}
 		refill := func() {
 			row := b.Buckets.Get(id.Draw(t, "refilled"))
-			if _, err := b.ApplyInStore(b.Budgets.Get(1), row, Refill{Need: 1, Rate: 200}); err != nil {
+			if _, err := b.ApplyInStore(b.Budgets.Get(1), row, Refill{Lacks: 1, Rate: 200}); err != nil {
 				t.Fatal(err)
 			}
 			b = s.deliver(b, away)

@@ -109,7 +109,7 @@ func TestSupplyAtTheEnd(t *testing.T) {
 	b = s.deliver(b, nil)
 	u = b.Budgets.Get(1)
 	for _, background := range []bool{true, false} {
-		got, err := b.ApplyInStore(u, b.Buckets.Get(1), Refill{Need: 1, Rate: 1, Background: background})
+		got, err := b.ApplyInStore(u, b.Buckets.Get(1), Refill{Lacks: 1, Rate: 1, Background: background})
 		if err != nil || (got.Units > 0) == background {
 			t.Errorf("in the background %v: %+v, %v", background, got, err)
 		}

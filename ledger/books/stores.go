@@ -63,13 +63,16 @@ func (b *Books) Granted() (buckets []int64) {
 	return buckets
 }
 
-// Refill is what a bucket in a store applies for.
+// Refill is what a bucket applies for.
 type Refill struct {
-	// Need is the least, of which less is not worth it; Rate what the bucket uses per second.
-	Need int64
-	Rate float64
-	// Background says that no operation waits: near the end of a budget the units stay in U.
-	Background bool
+	// Lacks is what the bucket lacks, at least 1; Rate what it uses per second.
+	Lacks int64
+	Rate  float64
+	// Of is among how many buckets U is shared: 0 means all that may take units, which are loaded.
+	Of int
+	// Even says that an operator asks: for the even share. Background says that no operation waits:
+	// near the end of a budget the units stay in U.
+	Even, Background bool
 }
 
 // Refilled is what a movement gave to buckets.
@@ -96,30 +99,34 @@ func (b *Books) ApplyInStore(u *Budget, row *Bucket, r Refill) (out Refilled, er
 		b.grantUnlimited(u, row)
 		return out, nil
 	}
-	units := b.refill(u, row, r)
+	units, _ := b.refill(u, row, r)
 	if units > 0 {
 		b.grant(u, row, units, false, true)
 	}
 	return Refilled{Units: units}, nil
 }
 
-// refill returns how much a bucket may apply for. Units that came back come first, because they are
-// free. Otherwise it is the even share at least if adjust_cnt bounds the applications, because
-// small steps would use them up.
-func (b *Books) refill(u *Budget, row *Bucket, r Refill) int64 {
-	free, need, share := u.releasable(b.NowMS), max(r.Need, 1), int(b.takersOf(u))
-	if free < need || r.Background && free <= u.ContractionBound {
-		return 0
+// refill returns how much a bucket applies for, and the kind of its grant. Units that came back
+// come first, because they are free. Otherwise it is the even share at least if adjust_cnt bounds
+// the applications, because small steps would use them up, or if an operator asks.
+func (b *Books) refill(u *Budget, row *Bucket, r Refill) (int64, Word) {
+	free, share := u.releasable(b.NowMS), r.Of
+	if free <= 0 || r.Background && free <= u.ContractionBound {
+		return 0, Apply
 	}
-	units := min(allocation.Refill(need, r.Rate, free, share, u.Sharding), free)
-	back := min(units, b.cameBack(u))
-	switch {
-	case u.AdjustCnt == 0:
-		return units
-	case back >= min(need, units):
-		return back
-	case row.OutCnt >= u.AdjustCnt:
-		return 0
+	if share == 0 {
+		share = int(b.takersOf(u))
 	}
-	return min(max(units, allocation.Step(0, free+int64(share)-1, share, u.Sharding)), free)
+	units := allocation.Refill(r.Lacks, r.Rate, free, share, u.Sharding)
+	if r.Even || u.AdjustCnt > 0 {
+		units = max(units, allocation.Step(0, free+int64(share)-1, share, u.Sharding))
+	}
+	units = min(units, free)
+	switch back := min(units, b.cameBack(u)); {
+	case u.AdjustCnt > 0 && back > 0:
+		return back, Again
+	case u.AdjustCnt > 0 && row.OutCnt >= u.AdjustCnt:
+		return 0, Apply
+	}
+	return units, Apply
 }

@@ -4,70 +4,37 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Want is how much a bucket applies for.
-type Want struct {
-	// Units is the most, in minor units; Need the least, of which less is not worth it.
-	Units, Need int64
-	// Of is among how many buckets U is to be shared; 0 means that this one may have all of it.
-	Of int64
-}
-
 // Apply moves units from U to a bucket's open epoch, as far as the period, sharding_quantity,
 // adjust_cnt and pending shrinks allow, and returns how many. Units that came back are free: they
 // count neither for adjust_cnt nor in out_cnt. Applied is loaded.
-func (b *Books) Apply(u *Budget, row *Bucket, w Want) int64 {
-	units, kind := b.applicable(u, row, w)
+func (b *Books) Apply(u *Budget, row *Bucket, r Refill) int64 {
+	e := b.newest(row)
+	if !e.mayGrow() || row.Status != Online || e.Period != u.Period || u.IsOver == 1 ||
+		u.Unlimited == 1 {
+		return 0
+	}
+	units, kind := b.refill(u, row, r)
 	b.give(u, row, kind, units)
 	u.Undistributed -= units
 	return units
 }
 
 // ApplyTo applies for an operator, after a sweep: for the even share of U among the buckets that
-// may take units. The whole budget and Applied are loaded. Errors: BucketOffline; those of
-// ApplyInStore.
+// may take units. The whole budget and Applied are loaded. Errors: BudgetExpired if no period is
+// open; BucketOffline; those of ApplyInStore.
 func (b *Books) ApplyTo(u *Budget, row *Bucket) (Refilled, error) {
+	if err := b.mustBeOpen(u, "apply"); err != nil {
+		return Refilled{}, err
+	}
 	if row.Status != Online {
 		return Refilled{}, budget.Refuse(budget.BucketOffline, "apply",
 			"bucket %s is offline: bring it online first", row.Key)
 	}
 	if u.Durability == inStore {
-		return b.ApplyInStore(u, row, Refill{Need: 1, Rate: everything})
+		return b.ApplyInStore(u, row, Refill{Even: true})
 	}
 	b.Sweep(u)
-	units := b.Apply(u, row, Want{Units: budget.MaxAmount, Need: 1, Of: b.takersOf(u)})
-	return Refilled{Units: units}, nil
-}
-
-// everything is a rate at which allocation.Refill returns the even share.
-const everything = float64(budget.MaxAmount)
-
-func (b *Books) applicable(u *Budget, row *Bucket, w Want) (units int64, kind Word) {
-	e := b.newest(row)
-	if !e.mayGrow() || row.Status != Online || e.Period != u.Period || u.IsOver == 1 ||
-		u.Unlimited == 1 {
-		return 0, Apply
-	}
-	free := u.releasable(b.NowMS)
-	units = min(w.Units, free)
-	if w.Of > 0 {
-		units = min(units, (free-1)/w.Of+1)
-	}
-	if u.Sharding > 0 {
-		units = min(units, u.Sharding)
-	}
-	need := max(w.Need, 1)
-	back := b.cameBack(u)
-	switch {
-	case units < need:
-		return 0, Apply
-	case u.AdjustCnt == 0:
-		return units, Apply
-	case min(units, back) >= need:
-		return min(units, back), Again
-	case row.OutCnt >= u.AdjustCnt:
-		return 0, Apply
-	}
-	return units, Apply
+	return Refilled{Units: b.Apply(u, row, Refill{Even: true})}, nil
 }
 
 // cameBack returns how much of U buckets had before: U beyond what the open period got and nobody

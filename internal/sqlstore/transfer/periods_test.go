@@ -228,7 +228,9 @@ func TestRollOverOfTheLastPeriod(t *testing.T) {
 			equal(w, "offline by", w.read(b.ID).Buckets[0].OfflineBy, bucket.ByService)
 			equal(w, "due", len(must(w.part.Over(w.ctx, 10))(w)), 0)
 			equal(w, "handed out", must(w.part.HandOut(w.ctx, b.ID))(w).Units, 0)
-			equal(w, "applied", w.apply(b.ID, want.Want{Bucket: b.Buckets[0].ID, Need: 1, Units: 1}), 0)
+			equal(w, "applied", w.apply(b.ID, b.Buckets[0].ID, 1), 0)
+			_, err := w.part.ApplyTo(w.ctx, b.ID, b.Buckets[0].ID)
+			w.refused(err, budget.BudgetExpired)
 
 			w.endAt(b.ID, start.Add(3*dayLong))
 			again := w.rollOver(b.ID)
@@ -305,7 +307,7 @@ func TestRollOverComesFirst(t *testing.T) {
 	everywhere(t, func(w *world) {
 		for name, move := range map[string]func(b *bucket.Budget) error{
 			"apply": func(b *bucket.Budget) error {
-				_, err := w.part.Apply(w.ctx, b.ID, want.Want{Bucket: b.Buckets[1].ID, Need: 1, Units: 5})
+				_, err := w.part.Apply(w.ctx, b.ID, b.Buckets[1].ID, lacks(5))
 				return err
 			},
 			"apply by an operator": func(b *bucket.Budget) error {
@@ -342,11 +344,8 @@ func TestRollOverComesFirst(t *testing.T) {
 			w.conserved(b.ID)
 			w.until(2 * dayLong)
 			switch err := move(&b); name {
-			case "online", "recycle":
+			case "online", "recycle", "apply by an operator":
 				w.refused(err, budget.BudgetExpired)
-				w.rollOver(b.ID)
-			case "apply by an operator":
-				w.refused(err, budget.BucketOffline)
 				w.rollOver(b.ID)
 			default:
 				w.ok(err)
@@ -374,7 +373,7 @@ func TestRollOverByAClockThatIsWrong(t *testing.T) {
 	w.refused(err, budget.Unavailable)
 	_, _, err = w.part.Recycle(w.ctx, &b, want.Recycling{Cause: bucket.OnDemand})
 	w.refused(err, budget.Unavailable)
-	_, err = w.part.Apply(w.ctx, b.ID, want.Want{Bucket: b.Buckets[0].ID, Need: 1, Units: 5})
+	_, err = w.part.Apply(w.ctx, b.ID, b.Buckets[0].ID, lacks(5))
 	w.refused(err, budget.Unavailable)
 	equal(w, "period", w.read(b.ID).Period.Number, 1)
 }
@@ -387,7 +386,7 @@ func TestNothingIsGivenAfterThePeriod(t *testing.T) {
 		w.ok(w.offline(b.ID, b.Buckets[0].ID, bucket.ByService)) // 20 in U
 		second := b.Buckets[1].ID
 		w.until(dayLong - time.Millisecond)
-		equal(w, "before the end", w.apply(b.ID, want.Want{Bucket: second, Need: 1, Units: 5}), 5)
+		equal(w, "before the end", w.apply(b.ID, second, 5), 5)
 		w.until(dayLong)
 		equal(w, "handed out", must(w.part.HandOut(w.ctx, b.ID))(w).Units, 0)
 		w.lies("as before", b.ID, 0, 25)

@@ -70,7 +70,7 @@ func TestMovementsAtOnce(t *testing.T) {
 				return w.take(w.ctx, any(r), 1+r.Int64N(50))
 			})
 			run(fmt.Sprint("apply", k), func(r *rand.Rand, _ int) error {
-				_, err := w.part.Apply(w.ctx, b.ID, want.Want{Bucket: any(r), Need: 1, Units: 100})
+				_, err := w.part.Apply(w.ctx, b.ID, any(r), lacks(100))
 				return err
 			})
 		}

@@ -222,8 +222,6 @@ func TestStocks(t *testing.T) {
 			w.Fatalf("stocks %+v", list)
 		}
 		s := list[0]
-		equal(w, "undistributed", s.Undistributed, 101)
-		equal(w, "sharding_quantity", s.Sharding, 7)
 		equal(w, "bucket", s.Buckets[0], want.StockBucket{ID: b.Buckets[0].ID, Epoch: 1, Used: 1,
 			Entries: 1})
 	})

@@ -8,8 +8,7 @@ import (
 )
 
 const (
-	selectStocks = `SELECT u.id AS budget_id, u.undistributed_quantity, u.sharding_quantity,
-		u.adjust_cnt, e.bucket_id, e.epoch, e.outstanding_quantity,
+	selectStocks = `SELECT u.id AS budget_id, e.bucket_id, e.epoch, e.outstanding_quantity,
 		e.used_quantity + e.held_quantity AS used, e.next_entry
 		FROM budget_management_bucket u
 		JOIN sharding_budget_management_bucket b ON b.budget_id = u.id
@@ -21,15 +20,12 @@ const (
 
 // stockRow is a row of selectStocks.
 type stockRow struct {
-	Budget        int64 `db:"budget_id"`
-	Undistributed int64 `db:"undistributed_quantity"`
-	Sharding      int64 `db:"sharding_quantity"`
-	AdjustCnt     int   `db:"adjust_cnt"`
-	Bucket        int64 `db:"bucket_id"`
-	Epoch         int64 `db:"epoch"`
-	Outstanding   int64 `db:"outstanding_quantity"`
-	Used          int64 `db:"used"`
-	NextEntry     int64 `db:"next_entry"`
+	Budget      int64 `db:"budget_id"`
+	Bucket      int64 `db:"bucket_id"`
+	Epoch       int64 `db:"epoch"`
+	Outstanding int64 `db:"outstanding_quantity"`
+	Used        int64 `db:"used"`
+	NextEntry   int64 `db:"next_entry"`
 }
 
 // Stocks returns how far buckets are from running dry. See transfer.Stocks.
@@ -55,8 +51,7 @@ func (p *Part) Stocks(ctx context.Context, budgetIDs []int64) (out []transfer.St
 		for i := range read {
 			row := &read[i]
 			if len(out) == 0 || out[len(out)-1].Budget != row.Budget {
-				out = append(out, transfer.Stock{Budget: row.Budget, Sharding: row.Sharding,
-					Undistributed: row.Undistributed, AdjustCnt: row.AdjustCnt})
+				out = append(out, transfer.Stock{Budget: row.Budget})
 			}
 			last := &out[len(out)-1]
 			last.Buckets = append(last.Buckets, transfer.StockBucket{ID: row.Bucket,

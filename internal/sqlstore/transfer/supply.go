@@ -12,12 +12,12 @@ import (
 
 // Apply moves units from U to a bucket's open epoch. See transfer.Supply and books.Apply. A bucket
 // that is gone gets nothing.
-func (p *Part) Apply(ctx context.Context, budgetID int64, want transfer.Want) (int64, error) {
-	load := append(bookkeeper.OneBucket(budgetID, want.Bucket), bookkeeper.Applied(budgetID))
-	out, err := p.one(ctx, "apply", budgetID, want.Bucket, load, once(
+func (p *Part) Apply(ctx context.Context, budgetID, bucketID int64, want books.Refill) (
+	int64, error) {
+	load := append(bookkeeper.OneBucket(budgetID, bucketID), bookkeeper.Applied(budgetID))
+	out, err := p.one(ctx, "apply", budgetID, bucketID, load, once(
 		func(b *books.Books, u *books.Budget, row *books.Bucket) (books.Refilled, error) {
-			return books.Refilled{Units: b.Apply(u, row, books.Want{Units: want.Units, Need: want.Need,
-				Of: int64(want.Of)})}, nil
+			return books.Refilled{Units: b.Apply(u, row, want)}, nil
 		}), nil)
 	if budget.Is(err, budget.BucketNotFound) {
 		return 0, nil

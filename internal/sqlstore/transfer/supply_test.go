@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"github.com/budgetd/budgetd/bucket"
-	want "github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/ledger/books"
 )
 
 // stock creates a budget with that much undistributed, and 1 unit in each bucket.
@@ -39,16 +39,19 @@ func (w *world) append(id, units int64) {
 	})
 }
 
-func (w *world) apply(budgetID int64, wish want.Want) int64 {
+// lacks is what a bucket applies for that lacks so many units and uses none.
+func lacks(units int64) books.Refill { return books.Refill{Lacks: units, Of: 1} }
+
+func (w *world) apply(budgetID, bucketID, units int64) int64 {
 	w.Helper()
-	return must(w.part.Apply(w.ctx, budgetID, wish))(w)
+	return must(w.part.Apply(w.ctx, budgetID, bucketID, lacks(units)))(w)
 }
 
 func TestApplyGrants(t *testing.T) {
 	everywhere(t, func(w *world) {
 		b := w.stock("b", 100, 2)
 		first := b.Buckets[0]
-		equal(w, "applied", w.apply(b.ID, want.Want{Bucket: first.ID, Need: 10, Units: 30}), 30)
+		equal(w, "applied", w.apply(b.ID, first.ID, 30), 30)
 		read := w.read(b.ID)
 		equal(w, "out_quantity", read.Buckets[0].OutQuantity, 31)
 		equal(w, "out_cnt", read.Buckets[0].OutCnt, 2)
@@ -57,8 +60,10 @@ func TestApplyGrants(t *testing.T) {
 		equal(w, "outstanding", read.Buckets[0].Epoch.Outstanding, 31)
 		equal(w, "list version", read.ListVersion, b.ListVersion)
 		equal(w, "undistributed", w.figures(b.ID).Undistributed, 70)
-		_, err := w.part.Apply(w.ctx, b.ID+99, want.Want{Bucket: first.ID, Need: 1, Units: 1})
+		_, err := w.part.Apply(w.ctx, b.ID+99, first.ID, lacks(1))
 		w.refused(err, budget.BudgetNotFound)
+		equal(w, "three seconds of its use, at most the even share", must(w.part.Apply(w.ctx, b.ID,
+			first.ID, books.Refill{Lacks: 1, Rate: 100, Of: 2}))(w), 36)
 	})
 }
 
@@ -82,21 +87,18 @@ func TestApplyIsBounded(t *testing.T) {
 		for i, tc := range []struct {
 			name                    string
 			undistributed, sharding int64
-			need, units, granted    int64
+			units, granted          int64
 		}{
-			{"all it asks for", 100, 0, 10, 30, 30},
-			{"what is left", 20, 0, 10, 30, 20},
-			{"exactly the need", 10, 0, 10, 30, 10},
-			{"one below the need", 9, 0, 10, 30, 0},
-			{"nothing left", 0, 0, 1, 30, 0},
-			{"sharding_quantity", 100, 7, 1, 30, 7},
-			{"sharding_quantity above the units", 100, 31, 1, 30, 30},
-			{"sharding_quantity below the need", 100, 7, 8, 30, 0},
-			{"the largest want", 100, 0, 1, budget.MaxAmount, 100},
+			{"all it asks for", 100, 0, 30, 30},
+			{"what is left", 20, 0, 30, 20},
+			{"nothing left", 0, 0, 30, 0},
+			{"sharding_quantity", 100, 7, 30, 7},
+			{"sharding_quantity above the units", 100, 31, 30, 30},
+			{"the largest want", 100, 0, budget.MaxAmount, 100},
 		} {
 			b := w.stock(fmt.Sprint("b", i), tc.undistributed, 1,
 				func(d *budget.Definition) { d.ShardingQuantity = tc.sharding })
-			got := w.apply(b.ID, want.Want{Bucket: b.Buckets[0].ID, Need: tc.need, Units: tc.units})
+			got := w.apply(b.ID, b.Buckets[0].ID, tc.units)
 			equal(w, tc.name, got, tc.granted)
 			equal(w, tc.name+": undistributed", w.figures(b.ID).Undistributed,
 				tc.undistributed-tc.granted)
@@ -110,17 +112,18 @@ func TestApplyCounts(t *testing.T) {
 	everywhere(t, func(w *world) {
 		b := w.stock("b", 100, 2, func(d *budget.Definition) { d.AdjustCnt = 2 })
 		first, second := b.Buckets[0].ID, b.Buckets[1].ID
-		wish := want.Want{Bucket: first, Need: 1, Units: 10}
-		equal(w, "the hand-out counts as the first", w.apply(b.ID, wish), 10)
-		equal(w, "used up", w.apply(b.ID, wish), 0)
-		equal(w, "the other bucket", w.apply(b.ID, want.Want{Bucket: second, Need: 1, Units: 20}), 20)
+		apply := func(bucketID, units int64) int64 {
+			return must(w.part.Apply(w.ctx, b.ID, bucketID, books.Refill{Lacks: units, Of: 4}))(w)
+		}
+		equal(w, "the even share; the hand-out counts as the first", apply(first, 10), 25)
+		equal(w, "used up", apply(first, 10), 0)
+		equal(w, "more than the even share", apply(second, 20), 20)
 		w.ok(w.offline(b.ID, second, bucket.ByOperator)) // 21 units come back
-		equal(w, "units that came back", w.apply(b.ID, wish), 10)
+		equal(w, "units that came back, the even share", apply(first, 10), 19)
 		equal(w, "they are not counted", w.read(b.ID).Buckets[0].OutCnt, 2)
-		wish.Units = 50
-		equal(w, "no more than came back", w.apply(b.ID, wish), 11)
-		equal(w, "fresh ones stay", w.apply(b.ID, wish), 0)
-		equal(w, "undistributed", w.figures(b.ID).Undistributed, 70)
+		equal(w, "no more than came back", apply(first, 50), 2)
+		equal(w, "fresh ones stay", apply(first, 50), 0)
+		equal(w, "undistributed", w.figures(b.ID).Undistributed, 55)
 	})
 }
 
@@ -134,15 +137,15 @@ func TestApplyOnlyToAnOpenEpoch(t *testing.T) {
 		})
 		for name, id := range map[string]int64{"offline": b.Buckets[1].ID, "halted": b.Buckets[2].ID,
 			"another budget's": other.Buckets[0].ID, "no such bucket": 1 << 40} {
-			equal(w, name, w.apply(b.ID, want.Want{Bucket: id, Need: 1, Units: 1}), 0)
+			equal(w, name, w.apply(b.ID, id, 1), 0)
 		}
-		equal(w, "an open one", w.apply(b.ID, want.Want{Bucket: b.Buckets[0].ID, Need: 1, Units: 1}), 1)
+		equal(w, "an open one", w.apply(b.ID, b.Buckets[0].ID, 1), 1)
 		w.change(func(t *engine.Tx) error {
 			return t.Hit(1, `UPDATE budget_management_bucket SET pending_shrink_quantity = 995
 				WHERE id = ?`, b.ID)
 		})
 		equal(w, "what a shrink waits for stays", // U is 1000: 999 and 1 of the offline bucket
-			w.apply(b.ID, want.Want{Bucket: b.Buckets[0].ID, Need: 1, Units: 9}), 5)
+			w.apply(b.ID, b.Buckets[0].ID, 9), 5)
 	})
 }
 

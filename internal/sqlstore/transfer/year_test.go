@@ -9,7 +9,6 @@ import (
 	"github.com/budgetd/budgetd/allocation/naive"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/manage"
-	want "github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/iana"
 	"github.com/budgetd/budgetd/ledger"
@@ -179,7 +178,7 @@ func (y *year) take(id string, units int64) {
 				units, part = units-n, part+1
 			}
 		}
-		if units > 0 && y.apply(y.id, want.Want{Bucket: b.Buckets[0].ID, Need: 1, Units: units}) == 0 {
+		if units > 0 && y.apply(y.id, b.Buckets[0].ID, units) == 0 {
 			break
 		}
 	}
