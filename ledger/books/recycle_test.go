@@ -105,6 +105,11 @@ func TestRecycleStepsAtRandom(t *testing.T) {
 			if err != nil || b.Check() != nil || steps > 40 {
 				t.Fatalf("step %d: %v, %v, %v", steps, closing, err, b.Check())
 			}
+			for bucket := range done {
+				if e := b.newest(b.Buckets.Get(bucket)); done[bucket] && e.Status == Closing {
+					t.Fatalf("step %d closes bucket %d a second time", steps, bucket)
+				}
+			}
 			b = s.deliver(b, away)
 			for bucket := range closing {
 				if done[bucket] || len(closing) > mostDonors {
