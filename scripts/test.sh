@@ -15,14 +15,11 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # The packages whose tests run under the race detector, because their code is concurrent. The race
 # detector makes a test several times as expensive. In other packages one goroutine runs at a time,
 # or (chaos, e2e) the tests are about processes; scripts/proof.sh runs those under the race detector.
-# The sequential ones are parts of the database without a state of their own, whose tests make nearly
-# all calls one after the other; what they share is tested in internal/sqlstore/engine and commit.
 concurrent='^(auditlog|bucket|internal/(sqlstore|redisstore|httpapi|daemon|edge|guard))(/|$)'
-sequential='^internal/sqlstore/transfer$'
 
 # The longest tests start first, so that none of them runs alone at the end. The end-to-end tests
 # take longest and mostly wait, so they run concurrently with all others.
-first='^(bucket/audit|internal/(chaos|crashpoints|console|daemon|httpapi|sqlstore/(transfer|commit)|redisstore))$'
+first='^(bucket/audit|bucket/transfer|internal/(chaos|crashpoints|console|daemon|httpapi|sqlstore/commit|redisstore))$'
 waiting='^internal/e2e$'
 
 scripts/test-deps.sh
@@ -120,7 +117,7 @@ everything() {
 		[ -z "$all" ] || modules || waited=1
 		exit "$waited"
 	} >"$build/waiting.log" 2>&1 &
-	grep -E "$concurrent" "$build/all" | grep -vE "$sequential" >"$build/racing" || true
+	grep -E "$concurrent" "$build/all" >"$build/racing" || true
 	{ grep -vxFf "$build/racing" "$build/all" | grep -vE "$waiting" || true; } | tests || status=1
 	tests -race <"$build/racing" || status=1
 	wait $! || status=1
@@ -141,7 +138,7 @@ set -m
 	mkdir "$build/programs"
 	go build -o "$build/programs" ./cmd/budgetd ./cmd/budgetctl ./internal/testservers/lend
 	export -f timed tests modules folders everything
-	export all build concurrent sequential first waiting BUDGETD_TEST_PROGRAMS=$build/programs
+	export all build concurrent first waiting BUDGETD_TEST_PROGRAMS=$build/programs
 	# shellcheck disable=SC2016 # the inner shell expands it
 	exec "$build/programs/lend" "$work/servers" bash -euo pipefail -c 'everything "$@"' tests "$@"
 ) </dev/null &

@@ -9,9 +9,9 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/hold"
+	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
-	"github.com/budgetd/budgetd/internal/sqlstore/transfer"
 	"github.com/budgetd/budgetd/ledger"
 )
 
@@ -30,7 +30,7 @@ func (w *world) history(name string) *bucket.Budget {
 				Amount: 7},
 			hold.Order{Kind: hold.Confirm, Budget: b.ID, RequestID: fmt.Sprint("sure", i), Amount: 15})
 	}
-	moving := transfer.New(w.DB)
+	moving := transfer.NewLedger(w.DB)
 	_, err := moving.Offline(w.Ctx, b.ID, b.Buckets[0].ID, bucket.ByOperator)
 	w.OK(err)
 	_, err = moving.Online(w.Ctx, b.ID, b.Buckets[0].ID)
@@ -68,7 +68,7 @@ func TestAuditOfTrueAccounts(t *testing.T) {
 // returned or forfeited.
 func TestAuditOfPeriods(t *testing.T) {
 	eachFar(t, func(w *world) {
-		moving := transfer.New(w.DB)
+		moving := transfer.NewLedger(w.DB)
 		begin := time.Date(w.DB.Now().Year()+1, time.March, 20, 0, 0, 0, 0, time.UTC)
 		for _, unused := range []budget.Where{budget.Spread, budget.Forfeit, "next"} {
 			b := w.make(string(unused), 1000, 3, func(d *budget.Definition) {
@@ -105,7 +105,7 @@ func TestAuditOfPeriods(t *testing.T) {
 }
 
 // advance rolls a budget over if that is due, hands out and sweeps.
-func (w *world) advance(moving *transfer.Part, b *bucket.Budget) {
+func (w *world) advance(moving *transfer.Ledger, b *bucket.Budget) {
 	w.Helper()
 	_, _, err := moving.RollOver(w.Ctx, b.ID)
 	w.OK(err)

@@ -12,9 +12,9 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/audit"
 	"github.com/budgetd/budgetd/bucket/hold"
+	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
-	"github.com/budgetd/budgetd/internal/sqlstore/transfer"
 	"github.com/budgetd/budgetd/ledger"
 )
 
@@ -24,7 +24,7 @@ func TestNoFalseAlarm(t *testing.T) {
 	each(t, func(w *world) {
 		b := w.make("live", 100_000, 6, perUser(budget.Day))
 		ctx, end := context.WithCancel(w.Ctx)
-		moving := transfer.New(w.DB)
+		moving := transfer.NewLedger(w.DB)
 		var running sync.WaitGroup
 		var accepted, audits, passes atomic.Int64
 		for n := range 3 {

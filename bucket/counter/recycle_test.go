@@ -10,7 +10,6 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/internal/redisstore/faultstore"
-	sqltransfer "github.com/budgetd/budgetd/internal/sqlstore/transfer"
 	"github.com/budgetd/budgetd/ledger"
 )
 
@@ -196,7 +195,7 @@ func TestScheduledRecycle(t *testing.T) {
 	if err != nil || len(history) != 1 || history[0].Cause != bucket.OnSchedule || history[0].Moved == 0 {
 		t.Fatalf("%+v, %v", history, err)
 	}
-	part := sqltransfer.New(w.db)
+	part := transfer.NewLedger(w.db)
 	want := transfer.Recycling{Cause: bucket.OnSchedule, Since: due, BeganAt: due}
 	first, err := part.Gather(t.Context(), w.read(b.ID), want)
 	if err != nil || first.Found == nil || *first.Found != history[0] || len(first.Tell) > 0 {

@@ -20,7 +20,6 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/partitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/quarantine"
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
-	sqltransfer "github.com/budgetd/budgetd/internal/sqlstore/transfer"
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
@@ -129,9 +128,9 @@ func (w *world) begin() {
 	w.defs, w.part = manage.NewLedger(w.db), partitions.New(w.db)
 	w.part.Node = "node-1"
 	w.node, w.budgets = w.newNode(func(*counter.Config) {})
-	moves := sqltransfer.New(w.db)
+	moves := transfer.NewLedger(w.db)
 	w.moves = transfer.New(transfer.Config{Budgets: w.budgets, Stores: w.node, Now: w.db.Now,
-		Ledger: transfer.Ledger{Supply: moves, Recycles: moves}, Pages: w.defs, Timeout: 20 * time.Second})
+		Ledger: moves, Pages: w.defs, Timeout: 20 * time.Second})
 	w.run("store sync") // verifies the partitions
 }
 

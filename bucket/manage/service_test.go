@@ -13,9 +13,9 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/bucket/place"
+	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
-	"github.com/budgetd/budgetd/internal/sqlstore/transfer"
 )
 
 var (
@@ -86,7 +86,7 @@ func (w *caller) RollOver(context.Context, int64) error {
 // know inserts the rows of partitions that were reached.
 func (w *caller) know(partitions []bucket.Partition) {
 	w.t.Helper()
-	part := transfer.New(w.db)
+	part := transfer.NewLedger(w.db)
 	for _, on := range []bool{true, false} {
 		if err := part.SetDraining(w.t.Context(), partitions, on); err != nil {
 			w.t.Fatal(err)

@@ -12,10 +12,10 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/bucket/row"
+	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/commit"
 	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
-	"github.com/budgetd/budgetd/internal/sqlstore/transfer"
 )
 
 // clocked is a node over a database whose clock the test moves.
@@ -27,10 +27,10 @@ type clocked struct {
 	n    int
 }
 
-type turner struct{ *transfer.Part }
+type turner struct{ *transfer.Ledger }
 
 func (r turner) RollOver(ctx context.Context, id int64) error {
-	_, _, err := r.Part.RollOver(ctx, id)
+	_, _, err := r.Ledger.RollOver(ctx, id)
 	return err
 }
 
@@ -47,7 +47,7 @@ func (w *clocked) node(change func(*row.Config)) *row.Service {
 	budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: w.defs})
 	w.OK(err)
 	c := row.Config{Budgets: budgets, Ledger: w.part, Lookup: w.part, Now: w.DB.Now,
-		Rollover: turner{transfer.New(w.DB)}, Settings: patient}
+		Rollover: turner{transfer.NewLedger(w.DB)}, Settings: patient}
 	if change != nil {
 		change(&c)
 	}

@@ -24,7 +24,7 @@ func (s *Service) Partitions(ctx context.Context) ([]bucket.PartitionView, error
 	step, cancel := context.WithTimeout(ctx, pingTime)
 	defer cancel()
 	problems := s.problems(step)
-	rows, err := s.Ledger.Partitions.PartitionRows(step)
+	rows, err := s.Ledger.PartitionRows(step)
 	if err != nil {
 		s.Log.Warn("partitions shown without their buckets", "error", err)
 	}
@@ -32,7 +32,7 @@ func (s *Service) Partitions(ctx context.Context) ([]bucket.PartitionView, error
 	for _, row := range rows {
 		known[row.Partition] = row
 	}
-	risks := s.risks.read(step, s.Ledger.Partitions, s.Now())
+	risks := s.risks.read(step, s.Ledger, s.Now())
 	views := make([]bucket.PartitionView, 0, len(s.Config.Partitions))
 	for _, partition := range s.Config.Partitions {
 		row := known[partition]
@@ -61,7 +61,7 @@ type risks struct {
 }
 
 // read returns what is at risk, as of the last risksFor, or nil if the database does not say.
-func (r *risks) read(ctx context.Context, from Partitions,
+func (r *risks) read(ctx context.Context, from *Ledger,
 	now time.Time) map[bucket.Partition]int64 {
 	const risksFor = 5 * time.Second
 	r.mu.Lock()
@@ -101,7 +101,7 @@ func (s *Service) problems(ctx context.Context) map[bucket.Partition]string {
 // Missing describes the partitions that have buckets but whose instance is not configured. It
 // returns nothing if the database does not answer.
 func (s *Service) Missing(ctx context.Context) (reasons []string) {
-	rows, err := s.Ledger.Partitions.PartitionRows(ctx)
+	rows, err := s.Ledger.PartitionRows(ctx)
 	if err != nil {
 		return nil
 	}
@@ -151,7 +151,7 @@ func (s *Service) Drain(ctx context.Context, name string) (bucket.DrainView, err
 	}
 	step, cancel := s.bounded(ctx)
 	defer cancel()
-	rows, err := s.Ledger.Partitions.PartitionRows(step)
+	rows, err := s.Ledger.PartitionRows(step)
 	if err != nil {
 		return bucket.DrainView{}, err
 	}
@@ -165,7 +165,7 @@ func (s *Service) Drain(ctx context.Context, name string) (bucket.DrainView, err
 			"no other instance can take the buckets of %q: "+
 				"the others, if any, are down or being drained", name)
 	}
-	if err := s.Ledger.Partitions.SetDraining(step, partitions, true); err != nil {
+	if err := s.Ledger.SetDraining(step, partitions, true); err != nil {
 		return bucket.DrainView{}, err
 	}
 	s.Log.Info("instance is being drained", "instance", name)
@@ -187,7 +187,7 @@ func (s *Service) Undrain(ctx context.Context, name string) (bucket.DrainView, e
 	}
 	step, cancel := s.bounded(ctx)
 	defer cancel()
-	if err := s.Ledger.Partitions.SetDraining(step, partitions, false); err != nil {
+	if err := s.Ledger.SetDraining(step, partitions, false); err != nil {
 		return bucket.DrainView{}, err
 	}
 	s.Log.Info("instance accepts buckets again", "instance", name)
@@ -199,7 +199,7 @@ func (s *Service) Undrain(ctx context.Context, name string) (bucket.DrainView, e
 func (s *Service) drainView(ctx context.Context, name string, partitions []bucket.Partition) (
 	bucket.DrainView, error) {
 	view := bucket.DrainView{Instance: name}
-	rows, err := s.Ledger.Partitions.PartitionRows(ctx)
+	rows, err := s.Ledger.PartitionRows(ctx)
 	if err != nil {
 		return view, err
 	}
@@ -255,7 +255,7 @@ func (s *Service) eachPlaced(ctx context.Context, partitions []bucket.Partition,
 	do func(*Placed) error) error {
 	const page = 100
 	for after := int64(0); ; {
-		list, err := s.Ledger.Partitions.PlacedAfter(ctx, partitions, after, page)
+		list, err := s.Ledger.PlacedAfter(ctx, partitions, after, page)
 		if err != nil {
 			return err
 		}
@@ -306,7 +306,7 @@ func (p *Placed) key(ordinal int) string { return p.Name + ":bucket-" + strconv.
 
 // drain moves the buckets of all partitions that are being drained. It returns how many it moved.
 func (s *Service) drain(ctx context.Context) (moved int, err error) {
-	rows, err := s.Ledger.Partitions.PartitionRows(ctx)
+	rows, err := s.Ledger.PartitionRows(ctx)
 	if err != nil {
 		return 0, err
 	}

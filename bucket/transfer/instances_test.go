@@ -10,7 +10,7 @@ import (
 )
 
 func TestDrainUndrainAndRebalance(t *testing.T) {
-	w := newWorld(t)
+	w := newCluster(t)
 	s := w.node()
 	w.create(promo("rows", 90, 6)) // its buckets are on no instance
 	ref := w.stored(promo("sale", 90, 6), 3)
@@ -63,7 +63,7 @@ func TestDrainUndrainAndRebalance(t *testing.T) {
 // TestRebalanceLoop checks that a new instance gets its share, but not while a store does not
 // answer.
 func TestRebalanceLoop(t *testing.T) {
-	w := newWorld(t)
+	w := newCluster(t)
 	s := w.node()
 	ref := w.stored(promo("sale", 90, 6), 2)
 	run := loop(t, s, transfer.Settings{Rebalance: true}, "rebalance")
@@ -88,7 +88,7 @@ func TestRebalanceLoop(t *testing.T) {
 }
 
 func TestPartitionsAndRecover(t *testing.T) {
-	w := newWorld(t)
+	w := newCluster(t)
 	s := w.node()
 	w.stored(promo("sale", 90, 6), 3)
 	w.stores.down["store-2"] = true
@@ -107,7 +107,7 @@ func TestPartitionsAndRecover(t *testing.T) {
 	if got := s.Missing(w.ctx); len(got) != 0 {
 		t.Errorf("missing %v", got)
 	}
-	other := transfer.New(transfer.Config{Ledger: transfer.Ledger{Partitions: w.part}, Partitions: w.partitions[:2]})
+	other := transfer.New(transfer.Config{Ledger: w.part, Partitions: w.partitions[:2]})
 	if got := other.Missing(w.ctx); len(got) != 1 || !strings.Contains(got[0], "store-2/0") {
 		t.Errorf("missing %v", got)
 	}

@@ -1,23 +1,23 @@
 package transfer
 
 import (
-	"context"
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/fragment"
-	"github.com/budgetd/budgetd/ledger/books"
+	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 )
 
-// Want is what a bucket applies for, in minor units.
-type Want struct {
-	Bucket int64
-	// Need is the smallest useful grant, at least 1. Units is the largest.
-	Need, Units int64
-	// Of bounds the grant to an even share of U among that many buckets, rounded up. 0 means no bound.
-	Of int
-}
+// Ledger moves units in the database, and keeps the partitions of store mode there. Each movement
+// of a budget is one transaction, in which a rollover that is due comes first: the rows of the
+// budget are locked and read, package ledger/books decides, and what differs is written. Errors of
+// every method: Unavailable (nothing was changed); of those that write also OutcomeUnknown; of
+// those on one budget also BudgetNotFound. Each keeps I1. It is safe for concurrent use.
+type Ledger struct{ db *engine.DB }
+
+// NewLedger returns the ledger of a database.
+func NewLedger(db *engine.DB) *Ledger { return &Ledger{db: db} }
 
 // Moved is what a movement gave to buckets.
 type Moved struct {
@@ -25,28 +25,6 @@ type Moved struct {
 	Buckets int
 	// Units is the sum by which O grew, in minor units.
 	Units int64
-}
-
-// Supply moves units between a budget's total and its buckets. Each method is one transaction, in
-// which a rollover that is due comes first. Errors of every method: BudgetNotFound; Unavailable
-// (nothing was changed); OutcomeUnknown.
-type Supply interface {
-	// Apply moves units from U to a bucket's open epoch, as far as the period, sharding_quantity,
-	// adjust_cnt and pending shrinks allow. It returns the units moved. want.Of is not 0.
-	Apply(ctx context.Context, budgetID, bucketID int64, want books.Refill) (int64, error)
-	// ApplyTo moves R to where it belongs, then applies for an even share of U among the buckets that
-	// may take units. Errors: BucketOffline; BudgetExpired if no period is open; in store mode
-	// Unavailable, with ReasonOffline if an operator took the bucket offline.
-	ApplyTo(ctx context.Context, budgetID, bucketID int64) (Changed, error)
-	// Offline ends a bucket's epoch, returns its units to the total and removes the bucket from the
-	// bucket list. If the bucket is offline already, only the reason changes, from the service to an
-	// operator. Error: LastBucket for the only online bucket of an effective budget.
-	Offline(ctx context.Context, budgetID, bucketID int64, by bucket.OfflineBy) (Changed, error)
-	// Online begins a bucket's next epoch, and spreads U over the buckets that are online and those
-	// that the service took offline, which begin an epoch. It changes nothing if the bucket is online.
-	// Errors: BudgetExpired if the budget has no open period; Unavailable for a bucket that is halted,
-	// or cannot begin an epoch where it is.
-	Online(ctx context.Context, budgetID, bucketID int64) (Changed, error)
 }
 
 // Changed is what an operator's movement of a bucket did.
@@ -74,12 +52,6 @@ type StockBucket struct {
 	Outstanding, Used, Entries int64
 }
 
-// Stocks reads how much buckets have left. Error: Unavailable.
-type Stocks interface {
-	// Stocks reads the budgets that have units to apply for, in one statement. Others are omitted.
-	Stocks(ctx context.Context, budgetIDs []int64) ([]Stock, error)
-}
-
 // RolledOver is the result of a rollover.
 type RolledOver struct {
 	// Done says that a period ended. Otherwise nothing was due.
@@ -87,25 +59,6 @@ type RolledOver struct {
 	// Period is the open or last period afterwards, without its units.
 	Period budget.Period
 	Moved
-}
-
-// Periods ends periods and returns units of those that ended. Errors: BudgetNotFound; Unavailable
-// (nothing was changed), also while this node's clock and SQL's disagree; OutcomeUnknown.
-type Periods interface {
-	// Over lists budgets whose rollover is due by SQL's clock, the longest overdue first.
-	Over(ctx context.Context, limit int) ([]int64, error)
-	// RollOver ends a budget's period if it is over, and opens the one that contains the present
-	// instant. It takes a transaction, or one for each thousand periods that nobody opened. It also
-	// returns the budget as it is then.
-	RollOver(ctx context.Context, budgetID int64) (bucket.Budget, RolledOver, error)
-	// Returning lists budgets with units that return to the total (R).
-	Returning(ctx context.Context, limit int) ([]int64, error)
-	// Sweep moves R of budgets to where the period's rule says, and returns the units moved. A budget
-	// whose rollover is due is rolled over first.
-	Sweep(ctx context.Context, budgetIDs []int64) (int64, error)
-	// Restate updates the status column of at most limit budgets whose status by the clock differs.
-	// Only readers of the table need it; no decision uses it.
-	Restate(ctx context.Context, limit int) error
 }
 
 // Layout is how a budget's units are spread over the buckets that a recycle may use.
@@ -155,26 +108,7 @@ type Gathered struct {
 	At     time.Time
 }
 
-// Recycles recycles budgets. A budget is passed as this node knows it: where its feeds end bounds
-// what is read of them. A rollover that is due comes first, in the same transaction. Errors:
-// BudgetNotFound; BudgetExpired if no period is open; Unavailable; OutcomeUnknown.
-type Recycles interface {
-	// Gather is one step of a recycle in store mode before the last one: it sets epochs to closing, as
-	// books.CloseAbove does. It may be repeated.
-	Gather(ctx context.Context, b *bucket.Budget, want Recycling) (Gathered, error)
-	// Recycle brings every bucket of a budget to its share of all units by recent demand, in one
-	// transaction, and returns its report and the budget as it is then. If there is a recycle since
-	// want.Since, nothing changes in ledger mode. In store mode it is the last step: it hands out what
-	// the others gathered, also if there is one.
-	Recycle(ctx context.Context, b *bucket.Budget, want Recycling) (bucket.Budget, Recycled, error)
-	// RecycleHistory reads a budget's recycles with numbers below before, the newest first. If before
-	// is 0, it starts at the newest.
-	RecycleHistory(ctx context.Context, budgetID, before int64, limit int) ([]bucket.Recycle, error)
-	// Layout reads how a budget's units are spread, without locks.
-	Layout(ctx context.Context, b *bucket.Budget) (Layout, error)
-}
-
-// Recycled is the result of Recycles.Recycle.
+// Recycled is the result of Ledger.Recycle.
 type Recycled struct {
 	// Run is the report, or that of an earlier recycle if Began is false.
 	Run    bucket.Recycle
@@ -215,26 +149,4 @@ type PlacedBucket struct {
 	ID        int64
 	Ordinal   int
 	Partition bucket.Partition
-}
-
-// Partitions reads partitions and the buckets on them, and sets which are drained. Errors:
-// Unavailable, OutcomeUnknown.
-type Partitions interface {
-	// PartitionRows reads the partitions that SQL knows, and those that have buckets.
-	PartitionRows(ctx context.Context) ([]PartitionRow, error)
-	// AtRisk sums what epochs of budgets in store mode hold, by partition, in minor units.
-	AtRisk(ctx context.Context) (map[bucket.Partition]int64, error)
-	// SetDraining sets whether buckets must leave partitions. Repeating it changes nothing.
-	SetDraining(ctx context.Context, partitions []bucket.Partition, on bool) error
-	// PlacedAfter reads budgets in store mode with ids above after, with the partitions of their
-	// buckets, by id. It reads those with a bucket on one of the partitions, or all if partitions is
-	// empty.
-	PlacedAfter(ctx context.Context, partitions []bucket.Partition, after int64, limit int) ([]Placed,
-		error)
-}
-
-// Counters removes limit counters whose windows have ended.
-type Counters interface {
-	// ExpireCounters removes at most limit of them and returns how many it removed.
-	ExpireCounters(ctx context.Context, limit int) (int, error)
 }

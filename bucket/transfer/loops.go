@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -63,7 +64,7 @@ type RolloverLoop struct{ s *Service }
 // RunOnce rolls over at most 200 budgets, four of them concurrently.
 func (l *RolloverLoop) RunOnce(ctx context.Context) error {
 	const limit, workers = 200, 4
-	ids, err := l.s.Ledger.Periods.Over(ctx, limit)
+	ids, err := l.s.Ledger.Over(ctx, limit)
 	if err != nil {
 		return err
 	}
@@ -81,7 +82,7 @@ type StatusLoop struct{ s *Service }
 // RunOnce writes the status of at most 500 budgets.
 func (l *StatusLoop) RunOnce(ctx context.Context) error {
 	const limit = 500
-	return l.s.Ledger.Periods.Restate(ctx, limit)
+	return l.s.Ledger.Restate(ctx, limit)
 }
 
 // SweepLoop moves returned units to where they belong.
@@ -90,11 +91,11 @@ type SweepLoop struct{ s *Service }
 // RunOnce sweeps at most 1,024 budgets.
 func (l *SweepLoop) RunOnce(ctx context.Context) error {
 	const limit = 1024
-	ids, err := l.s.Ledger.Periods.Returning(ctx, limit)
+	ids, err := l.s.Ledger.Returning(ctx, limit)
 	if err != nil || len(ids) == 0 {
 		return err
 	}
-	units, err := l.s.Ledger.Periods.Sweep(ctx, ids)
+	units, err := l.s.Ledger.Sweep(ctx, ids)
 	l.s.Moved("sweep", units)
 	return err
 }
@@ -106,10 +107,53 @@ type CounterLoop struct{ s *Service }
 func (l *CounterLoop) RunOnce(ctx context.Context) error {
 	const limit, rounds = 500, 20
 	for range rounds {
-		n, err := l.s.Ledger.Counters.ExpireCounters(ctx, limit)
+		n, err := l.s.Ledger.ExpireCounters(ctx, limit)
 		if err != nil || n < limit {
 			return err
 		}
 	}
 	return nil
+}
+
+// maxUsed bounds the budgets that are remembered between two passes. The loop misses further ones
+// until they are used again.
+const maxUsed = 10_000
+
+// used is the set of budgets that were used since the last pass of a loop. The zero value is empty.
+// It is safe for concurrent use.
+type used struct {
+	mu  sync.RWMutex
+	ids map[int64]struct{}
+}
+
+// note adds a budget. It takes no exclusive lock if the budget is in the set.
+func (u *used) note(id int64) {
+	u.mu.RLock()
+	_, known := u.ids[id]
+	u.mu.RUnlock()
+	if known {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.ids == nil {
+		u.ids = map[int64]struct{}{}
+	}
+	if len(u.ids) < maxUsed {
+		u.ids[id] = struct{}{}
+	}
+}
+
+// take removes at most n budgets and returns them.
+func (u *used) take(n int) (ids []int64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for id := range u.ids {
+		if len(ids) == n {
+			break
+		}
+		delete(u.ids, id)
+		ids = append(ids, id)
+	}
+	return ids
 }

@@ -14,7 +14,7 @@ import (
 // moves what is left. Errors: Unavailable; OutcomeUnknown.
 func (s *Service) Rebalance(ctx context.Context, dryRun bool) (bucket.Rebalance, error) {
 	out := bucket.Rebalance{DryRun: dryRun}
-	rows, err := s.Ledger.Partitions.PartitionRows(ctx)
+	rows, err := s.Ledger.PartitionRows(ctx)
 	if err != nil {
 		return out, err
 	}
@@ -64,7 +64,7 @@ func (s *Service) GiveUp(ctx context.Context, name string) (bucket.DrainView, er
 				"partition %s answers: drain the instance instead", partition)
 		}
 	}
-	if err := s.Ledger.Partitions.SetDraining(step, partitions, true); err != nil {
+	if err := s.Ledger.SetDraining(step, partitions, true); err != nil {
 		return bucket.DrainView{}, err
 	}
 	var given bucket.GivenUp

@@ -74,7 +74,7 @@ func (s *Service) handOut(ctx context.Context, b *bucket.Budget, want Recycling)
 	step, cancel := s.bounded(ctx)
 	defer cancel()
 	_, err = s.Budgets.Learn(func() (after bucket.Budget, err error) {
-		after, out, err = s.Ledger.Recycles.Recycle(step, b, want)
+		after, out, err = s.Ledger.Recycle(step, b, want)
 		return after, err
 	})
 	s.turned(b.ID, out.Turned)
@@ -94,7 +94,7 @@ func (s *Service) gather(ctx context.Context, b *bucket.Budget, want *Recycling)
 	want.without(b, failed)
 	for range most {
 		step, cancel := s.bounded(ctx)
-		got, err := s.Ledger.Recycles.Gather(step, b, *want)
+		got, err := s.Ledger.Gather(step, b, *want)
 		cancel()
 		if err != nil || got.Found != nil {
 			return got.Found, err
@@ -159,7 +159,7 @@ func (s *Service) Recycles(ctx context.Context, ref bucket.BudgetRef, before int
 	if err != nil {
 		return nil, err
 	}
-	return s.Ledger.Recycles.RecycleHistory(ctx, b.ID, before, limit)
+	return s.Ledger.RecycleHistory(ctx, b.ID, before, limit)
 }
 
 // RecycleSettings configure automatic recycles.
@@ -255,7 +255,7 @@ func (l *RecycleLoop) stranded(ctx context.Context) error {
 		var layout Layout
 		b, err := l.s.Budgets.Reload(ctx, id)
 		if err == nil {
-			layout, err = l.s.Ledger.Recycles.Layout(ctx, b)
+			layout, err = l.s.Ledger.Layout(ctx, b)
 		}
 		if err == nil {
 			spread := layout.Spread()

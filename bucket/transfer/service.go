@@ -14,16 +14,6 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Ledger is the part of the database. *transfer.Part of package sqlstore/transfer implements it.
-type Ledger struct {
-	Supply     Supply
-	Stocks     Stocks
-	Periods    Periods
-	Recycles   Recycles
-	Partitions Partitions
-	Counters   Counters
-}
-
 // Pages lists budgets by id.
 type Pages interface {
 	Budgets(ctx context.Context, page bucket.Page) ([]bucket.View, error)
@@ -55,7 +45,7 @@ type Stores interface {
 
 // Config configures a Service.
 type Config struct {
-	Ledger  Ledger
+	Ledger  *Ledger
 	Budgets *bucket.Budgets
 	Pages   Pages
 	// Health is used by Partitions and before buckets move. If it is nil, every partition is assumed
@@ -127,7 +117,7 @@ func (s *Service) RollOver(ctx context.Context, budgetID int64) error {
 		defer cancel()
 		var done RolledOver
 		_, err := s.Budgets.Learn(func() (after bucket.Budget, err error) {
-			after, done, err = s.Ledger.Periods.RollOver(step, budgetID)
+			after, done, err = s.Ledger.RollOver(step, budgetID)
 			return after, err
 		})
 		s.turned(budgetID, done)
@@ -299,7 +289,7 @@ func (s *Service) Offline(ctx context.Context, ref bucket.BudgetRef, key string)
 	bucket.BucketView, error) {
 	return s.verb(ctx, "offline", ref, key, false,
 		func(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket) (Changed, error) {
-			done, err := s.Ledger.Supply.Offline(ctx, b.ID, bk.ID, bucket.ByOperator)
+			done, err := s.Ledger.Offline(ctx, b.ID, bk.ID, bucket.ByOperator)
 			if err == nil {
 				s.Log.Info("bucket taken offline", "budget", b.Name, "bucket", bk.Key)
 			}
@@ -315,7 +305,7 @@ func (s *Service) Online(ctx context.Context, ref bucket.BudgetRef, key string) 
 	bucket.BucketView, error) {
 	return s.verb(ctx, "online", ref, key, true,
 		func(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket) (Changed, error) {
-			done, err := s.Ledger.Supply.Online(ctx, b.ID, bk.ID)
+			done, err := s.Ledger.Online(ctx, b.ID, bk.ID)
 			if err == nil && !done.Waits {
 				s.Moved("handout", done.Units)
 				s.Log.Info("bucket brought online", "budget", b.Name, "bucket", bk.Key)
@@ -331,7 +321,7 @@ func (s *Service) ApplyTo(ctx context.Context, ref bucket.BudgetRef, key string)
 	bucket.BucketView, error) {
 	return s.verb(ctx, "apply", ref, key, true,
 		func(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket) (Changed, error) {
-			done, err := s.Ledger.Supply.ApplyTo(ctx, b.ID, bk.ID)
+			done, err := s.Ledger.ApplyTo(ctx, b.ID, bk.ID)
 			s.applied(done.Units)
 			return done, err
 		})

@@ -15,7 +15,7 @@ import (
 )
 
 func TestVerbsOnBuckets(t *testing.T) {
-	w := newWorld(t)
+	w := newCluster(t)
 	s := w.node()
 	ref := w.create(promo("sale", 90, 3))
 	view, err := s.Offline(w.ctx, ref, "bucket-1")
@@ -55,7 +55,7 @@ func TestVerbsOnBuckets(t *testing.T) {
 }
 
 func TestRecycleAndItsHistory(t *testing.T) {
-	w := newWorld(t)
+	w := newCluster(t)
 	s := w.node()
 	ref := w.create(promo("sale", 8000, 4))
 	b := w.read(ref)
@@ -84,7 +84,7 @@ func TestRecycleAndItsHistory(t *testing.T) {
 // TestRecycleWithoutBeingAsked checks that the schedule recycles each effective budget once, whatever the number of nodes, and that a budget of
 // which too much is stranded is recycled automatically.
 func TestRecycleWithoutBeingAsked(t *testing.T) {
-	w := newWorld(t)
+	w := newCluster(t)
 	first, second := w.create(promo("first", 8000, 4)), w.create(promo("second", 8000, 4))
 	paused := promo("paused", 80, 4)
 	paused.Paused = true
@@ -158,7 +158,7 @@ func TestRecycleWithoutBeingAsked(t *testing.T) {
 // TestRollOverIsShared checks that all requests that meet an ended epoch share one rollover, and
 // that the loop rolls over the others.
 func TestRollOverIsShared(t *testing.T) {
-	w := newWorld(t)
+	w := newCluster(t)
 	nodes := []*transfer.Service{w.node(), w.node()}
 	d := promo("daily", 1000, 3)
 	d.Type = budget.Daily
@@ -195,7 +195,7 @@ func TestRollOverIsShared(t *testing.T) {
 // TestRefillFollowsUse checks that a bucket below its low-water mark gets a step according to its
 // use, that an unused one gets nothing, and that the loop checks only budgets that this node used.
 func TestRefillFollowsUse(t *testing.T) {
-	w := newWorld(t)
+	w := newCluster(t)
 	s := w.node()
 	d := promo("free", 100_000, 2)
 	d.Type, d.Rule = budget.Daily, &budget.Rule{Kind: budget.Free}
@@ -231,7 +231,7 @@ func TestRefillFollowsUse(t *testing.T) {
 
 // TestSweepLoop checks that returned units are in the total after one pass.
 func TestSweepLoop(t *testing.T) {
-	w := newWorld(t)
+	w := newCluster(t)
 	s := w.node()
 	ref := w.create(promo("sale", 90, 3))
 	id := w.read(ref).Buckets[0].ID

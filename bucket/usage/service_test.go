@@ -9,10 +9,10 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/hold"
+	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/iana"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
-	"github.com/budgetd/budgetd/internal/sqlstore/transfer"
 	"github.com/budgetd/budgetd/ledger"
 )
 
@@ -258,7 +258,7 @@ func TestCheckOfADuePeriod(t *testing.T) {
 		turns := 0
 		w.s.RollOver = func(ctx context.Context, id int64) error {
 			turns++
-			_, _, err := transfer.New(w.DB).RollOver(ctx, id)
+			_, _, err := transfer.NewLedger(w.DB).RollOver(ctx, id)
 			return err
 		}
 		b := w.make("daily", 1000, func(d *budget.Definition) {

@@ -21,7 +21,6 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/partitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/quarantine"
-	moving "github.com/budgetd/budgetd/internal/sqlstore/transfer"
 )
 
 // node is a budgetd without an HTTP server. Its loops run only when a test calls loop.
@@ -75,7 +74,7 @@ func newNode(t *testing.T, w *servers, g *gate) *node {
 		t.Cleanup(func() { _ = s.Disconnect() })
 		counters[name] = &counter.Store{Counter: s, Entries: s, Changes: s, Memories: s, Copies: s}
 	}
-	defs, flights, moves, part := manage.NewLedger(n.db), commit.New(n.db), moving.New(n.db), partitions.New(n.db)
+	defs, flights, moves, part := manage.NewLedger(n.db), commit.New(n.db), transfer.NewLedger(n.db), partitions.New(n.db)
 	n.budgets, err = bucket.NewBudgets(bucket.BudgetsConfig{Definitions: defs})
 	must()
 	places, err := place.New(w.partitions, 100)
@@ -87,8 +86,7 @@ func newNode(t *testing.T, w *servers, g *gate) *node {
 		Settings: counter.Settings{Deadline: deadline, StepTime: step, MarkGrace: time.Millisecond,
 			VerifyEvery: time.Millisecond}})
 	must()
-	n.moves = transfer.New(transfer.Config{Ledger: transfer.Ledger{Supply: moves, Stocks: moves,
-		Periods: moves, Recycles: moves, Partitions: moves, Counters: moves}, Budgets: n.budgets, Pages: defs,
+	n.moves = transfer.New(transfer.Config{Ledger: moves, Budgets: n.budgets, Pages: defs,
 		Partitions: w.partitions, Places: places, Stores: n.store, Now: n.db.Now, Timeout: step})
 	n.rows, err = row.New(row.Config{Budgets: n.budgets, Ledger: flights, Lookup: flights,
 		Rollover: n.moves, Now: n.db.Now,

@@ -31,7 +31,6 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/nodes"
 	"github.com/budgetd/budgetd/internal/sqlstore/partitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/quarantine"
-	moving "github.com/budgetd/budgetd/internal/sqlstore/transfer"
 	"github.com/budgetd/budgetd/internal/webhook"
 	"github.com/budgetd/budgetd/ring"
 )
@@ -41,13 +40,13 @@ type parts struct {
 	commit      *commit.Part
 	definitions *manage.Ledger
 	returns     *hold.Ledger
-	transfer    *moving.Part
+	transfer    *transfer.Ledger
 	partitions  *partitions.Part
 }
 
 func partsOf(db *engine.DB) *parts {
 	return &parts{commit: commit.New(db), definitions: manage.NewLedger(db),
-		returns: hold.NewLedger(db), transfer: moving.New(db), partitions: partitions.New(db)}
+		returns: hold.NewLedger(db), transfer: transfer.NewLedger(db), partitions: partitions.New(db)}
 }
 
 // node is a running service: its handlers and its loops.
@@ -130,9 +129,7 @@ func (b *backends) service(c config.Config, log *slog.Logger, observer *metrics.
 }
 
 func (m *nodeBuilder) transferService() *transfer.Service {
-	return transfer.New(transfer.Config{Ledger: transfer.Ledger{Supply: m.parts.transfer,
-		Stocks: m.parts.transfer, Periods: m.parts.transfer, Recycles: m.parts.transfer,
-		Partitions: m.parts.transfer, Counters: m.parts.transfer},
+	return transfer.New(transfer.Config{Ledger: m.parts.transfer,
 		Budgets: m.budgets, Pages: m.definitions, Health: m.backends,
 		Partitions: m.backends.partitions, Places: m.places, Stores: m.stores,
 		Now: m.db.Now, Moved: m.observer.Moved, Log: m.log})

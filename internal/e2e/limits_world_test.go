@@ -21,7 +21,6 @@ import (
 	"github.com/budgetd/budgetd/internal/metrics"
 	"github.com/budgetd/budgetd/internal/sqlstore/commit"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
-	moving "github.com/budgetd/budgetd/internal/sqlstore/transfer"
 	"github.com/budgetd/budgetd/internal/testservers"
 )
 
@@ -86,9 +85,8 @@ func serveLimits(t *testing.T, clock *movedClock, db *engine.DB) *limitWorld {
 	flights, defined := commit.New(db), manage.NewLedger(db)
 	budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: defined, Size: 1000})
 	must(t, err)
-	observer, moved := metrics.New("test"), moving.New(db)
-	mover := transfer.New(transfer.Config{Ledger: transfer.Ledger{Supply: moved, Stocks: moved,
-		Periods: moved, Recycles: moved, Partitions: moved, Counters: moved}, Budgets: budgets,
+	observer, moved := metrics.New("test"), transfer.NewLedger(db)
+	mover := transfer.New(transfer.Config{Ledger: moved, Budgets: budgets,
 		Pages: defined, Now: db.Now, Moved: observer.Moved})
 	rows, err := row.New(row.Config{Budgets: budgets, Ledger: flights, Lookup: flights,
 		Rollover: mover, Now: db.Now, Observer: observer,

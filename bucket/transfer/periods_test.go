@@ -8,16 +8,15 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/manage"
-	want "github.com/budgetd/budgetd/bucket/transfer"
+	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
-	"github.com/budgetd/budgetd/internal/sqlstore/transfer"
 	"github.com/budgetd/budgetd/ledger"
 	"github.com/budgetd/budgetd/ledger/books"
 )
 
 // rollOver rolls over a budget that is due.
-func (w *world) rollOver(id int64) want.RolledOver {
+func (w *world) rollOver(id int64) transfer.RolledOver {
 	w.Helper()
 	done := must(w.rolledOver(id))(w)
 	equal(w, "rolled over", done.Done, true)
@@ -326,7 +325,7 @@ func TestRollOverComesFirst(t *testing.T) {
 				return err
 			},
 			"recycle": func(b *bucket.Budget) error {
-				_, out, err := w.part.Recycle(w.ctx, b, want.Recycling{Cause: bucket.OnDemand})
+				_, out, err := w.part.Recycle(w.ctx, b, transfer.Recycling{Cause: bucket.OnDemand})
 				if err == nil {
 					equal(w, "rolled over by a recycle", out.Turned.Done, true)
 				}
@@ -367,11 +366,11 @@ func TestRollOverByAClockThatIsWrong(t *testing.T) {
 	var err error
 	w.db, err = engine.Open(w.ctx, engine.Config{Driver: "mysql", DSN: w.dsn, Clock: w.clock.Now})
 	w.ok(err)
-	w.defs, w.part = manage.NewLedger(w.db), transfer.New(w.db)
+	w.defs, w.part = manage.NewLedger(w.db), transfer.NewLedger(w.db)
 	w.until(dayLong)
 	_, err = w.rolledOver(b.ID)
 	w.refused(err, budget.Unavailable)
-	_, _, err = w.part.Recycle(w.ctx, &b, want.Recycling{Cause: bucket.OnDemand})
+	_, _, err = w.part.Recycle(w.ctx, &b, transfer.Recycling{Cause: bucket.OnDemand})
 	w.refused(err, budget.Unavailable)
 	_, err = w.part.Apply(w.ctx, b.ID, b.Buckets[0].ID, lacks(5))
 	w.refused(err, budget.Unavailable)

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/ledger/books"
@@ -20,18 +19,18 @@ const (
 		WHERE has_returns = 1 ORDER BY budget_id LIMIT ?`
 )
 
-// Over lists ledger-mode budgets whose rollover is due, by SQL's clock.
-func (p *Part) Over(ctx context.Context, limit int) (ids []int64, err error) {
-	return p.ids(ctx, "roll over", selectOver, engine.ToMS(p.db.Now()), limit)
+// Over lists ledger-mode budgets whose rollover is due by SQL's clock, the longest overdue first.
+func (l *Ledger) Over(ctx context.Context, limit int) (ids []int64, err error) {
+	return l.ids(ctx, "roll over", selectOver, engine.ToMS(l.db.Now()), limit)
 }
 
 // Returning lists budgets with units on their way back to the total.
-func (p *Part) Returning(ctx context.Context, limit int) (ids []int64, err error) {
-	return p.ids(ctx, "sweep", selectReturning, limit)
+func (l *Ledger) Returning(ctx context.Context, limit int) (ids []int64, err error) {
+	return l.ids(ctx, "sweep", selectReturning, limit)
 }
 
-func (p *Part) ids(ctx context.Context, op, query string, args ...any) (ids []int64, err error) {
-	err = p.db.Read(ctx, op, func(r *engine.Reader) error {
+func (l *Ledger) ids(ctx context.Context, op, query string, args ...any) (ids []int64, err error) {
+	err = l.db.Read(ctx, op, func(r *engine.Reader) error {
 		ids = nil
 		return r.List(&ids, query, args...)
 	})
@@ -41,15 +40,17 @@ func (p *Part) ids(ctx context.Context, op, query string, args ...any) (ids []in
 	return ids, nil
 }
 
-// RollOver ends a budget's period if it is over, and opens the next. See transfer.Periods and
-// books.RollOver. Keeps I1.
-func (p *Part) RollOver(ctx context.Context, budgetID int64) (
-	after bucket.Budget, out transfer.RolledOver, err error) {
+// RollOver ends a budget's period if it is over, and opens the one that contains the present
+// instant: see books.RollOver. It takes a transaction, or one for each thousand periods that nobody
+// opened, and returns the budget as it is then. Error: Unavailable while the clocks of this node
+// and SQL disagree.
+func (l *Ledger) RollOver(ctx context.Context, budgetID int64) (
+	after bucket.Budget, out RolledOver, err error) {
 	read := reading(budgetID)
-	out, err = p.whole(ctx, "roll over", budgetID, bookkeeper.WholeBudget(budgetID), nil,
+	out, err = l.whole(ctx, "roll over", budgetID, bookkeeper.WholeBudget(budgetID), nil,
 		read.Queries)
 	if err != nil {
-		return after, transfer.RolledOver{}, err
+		return after, RolledOver{}, err
 	}
 	after, err = read.Budget("roll over")
 	return after, out, err
@@ -58,16 +59,16 @@ func (p *Part) RollOver(ctx context.Context, budgetID int64) (
 // budgetsAtOnce bounds the budgets that one transaction of Sweep locks.
 const budgetsAtOnce = 64
 
-// Sweep moves R of budgets to where their periods say. See transfer.Periods and books.Sweep. Those
-// whose rollover is due are rolled over first, in the same transaction.
-func (p *Part) Sweep(ctx context.Context, budgetIDs []int64) (moved int64, err error) {
+// Sweep moves R of budgets to where their periods say, and returns the units moved: see
+// books.Sweep. Those whose rollover is due are rolled over first, in the same transaction.
+func (l *Ledger) Sweep(ctx context.Context, budgetIDs []int64) (moved int64, err error) {
 	budgetIDs = slices.Sorted(slices.Values(budgetIDs))
 	for ids := range slices.Chunk(budgetIDs, budgetsAtOnce) {
 		var after, next books.Position
 		var due []int64
 		for more := true; more; after = next {
 			units := int64(0)
-			err := bookkeeper.Do(ctx, p.db, "sweep", bookkeeper.Returning(ids, after),
+			err := bookkeeper.Do(ctx, l.db, "sweep", bookkeeper.Returning(ids, after),
 				func(b *books.Books) ([]bookkeeper.Query, error) {
 					units, due = 0, nil
 					for _, u := range b.Budgets.All() {
@@ -90,7 +91,7 @@ func (p *Part) Sweep(ctx context.Context, budgetIDs []int64) (moved int64, err e
 		}
 		for _, id := range due {
 			units := int64(0)
-			_, err := p.whole(ctx, "sweep", id, bookkeeper.WholeBudget(id),
+			_, err := l.whole(ctx, "sweep", id, bookkeeper.WholeBudget(id),
 				func(b *books.Books, u *books.Budget) error {
 					units = b.Sweep(u)
 					return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
@@ -18,15 +17,15 @@ func all(id int64) []bookkeeper.Query {
 }
 
 // whole is bookkeeper.Whole.
-func (p *Part) whole(ctx context.Context, op string, id int64, load []bookkeeper.Query,
-	do bookkeeper.Movement, look engine.Looks) (transfer.RolledOver, error) {
-	done, err := bookkeeper.Whole(ctx, p.db, op, id, load, do, look)
+func (l *Ledger) whole(ctx context.Context, op string, id int64, load []bookkeeper.Query,
+	do bookkeeper.Movement, look engine.Looks) (RolledOver, error) {
+	done, err := bookkeeper.Whole(ctx, l.db, op, id, load, do, look)
 	return rolledOver(done), err
 }
 
-func rolledOver(done books.RolledOver) transfer.RolledOver {
-	out := transfer.RolledOver{Done: done.Done, Period: done.Period,
-		Moved: transfer.Moved{Buckets: done.Buckets, Units: done.Units}}
+func rolledOver(done books.RolledOver) RolledOver {
+	out := RolledOver{Done: done.Done, Period: done.Period,
+		Moved: Moved{Buckets: done.Buckets, Units: done.Units}}
 	out.Period.Funded, out.Period.Carried, out.Period.Before = 0, 0, 0
 	return out
 }
@@ -37,22 +36,22 @@ type onBucket func(b *books.Books, u *books.Budget, row *books.Bucket) (books.Re
 // one runs a movement of one bucket, for which load is enough, or of the whole budget if a rollover
 // is due. look may read what it has left; nil reads nothing. Errors: BucketNotFound, also for a
 // bucket that was removed from the ring; those of whole.
-func (p *Part) one(ctx context.Context, op string, budgetID, bucketID int64,
-	load []bookkeeper.Query, do onBucket, look engine.Looks) (out transfer.Changed, err error) {
+func (l *Ledger) one(ctx context.Context, op string, budgetID, bucketID int64,
+	load []bookkeeper.Query, do onBucket, look engine.Looks) (out Changed, err error) {
 	find := func(b *books.Books, u *books.Budget) error {
 		row := b.Buckets.Get(bucketID)
 		if row == nil || row.OfflineBy == books.Word(bucket.ByResize) {
 			return budget.Refuse(budget.BucketNotFound, op, "budget %s has no bucket %d", u.Name, bucketID)
 		}
 		done, err := do(b, u, row)
-		out = transfer.Changed{Units: done.Units, Waits: done.Closing}
+		out = Changed{Units: done.Units, Waits: done.Closing}
 		if u.Durability == books.Word(budget.Store) {
 			out.Tell = append(b.Granted(), row.ID)
 		}
 		return err
 	}
 	due := false
-	err = bookkeeper.DoAndLook(ctx, p.db, op, load, func(b *books.Books) ([]bookkeeper.Query, error) {
+	err = bookkeeper.DoAndLook(ctx, l.db, op, load, func(b *books.Books) ([]bookkeeper.Query, error) {
 		u := b.Budgets.Get(budgetID)
 		if u == nil {
 			return nil, bookkeeper.NoBudget(op, budgetID)
@@ -64,22 +63,22 @@ func (p *Part) one(ctx context.Context, op string, budgetID, bucketID int64,
 	}, look)
 	if err == nil && due {
 		var turned books.RolledOver
-		turned, err = bookkeeper.Whole(ctx, p.db, op, budgetID, all(budgetID), find, look)
+		turned, err = bookkeeper.Whole(ctx, l.db, op, budgetID, all(budgetID), find, look)
 		if len(turned.Closing) > 0 {
-			out = transfer.Changed{Waits: true, Tell: turned.Closing}
+			out = Changed{Waits: true, Tell: turned.Closing}
 		}
 	}
 	if err != nil {
-		return transfer.Changed{}, err
+		return Changed{}, err
 	}
 	return out, nil
 }
 
 // on is one, and reads the budget afterwards.
-func (p *Part) on(ctx context.Context, op string, budgetID, bucketID int64, load []bookkeeper.Query,
-	do onBucket) (transfer.Changed, error) {
+func (l *Ledger) on(ctx context.Context, op string, budgetID, bucketID int64,
+	load []bookkeeper.Query, do onBucket) (Changed, error) {
 	read := reading(budgetID)
-	out, err := p.one(ctx, op, budgetID, bucketID, load, do, read.Queries)
+	out, err := l.one(ctx, op, budgetID, bucketID, load, do, read.Queries)
 	if err == nil {
 		out.After, err = read.Budget(op)
 	}

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 )
 
@@ -54,8 +53,8 @@ func comparePartitions(a, b bucket.Partition) int {
 }
 
 // PartitionRows reads the partitions that SQL knows and those of buckets, by instance and index.
-func (p *Part) PartitionRows(ctx context.Context) (out []transfer.PartitionRow, err error) {
-	err = p.db.Read(ctx, "partitions", func(r *engine.Reader) error {
+func (l *Ledger) PartitionRows(ctx context.Context) (out []PartitionRow, err error) {
+	err = l.db.Read(ctx, "partitions", func(r *engine.Reader) error {
 		var known, loads []partitionRow
 		if err := r.List(&known, selectPartitions); err != nil {
 			return err
@@ -63,10 +62,10 @@ func (p *Part) PartitionRows(ctx context.Context) (out []transfer.PartitionRow, 
 		if err := r.List(&loads, countOnPartitions); err != nil {
 			return err
 		}
-		found := map[bucket.Partition]transfer.PartitionRow{}
+		found := map[bucket.Partition]PartitionRow{}
 		for i := range known {
 			k := &known[i]
-			row := transfer.PartitionRow{Partition: k.Partition(), Incarnation: k.Incarnation,
+			row := PartitionRow{Partition: k.Partition(), Incarnation: k.Incarnation,
 				Draining: k.Draining == 1}
 			if words := strings.Fields(k.Identity); len(words) > 2 { // run id, replication id, role
 				row.Role, row.Cause = words[2], k.Cause
@@ -79,7 +78,7 @@ func (p *Part) PartitionRows(ctx context.Context) (out []transfer.PartitionRow, 
 			row.Partition, row.Buckets = loads[i].Partition(), loads[i].Buckets
 			found[row.Partition] = row
 		}
-		out = make([]transfer.PartitionRow, 0, len(found))
+		out = make([]PartitionRow, 0, len(found))
 		for _, row := range found {
 			out = append(out, row)
 		}
@@ -88,16 +87,16 @@ func (p *Part) PartitionRows(ctx context.Context) (out []transfer.PartitionRow, 
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(out, func(a, b transfer.PartitionRow) int {
+	slices.SortFunc(out, func(a, b PartitionRow) int {
 		return comparePartitions(a.Partition,
 			b.Partition)
 	})
 	return out, nil
 }
 
-// AtRisk sums what epochs of budgets in store mode hold, by partition. See transfer.Partitions.
-func (p *Part) AtRisk(ctx context.Context) (out map[bucket.Partition]int64, err error) {
-	err = p.db.Read(ctx, "at risk", func(r *engine.Reader) error {
+// AtRisk sums what epochs of budgets in store mode hold, by partition, in minor units.
+func (l *Ledger) AtRisk(ctx context.Context) (out map[bucket.Partition]int64, err error) {
+	err = l.db.Read(ctx, "at risk", func(r *engine.Reader) error {
 		var found []partitionRow
 		if err := r.List(&found, selectAtRisk); err != nil {
 			return err
@@ -113,7 +112,7 @@ func (p *Part) AtRisk(ctx context.Context) (out map[bucket.Partition]int64, err 
 
 // SetDraining sets whether buckets are to leave partitions. It inserts missing rows of partitions.
 // It is idempotent.
-func (p *Part) SetDraining(ctx context.Context, partitions []bucket.Partition, on bool) error {
+func (l *Ledger) SetDraining(ctx context.Context, partitions []bucket.Partition, on bool) error {
 	partitions = slices.Clone(partitions)
 	slices.SortFunc(partitions, comparePartitions)
 	partitions = slices.Compact(partitions)
@@ -121,7 +120,7 @@ func (p *Part) SetDraining(ctx context.Context, partitions []bucket.Partition, o
 	if on {
 		is = 1
 	}
-	return p.db.Write(ctx, "drain", func(t *engine.Tx) error {
+	return l.db.Write(ctx, "drain", func(t *engine.Tx) error {
 		for _, partition := range partitions {
 			instance := []byte(partition.Instance)
 			var row partitionRow
@@ -154,11 +153,11 @@ const (
 		WHERE budget_id > ? AND (`
 )
 
-// PlacedAfter returns budgets in store mode above an id with the partitions of their buckets. See
-// transfer.Partitions.
-func (p *Part) PlacedAfter(ctx context.Context, partitions []bucket.Partition, after int64,
-	limit int) (out []transfer.Placed, err error) {
-	err = p.db.Read(ctx, "placement", func(r *engine.Reader) error {
+// PlacedAfter reads budgets in store mode with ids above after, with the partitions of their
+// buckets, by id: those with a bucket on one of the partitions, or all if partitions is empty.
+func (l *Ledger) PlacedAfter(ctx context.Context, partitions []bucket.Partition, after int64,
+	limit int) (out []Placed, err error) {
+	err = l.db.Read(ctx, "placement", func(r *engine.Reader) error {
 		out = nil
 		ids, err := budgetsOn(r, partitions, after, limit)
 		if err != nil || len(ids) == 0 {
@@ -180,11 +179,11 @@ func (p *Part) PlacedAfter(ctx context.Context, partitions []bucket.Partition, a
 		for i := range rows {
 			row := &rows[i]
 			if len(out) == 0 || out[len(out)-1].Budget != row.Budget {
-				out = append(out, transfer.Placed{Budget: row.Budget, Tenant: row.Tenant,
+				out = append(out, Placed{Budget: row.Budget, Tenant: row.Tenant,
 					Name: row.Name})
 			}
 			last := &out[len(out)-1]
-			last.Buckets = append(last.Buckets, transfer.PlacedBucket{ID: row.ID,
+			last.Buckets = append(last.Buckets, PlacedBucket{ID: row.ID,
 				Ordinal:   row.Ordinal,
 				Partition: bucket.Partition{Instance: row.Instance, Index: row.Partition}})
 		}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
-	want "github.com/budgetd/budgetd/bucket/transfer"
+	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 )
@@ -87,7 +87,7 @@ func TestMovementsAtOnce(t *testing.T) {
 			return err
 		})
 		run("recycle", func(r *rand.Rand, _ int) error {
-			_, _, err := w.part.Recycle(w.ctx, &b, want.Recycling{Cause: bucket.OnDemand})
+			_, _, err := w.part.Recycle(w.ctx, &b, transfer.Recycling{Cause: bucket.OnDemand})
 			return err
 		})
 		run("sweep", func(*rand.Rand, int) error {

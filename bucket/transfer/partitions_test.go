@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/budgetd/budgetd/bucket"
-	want "github.com/budgetd/budgetd/bucket/transfer"
+	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 )
 
@@ -16,7 +16,7 @@ func TestPartitionRows(t *testing.T) {
 		w.create(stored("b", 90, 5))
 		w.ok(w.part.SetDraining(w.ctx, []bucket.Partition{partition(1), partition(8)}, true))
 		w.ok(w.part.SetDraining(w.ctx, []bucket.Partition{partition(1), partition(8)}, true))
-		rows := map[bucket.Partition]want.PartitionRow{}
+		rows := map[bucket.Partition]transfer.PartitionRow{}
 		for _, row := range must(w.part.PartitionRows(w.ctx))(w) {
 			rows[row.Partition] = row
 		}
@@ -31,10 +31,10 @@ func TestPartitionRows(t *testing.T) {
 		set(1)
 		equal(w, "at risk without a total", len(must(w.part.AtRisk(w.ctx))(w)), 0)
 		set(0)
-		equal(w, "a partition", rows[partition(0)], want.PartitionRow{Partition: partition(0), Incarnation: 1, Buckets: 1})
-		equal(w, "a drained one", rows[partition(1)], want.PartitionRow{Partition: partition(1), Incarnation: 1,
+		equal(w, "a partition", rows[partition(0)], transfer.PartitionRow{Partition: partition(0), Incarnation: 1, Buckets: 1})
+		equal(w, "a drained one", rows[partition(1)], transfer.PartitionRow{Partition: partition(1), Incarnation: 1,
 			Draining: true, Buckets: 1})
-		equal(w, "an empty one", rows[partition(8)], want.PartitionRow{Partition: partition(8), Incarnation: 1,
+		equal(w, "an empty one", rows[partition(8)], transfer.PartitionRow{Partition: partition(8), Incarnation: 1,
 			Draining: true})
 		w.ok(w.part.SetDraining(w.ctx, []bucket.Partition{partition(1), partition(3)}, false))
 		for _, row := range must(w.part.PartitionRows(w.ctx))(w) {

@@ -6,8 +6,43 @@ import (
 	"context"
 	"slices"
 
+	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/ledger/books"
 )
+
+const (
+	selectStatusDue = `SELECT id FROM budget_management_bucket /*by budget_management_bucket_status*/
+		WHERE status_due_ms > 0 AND status_due_ms <= ? ORDER BY status_due_ms, id LIMIT ?`
+)
+
+// Restate updates the status column of at most limit budgets whose status by SQL's clock differs,
+// each in a transaction of its own. If another node was faster, nothing changes. Only readers of
+// the table need it; no decision uses it.
+func (l *Ledger) Restate(ctx context.Context, limit int) error {
+	var ids []int64
+	now := engine.ToMS(l.db.Now())
+	err := l.db.Read(ctx, "restate", func(r *engine.Reader) error {
+		ids = nil
+		return r.List(&ids, selectStatusDue, now, limit)
+	})
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		err := bookkeeper.Do(ctx, l.db, "restate", bookkeeper.WholeBudget(id)[:1],
+			func(b *books.Books) ([]bookkeeper.Query, error) {
+				if u := b.Budgets.Get(id); u != nil {
+					b.Restate(u)
+				}
+				return nil, nil
+			})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 const (
 	selectExpired = `SELECT budget_id, dimension, value, version
@@ -20,10 +55,10 @@ const (
 
 // ExpireCounters deletes limit counters whose windows have ended by SQL's clock, at most limit, in
 // key order. A counter that is written meanwhile stays.
-func (p *Part) ExpireCounters(ctx context.Context, limit int) (removed int, err error) {
-	now := engine.ToMS(p.db.Now())
+func (l *Ledger) ExpireCounters(ctx context.Context, limit int) (removed int, err error) {
+	now := engine.ToMS(l.db.Now())
 	var due []counterRow
-	err = p.db.Read(ctx, "expire counters", func(r *engine.Reader) error {
+	err = l.db.Read(ctx, "expire counters", func(r *engine.Reader) error {
 		due = nil
 		return r.List(&due, selectExpired, now, limit)
 	})
@@ -31,7 +66,7 @@ func (p *Part) ExpireCounters(ctx context.Context, limit int) (removed int, err 
 		return 0, err
 	}
 	sortCounters(due)
-	err = p.db.Write(ctx, "expire counters", func(t *engine.Tx) error {
+	err = l.db.Write(ctx, "expire counters", func(t *engine.Tx) error {
 		removed = 0
 		for i := range due {
 			d := &due[i]

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
-	want "github.com/budgetd/budgetd/bucket/transfer"
+	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 )
@@ -24,7 +24,7 @@ func (w *world) recycleFor(id int64, cause bucket.RecycleCause, since time.Time)
 	run bucket.Recycle, began bool) {
 	w.Helper()
 	b := w.read(id)
-	after, out, err := w.part.Recycle(w.ctx, &b, want.Recycling{Cause: cause, Since: since})
+	after, out, err := w.part.Recycle(w.ctx, &b, transfer.Recycling{Cause: cause, Since: since})
 	w.ok(err)
 	w.conserved(id)
 	equal(w, "the list's version after it", after.ListVersion, w.read(id).ListVersion)
@@ -145,7 +145,7 @@ func TestRecycleOnce(t *testing.T) {
 		_, began = w.recycleFor(b.ID, bucket.OnSchedule, w.db.Now())
 		equal(w, "of a later time", began, true)
 		_, _, err := w.part.Recycle(w.ctx, &bucket.Budget{Definition: budget.Definition{ID: 1 << 40}},
-			want.Recycling{Cause: bucket.OnDemand})
+			transfer.Recycling{Cause: bucket.OnDemand})
 		w.refused(err, budget.BudgetNotFound)
 	})
 }
@@ -222,7 +222,7 @@ func TestStocks(t *testing.T) {
 			w.Fatalf("stocks %+v", list)
 		}
 		s := list[0]
-		equal(w, "bucket", s.Buckets[0], want.StockBucket{ID: b.Buckets[0].ID, Epoch: 1, Used: 1,
+		equal(w, "bucket", s.Buckets[0], transfer.StockBucket{ID: b.Buckets[0].ID, Epoch: 1, Used: 1,
 			Entries: 1})
 	})
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/budgetd/budgetd/allocation"
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/ledger/books"
@@ -28,16 +27,17 @@ func demand(b *bucket.Budget) (out []bookkeeper.Query) {
 	return out
 }
 
-// Layout returns where a budget's units are. See transfer.Recycles.
-func (p *Part) Layout(ctx context.Context, known *bucket.Budget) (out transfer.Layout, err error) {
+// Layout reads how a budget's units are spread, without locks. A budget is passed to it, as to
+// Recycle, as this node knows it: where its feeds end bounds what is read of them.
+func (l *Ledger) Layout(ctx context.Context, known *bucket.Budget) (out Layout, err error) {
 	load := append(demand(known), bookkeeper.Unlocked(known.ID)...)
-	err = bookkeeper.LookAt(ctx, p.db, "layout", load, func(b *books.Books) error {
+	err = bookkeeper.LookAt(ctx, l.db, "layout", load, func(b *books.Books) error {
 		u := b.Budgets.Get(known.ID)
 		if u == nil {
 			return bookkeeper.NoBudget("layout", known.ID)
 		}
 		l := b.Layout(u)
-		out = transfer.Layout{Status: u.Definition().StatusAt(engine.FromMS(b.NowMS)), Units: l.Units,
+		out = Layout{Status: u.Definition().StatusAt(engine.FromMS(b.NowMS)), Units: l.Units,
 			Least: l.Least, Holdings: l.Holdings, Outgrown: l.Outgrown}
 		return nil
 	})
@@ -46,7 +46,7 @@ func (p *Part) Layout(ctx context.Context, known *bucket.Budget) (out transfer.L
 
 // recycling returns the queries of a step of a recycle, and what tells its decision how far the
 // recycle has come.
-func recycling(known *bucket.Budget, want *transfer.Recycling) ([]bookkeeper.Query,
+func recycling(known *bucket.Budget, want *Recycling) ([]bookkeeper.Query,
 	func(b *books.Books)) {
 	load := bookkeeper.WholeBudget(known.ID)
 	if !known.InStoreMode() {
@@ -68,13 +68,14 @@ func recycling(known *bucket.Budget, want *transfer.Recycling) ([]bookkeeper.Que
 	}
 }
 
-// Gather closes epochs for a recycle. See transfer.Recycles and books.CloseAbove.
-func (p *Part) Gather(ctx context.Context, known *bucket.Budget, want transfer.Recycling) (
-	out transfer.Gathered, err error) {
+// Gather is one step of a recycle in store mode before the last one: it sets epochs to closing, as
+// books.CloseAbove does. It may be repeated. Error: BudgetExpired if no period is open.
+func (l *Ledger) Gather(ctx context.Context, known *bucket.Budget, want Recycling) (
+	out Gathered, err error) {
 	load, tell := recycling(known, &want)
-	turned, err := bookkeeper.Whole(ctx, p.db, "recycle", known.ID, load,
+	turned, err := bookkeeper.Whole(ctx, l.db, "recycle", known.ID, load,
 		func(b *books.Books, u *books.Budget) error {
-			out = transfer.Gathered{At: engine.FromMS(b.NowMS)}
+			out = Gathered{At: engine.FromMS(b.NowMS)}
 			if found := b.Runs.All(); len(found) > 0 {
 				run := recycleOf(found[0])
 				out.Found = &run
@@ -87,19 +88,22 @@ func (p *Part) Gather(ctx context.Context, known *bucket.Budget, want transfer.R
 			return err
 		}, nil)
 	if err != nil {
-		return transfer.Gathered{}, err
+		return Gathered{}, err
 	}
 	if out.Waits = len(turned.Closing) > 0; out.Waits {
-		out = transfer.Gathered{Waits: true}
+		out = Gathered{Waits: true}
 	}
 	out.Tell = slices.Concat(turned.Closing, turned.Granted, slices.Collect(maps.Keys(out.Closing)))
 	return out, nil
 }
 
-// Recycle recycles a budget. See transfer.Recycles and books.Recycle. It recognises an attempt with
-// an unknown commit by the number of its run.
-func (p *Part) Recycle(ctx context.Context, known *bucket.Budget, want transfer.Recycling) (
-	after bucket.Budget, out transfer.Recycled, err error) {
+// Recycle brings every bucket of a budget to its share of all units by recent demand, as
+// books.Recycle does, and returns its report and the budget as it is then. If there is a recycle
+// since want.Since, nothing changes in ledger mode. In store mode it is the last step: it hands out
+// what the others gathered, also if there is one. It recognises an attempt with an unknown commit
+// by the number of its run. Error: BudgetExpired if no period is open.
+func (l *Ledger) Recycle(ctx context.Context, known *bucket.Budget, want Recycling) (
+	after bucket.Budget, out Recycled, err error) {
 	tried := int64(0) // the run of an earlier attempt, committed or not
 	load, tell := recycling(known, &want)
 	load = append(load, bookkeeper.TriedRun(known.ID, &tried))
@@ -109,7 +113,7 @@ func (p *Part) Recycle(ctx context.Context, known *bucket.Budget, want transfer.
 			Moved: want.Moved, BeganMS: engine.ToMS(want.BeganAt)}
 	}
 	read := reading(known.ID)
-	turned, err := bookkeeper.Whole(ctx, p.db, "recycle", known.ID, load,
+	turned, err := bookkeeper.Whole(ctx, l.db, "recycle", known.ID, load,
 		func(b *books.Books, u *books.Budget) error {
 			tell(b)
 			if found := b.Runs.All(); len(found) > 0 {
@@ -129,7 +133,7 @@ func (p *Part) Recycle(ctx context.Context, known *bucket.Budget, want transfer.
 		}, read.Queries)
 	out.Turned, out.Closing = rolledOver(turned), turned.Closing
 	if err != nil {
-		return after, transfer.Recycled{Turned: out.Turned}, err
+		return after, Recycled{Turned: out.Turned}, err
 	}
 	after, err = read.Budget("recycle")
 	return after, out, err
@@ -146,13 +150,14 @@ func recycleOf(r *books.Run) bucket.Recycle {
 	}
 }
 
-// RecycleHistory reads a budget's recycles, the newest first. See transfer.Recycles.
-func (p *Part) RecycleHistory(ctx context.Context, budgetID, before int64, limit int) (
+// RecycleHistory reads a budget's recycles with numbers below before, the newest first. If before
+// is 0, it starts at the newest.
+func (l *Ledger) RecycleHistory(ctx context.Context, budgetID, before int64, limit int) (
 	out []bucket.Recycle, err error) {
 	if before <= 0 {
 		before = 1 << 62
 	}
-	err = bookkeeper.LookAt(ctx, p.db, "recycles",
+	err = bookkeeper.LookAt(ctx, l.db, "recycles",
 		[]bookkeeper.Query{bookkeeper.Runs(budgetID, before, limit)}, func(b *books.Books) error {
 			out = make([]bucket.Recycle, 0, limit)
 			for _, row := range b.Runs.All() {

@@ -1,0 +1,13 @@
+package transfer
+
+import (
+	"context"
+
+	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
+)
+
+// HandOut spreads U over the buckets, as bringing one of them online does.
+func (l *Ledger) HandOut(ctx context.Context, budgetID int64) (out Moved, err error) {
+	out.Units, out.Buckets, err = fixture.HandOut(ctx, l.db, budgetID)
+	return out, err
+}
