@@ -65,18 +65,20 @@ func (s *Service) pushOnce(ctx, patience context.Context, buckets []int64, need 
 			byPartition[t.Partition] = append(byPartition[t.Partition], t)
 		}
 	}
+	// Calls that go on after patience must not write to the result, which is read once more on return.
 	var mu sync.Mutex
+	var found []int64
 	failed = s.sideBySide(ctx, patience, slices.Collect(maps.Keys(byPartition)),
 		func(ctx context.Context, name bucket.Partition) error {
 			some, err := s.pushPartition(ctx, name, byPartition[name], need)
 			mu.Lock()
-			begun = append(begun, some...)
+			found = append(found, some...)
 			mu.Unlock()
 			return err
 		})
 	mu.Lock()
 	defer mu.Unlock()
-	return slices.Clone(begun), failed, nil
+	return slices.Clone(found), failed, nil
 }
 
 // sideBySide makes one call for each partition, and returns the errors of those that failed, and of
