@@ -21,7 +21,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/budgetd/budgetd/internal/testservers"
+	"github.com/budgetd/budgetd/internal/proof/testservers"
 )
 
 // startLimit bounds the start of a server.

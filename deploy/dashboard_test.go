@@ -24,7 +24,7 @@ import (
 	"github.com/budgetd/budgetd/client"
 	"github.com/budgetd/budgetd/deploy"
 	"github.com/budgetd/budgetd/internal/daemon"
-	"github.com/budgetd/budgetd/internal/testservers"
+	"github.com/budgetd/budgetd/internal/proof/testservers"
 )
 
 var update = flag.Bool("update", false, "write grafana/budgetd.json")

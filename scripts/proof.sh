@@ -47,9 +47,9 @@ pick() {
 	fi
 }
 
-model() { go test -timeout 0 ./model -v -model.all; }
-mutants() { beside go test -timeout 0 ./internal/mutants -run '^TestMutants' -v -mutants.run .; }
-crashpoints() { beside go test -timeout 0 ./internal/crashpoints -v -crashpoints.all; }
+model() { go test -timeout 0 ./internal/proof/model -v -model.all; }
+mutants() { beside go test -timeout 0 ./internal/proof/mutants -run '^TestMutants' -v -mutants.run .; }
+crashpoints() { beside go test -timeout 0 ./internal/proof/crashpoints -v -crashpoints.all; }
 
 properties() {
 	local packages
@@ -89,7 +89,7 @@ fuzz() {
 }
 
 linearize() {
-	go test -race -timeout 0 ./internal/chaos -run '^TestLinearizable$' -v \
+	go test -race -timeout 0 ./internal/proof/chaos -run '^TestLinearizable$' -v \
 		-linearize.kinds all -linearize.histories "$(pick 10 200)" -chaos.durability both
 }
 
@@ -97,14 +97,14 @@ linearize() {
 chaos() {
 	local durability status=0
 	for durability in ledger store; do
-		go test -race -timeout 0 ./internal/chaos -run '^TestChaos$' -v \
+		go test -race -timeout 0 ./internal/proof/chaos -run '^TestChaos$' -v \
 			-chaos.duration "$(pick 5m -1s)" -chaos.nodes 3 -chaos.durability "$durability" || status=1
 	done
 	return "$status"
 }
 
 kills() {
-	go test -race -timeout 0 ./internal/chaos -run '^TestKills$' -v -chaos.kills "$(pick 100 1000)"
+	go test -race -timeout 0 ./internal/proof/chaos -run '^TestKills$' -v -chaos.kills "$(pick 100 1000)"
 }
 
 # versions runs nodes of this version beside those of BUDGETD_OTHER, a commit; by default the first one
@@ -117,18 +117,18 @@ versions() {
 	git clone --quiet --shared . "$work/source" && git -C "$work/source" checkout --quiet --detach "$other"
 	CGO_ENABLED=0 go -C "$work/source" build -o "$work/budgetd" ./cmd/budgetd
 	for durability in ledger store; do
-		go test -timeout 0 ./internal/chaos -run '^(TestChaos|TestKills)$' -v -chaos.other "$work/budgetd" \
+		go test -timeout 0 ./internal/proof/chaos -run '^(TestChaos|TestKills)$' -v -chaos.other "$work/budgetd" \
 			-chaos.duration "$(pick 1m 1h)" -chaos.kills "$(pick 20 500)" -chaos.nodes 3 \
 			-chaos.durability "$durability" || status=1
 	done
 	return "$status"
 }
 
-processes() { beside go test -race -timeout 0 ./internal/e2e; }
+processes() { beside go test -race -timeout 0 ./internal/proof/e2e; }
 
 # failover needs Galera's library, which comes with Debian's mariadb-server.
 failover() {
-	go test -race -timeout 0 -tags galera ./internal/e2e -run 'WriterIsReplaced$' -v -count "$(pick 3 50)"
+	go test -race -timeout 0 -tags galera ./internal/proof/e2e -run 'WriterIsReplaced$' -v -count "$(pick 3 50)"
 }
 
 drill() {
@@ -145,7 +145,7 @@ vulns() { go tool -modfile=tools/go.mod govulncheck ./...; }
 
 # beside runs a command with one MariaDB and one Redis, which all its tests share.
 beside() {
-	go build -o "$work/lend" ./internal/testservers/lend
+	go build -o "$work/lend" ./internal/proof/testservers/lend
 	mkdir "$work/servers"
 	"$work/lend" "$work/servers" "$@"
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the linters, then the tests of all modules. One MariaDB and one Redis serve all tests
-# (internal/testservers/lend). The end-to-end tests, which mostly wait, run concurrently with the
+# (internal/proof/testservers/lend). The end-to-end tests, which mostly wait, run concurrently with the
 # others. The script installs what the tests need (scripts/test-deps.sh), and ends with what each
 # package took and with a list of what it did not run.
 #
@@ -19,8 +19,8 @@ concurrent='^(auditlog|bucket|internal/(sqlstore|redisstore|httpapi|daemon|edge|
 
 # The longest tests start first, so that none of them runs alone at the end. The end-to-end tests
 # take longest and mostly wait, so they run concurrently with all others.
-first='^(bucket/audit|bucket/transfer|internal/(chaos|crashpoints|console|daemon|httpapi|sqlstore/commit|redisstore))$'
-waiting='^internal/e2e$'
+first='^(bucket/(audit|transfer)|internal/(proof/(chaos|crashpoints)|console|daemon|httpapi|sqlstore/commit|redisstore))$'
+waiting='^internal/proof/e2e$'
 
 scripts/test-deps.sh
 
@@ -89,7 +89,7 @@ tests() {
 	timed -timeout 20m -p $(($(nproc) + 1)) "$@" "${packages[@]/#/./}"
 }
 
-# modules runs the tests of the separate modules. internal/e2e builds and runs the one of examples.
+# modules runs the tests of the separate modules. internal/proof/e2e builds and runs the one of examples.
 modules() {
 	local status=0
 	timed -C budget ./... || status=1
@@ -136,7 +136,7 @@ set -m
 		set ./...
 	fi
 	mkdir "$build/programs"
-	go build -o "$build/programs" ./cmd/budgetd ./cmd/budgetctl ./internal/testservers/lend
+	go build -o "$build/programs" ./cmd/budgetd ./cmd/budgetctl ./internal/proof/testservers/lend
 	export -f timed tests modules folders everything
 	export all build concurrent first waiting BUDGETD_TEST_PROGRAMS=$build/programs
 	# shellcheck disable=SC2016 # the inner shell expands it

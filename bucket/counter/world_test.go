@@ -13,6 +13,7 @@ import (
 	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/proof/testservers"
 	"github.com/budgetd/budgetd/internal/redisstore"
 	"github.com/budgetd/budgetd/internal/redisstore/faultstore"
 	"github.com/budgetd/budgetd/internal/sqlstore/commit"
@@ -20,7 +21,6 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/partitions"
 	"github.com/budgetd/budgetd/internal/sqlstore/quarantine"
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
-	"github.com/budgetd/budgetd/internal/testservers"
 )
 
 // clock is the machine's clock, which tests move forward.

@@ -12,8 +12,8 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/proof/testservers"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
-	"github.com/budgetd/budgetd/internal/testservers"
 	"github.com/budgetd/budgetd/ledger"
 )
 

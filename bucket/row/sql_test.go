@@ -14,9 +14,9 @@ import (
 	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/bucket/row"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/proof/testservers"
 	"github.com/budgetd/budgetd/internal/sqlstore/commit"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
-	"github.com/budgetd/budgetd/internal/testservers"
 )
 
 var (

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/client"
-	"github.com/budgetd/budgetd/internal/testservers"
+	"github.com/budgetd/budgetd/internal/proof/testservers"
 )
 
 // TestExplain asks why deductions were refused: a used-up limit, a used-up budget, one that was accepted later.

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/budgetd/budgetd/internal/testservers"
+	"github.com/budgetd/budgetd/internal/proof/testservers"
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 )

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/internal/daemon"
-	"github.com/budgetd/budgetd/internal/testservers"
+	"github.com/budgetd/budgetd/internal/proof/testservers"
 )
 
 // server is a budgetd under way.

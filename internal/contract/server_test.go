@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/internal/daemon"
-	"github.com/budgetd/budgetd/internal/testservers"
+	"github.com/budgetd/budgetd/internal/proof/testservers"
 )
 
 // node is a whole budgetd, in this process.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/budgetd/budgetd/access"
 	"github.com/budgetd/budgetd/internal/daemon"
-	"github.com/budgetd/budgetd/internal/testservers"
+	"github.com/budgetd/budgetd/internal/proof/testservers"
 )
 
 // TestCheckConfigConnects checks that --check-config --connect connects to the database and every

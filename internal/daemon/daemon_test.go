@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/internal/daemon"
-	"github.com/budgetd/budgetd/internal/testservers"
+	"github.com/budgetd/budgetd/internal/proof/testservers"
 )
 
 // process is a Run in progress.

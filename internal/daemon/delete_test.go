@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/budgetd/budgetd/internal/testservers"
+	"github.com/budgetd/budgetd/internal/proof/testservers"
 )
 
 // TestDeleteRacesDeducts deletes budgets on one node while both nodes, which know them, deduct from them.

@@ -9,7 +9,7 @@ import (
 	"github.com/budgetd/budgetd/access"
 	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/internal/httpapi"
-	"github.com/budgetd/budgetd/internal/testservers"
+	"github.com/budgetd/budgetd/internal/proof/testservers"
 )
 
 // TestForgedKeys checks what calls with forged keys on 8 connections cost the database: nothing when

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/budgetd/budgetd/internal/testservers"
+	"github.com/budgetd/budgetd/internal/proof/testservers"
 )
 
 // TestHealthyNodesDoNotWarn starts two nodes on one MariaDB and two Redis, with the settings that

@@ -13,9 +13,9 @@ import (
 	"github.com/budgetd/budgetd/internal/config"
 	"github.com/budgetd/budgetd/internal/httpapi"
 	"github.com/budgetd/budgetd/internal/metrics"
+	"github.com/budgetd/budgetd/internal/proof/testservers"
 	"github.com/budgetd/budgetd/internal/redisstore"
 	"github.com/budgetd/budgetd/internal/secret"
-	"github.com/budgetd/budgetd/internal/testservers"
 )
 
 // TestAuditLogIsKept checks that audit_log.keep removes only older rows, the oldest first, and that

@@ -11,7 +11,7 @@ import (
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/config"
 	"github.com/budgetd/budgetd/internal/metrics"
-	"github.com/budgetd/budgetd/internal/testservers"
+	"github.com/budgetd/budgetd/internal/proof/testservers"
 )
 
 // TestReadyMeansAsked checks that a node is ready only when every store was asked once, whatever it

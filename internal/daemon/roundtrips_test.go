@@ -9,7 +9,7 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/hold"
-	"github.com/budgetd/budgetd/internal/testservers"
+	"github.com/budgetd/budgetd/internal/proof/testservers"
 )
 
 // conversations are the calls whose round trips to MariaDB are counted, from the request of a caller

@@ -28,9 +28,9 @@ import (
 	"github.com/budgetd/budgetd/internal/config"
 	"github.com/budgetd/budgetd/internal/httpapi"
 	"github.com/budgetd/budgetd/internal/metrics"
+	"github.com/budgetd/budgetd/internal/proof/testservers"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/keys"
-	"github.com/budgetd/budgetd/internal/testservers"
 )
 
 // securedNode is a node with authentication by keys. The test sets the clock by which keys expire, and

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/budgetd/budgetd/internal/testservers"
+	"github.com/budgetd/budgetd/internal/proof/testservers"
 )
 
 // TestRedisSettings checks that unsafe settings of a Redis are warned of once, with the remedy.

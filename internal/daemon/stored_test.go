@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/budgetd/budgetd/internal/testservers"
+	"github.com/budgetd/budgetd/internal/proof/testservers"
 )
 
 // TestStored checks what callers of store mode see of a budget without a total and of predictions.

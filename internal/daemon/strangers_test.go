@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/budgetd/budgetd/internal/testservers"
+	"github.com/budgetd/budgetd/internal/proof/testservers"
 )
 
 // disguise runs a proxy before a Redis that replaces one line of INFO, so that the server appears to

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/budgetd/budgetd/internal/testservers"
+	"github.com/budgetd/budgetd/internal/proof/testservers"
 )
 
 // TestVoidOfOnePrincipal checks that a cancel below the role rollback voids an id for the caller's

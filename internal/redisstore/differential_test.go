@@ -10,8 +10,8 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/proof/testservers"
 	"github.com/budgetd/budgetd/internal/redisstore"
-	"github.com/budgetd/budgetd/internal/testservers"
 )
 
 // TestDifferential makes random calls, and compares every answer with that of a model of each bucket.

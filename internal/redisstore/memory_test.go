@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/internal/testservers"
+	"github.com/budgetd/budgetd/internal/proof/testservers"
 )
 
 // TestOtherMemoryOnTheSameConnection checks that a script does nothing under a marker of another

@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/internal/proof/testservers"
 	"github.com/budgetd/budgetd/internal/redisstore"
-	"github.com/budgetd/budgetd/internal/testservers"
 )
 
 // TestConformance checks the contract of package bucket, one call at a time.

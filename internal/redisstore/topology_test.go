@@ -8,8 +8,8 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/proof/testservers"
 	"github.com/budgetd/budgetd/internal/redisstore"
-	"github.com/budgetd/budgetd/internal/testservers"
 )
 
 // never is a timeout between servers that even a busy machine does not reach.

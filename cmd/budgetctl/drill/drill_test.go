@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/client"
-	"github.com/budgetd/budgetd/internal/testservers"
+	"github.com/budgetd/budgetd/internal/proof/testservers"
 )
 
 // short is a drill of one round. Its files go below a directory of the test, which must be empty

@@ -7,8 +7,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/internal/proof/testservers"
 	"github.com/budgetd/budgetd/internal/redisstore/driver"
-	"github.com/budgetd/budgetd/internal/testservers"
 )
 
 const instance = "r1"

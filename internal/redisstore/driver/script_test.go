@@ -11,8 +11,8 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/proof/testservers"
 	"github.com/budgetd/budgetd/internal/redisstore/driver"
-	"github.com/budgetd/budgetd/internal/testservers"
 )
 
 // counting returns a call that adds 1 to a key.

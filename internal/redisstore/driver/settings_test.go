@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/testservers"
+	"github.com/budgetd/budgetd/internal/proof/testservers"
 )
 
 // TestSettings checks that a server with the documented settings has no findings, and that each

@@ -7,9 +7,9 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/proof/testservers"
 	"github.com/budgetd/budgetd/internal/redisstore"
 	"github.com/budgetd/budgetd/internal/redisstore/faultstore"
-	"github.com/budgetd/budgetd/internal/testservers"
 )
 
 // TestFaults checks what the caller of a deduction sees of each fault, and what the store has done,

@@ -14,8 +14,8 @@ import (
 
 	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/proof/testservers"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
-	"github.com/budgetd/budgetd/internal/testservers"
 	"github.com/budgetd/budgetd/ledger/books"
 )
 

@@ -12,10 +12,10 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/proof/testservers"
 	"github.com/budgetd/budgetd/internal/sqlstore/commit"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
-	"github.com/budgetd/budgetd/internal/testservers"
 )
 
 // model is what the ledger must do with operations, one after the other.

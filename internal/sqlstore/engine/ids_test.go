@@ -5,7 +5,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/budgetd/budgetd/internal/testservers"
+	"github.com/budgetd/budgetd/internal/proof/testservers"
 )
 
 // TestTakeIDs checks that no id is handed out twice, by one node or by several, whatever the size of

@@ -9,7 +9,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/testservers"
+	"github.com/budgetd/budgetd/internal/proof/testservers"
 )
 
 // TestLostCommitOfAMove checks that a movement whose COMMIT lost its reply is never answered as not

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd"
-	"github.com/budgetd/budgetd/internal/testservers"
+	"github.com/budgetd/budgetd/internal/proof/testservers"
 )
 
 func TestFileIsPrivate(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"modernc.org/sqlite"
 
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/testservers"
+	"github.com/budgetd/budgetd/internal/proof/testservers"
 )
 
 // refusesChanges checks a database that refuses changes: each is certainly not done and says why,

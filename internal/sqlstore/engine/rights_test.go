@@ -7,7 +7,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/budgetd/budgetd/internal/testservers"
+	"github.com/budgetd/budgetd/internal/proof/testservers"
 )
 
 // TestRightsAreCheckedAtOpen checks that a user who may read the tables but lacks a right of

@@ -22,7 +22,7 @@ import (
 	"github.com/budgetd/budgetd"
 	"github.com/budgetd/budgetd/access"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/testservers"
+	"github.com/budgetd/budgetd/internal/proof/testservers"
 )
 
 func everywhere(t *testing.T, test func(t *testing.T, db *sql.DB)) {

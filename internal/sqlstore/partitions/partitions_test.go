@@ -10,9 +10,9 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/counter"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/proof/testservers"
 	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
-	"github.com/budgetd/budgetd/internal/testservers"
 	"github.com/budgetd/budgetd/ledger/books"
 )
 
