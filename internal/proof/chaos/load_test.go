@@ -242,7 +242,7 @@ func (l *load) rollback(b *book, r *record, id string, amount int64, rnd *rand.R
 
 func (l *load) rollbackOnce(b *book, r *record, id string, p *part, rnd *rand.Rand) error {
 	answer, err := l.any(rnd).Rollback(context.Background(), b.name, client.RollbackRequest{
-		RequestID: r.id, RollbackID: id, Amount: p.amount, Key: r.home()})
+		RequestID: r.id, RollbackID: id, Amount: p.amount, Key: r.home(), NoKey: r.home() == ""})
 	l.tally.note("rollback", err == nil && answer.Replayed, err)
 	b.heardRollback(r, p, answer, err)
 	return err
@@ -250,7 +250,7 @@ func (l *load) rollbackOnce(b *book, r *record, id string, p *part, rnd *rand.Ra
 
 func (l *load) cancel(b *book, r *record, rnd *rand.Rand) {
 	answer, err := l.any(rnd).Cancel(context.Background(), b.name,
-		client.CancelRequest{RequestID: r.id, Key: r.home()})
+		client.CancelRequest{RequestID: r.id, Key: r.home(), NoKey: r.home() == ""})
 	l.tally.note("cancel", false, err)
 	b.heardCancel(r, answer, err)
 }
