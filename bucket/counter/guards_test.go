@@ -8,6 +8,7 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/counter"
+	"github.com/budgetd/budgetd/bucket/store"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/ledger"
@@ -77,7 +78,7 @@ func TestBalanceAtClose(t *testing.T) {
 					created_at) VALUES (?, ?, ?, ?, 'apply', ?, 'pending', 1)`, e.Bucket, e.Number,
 					e.NextGrant, b.ID, test.pending)
 			}
-			_, err := w.part.Closed(t.Context(), w.memory(0), []counter.Closing{{
+			_, err := w.part.Closed(t.Context(), w.memory(0), []store.Closing{{
 				Ref: b.Buckets[0].Ref(), Entry: bucket.Entry{Verdict: bucket.Accepted, Epoch: e.Number,
 					Taken: test.taken, Balance: test.balance, LastGrant: e.NextGrant - 1}}}, -1)
 			w.ok(err)
@@ -178,42 +179,26 @@ func TestRollbackAmounts(t *testing.T) {
 	})
 }
 
-// flaky is SQL that fails to record sums a number of times.
-type flaky struct {
-	counter.Partitions
-	failures atomic.Int32
-}
-
-func (f *flaky) Record(ctx context.Context, m bucket.Memory, sums []bucket.Sum) (
-	counter.Recorded, error) {
-	if f.failures.Add(-1) >= 0 {
-		return counter.Recorded{}, budget.Refuse(budget.Unavailable, "record", "planned")
-	}
-	return f.Partitions.Record(ctx, m, sums)
-}
-
 // TestOwnRollbackIsNoReplay checks that a rollback or cancel that the service repeats because SQL
 // did not have it is not shown as done by an earlier call.
 func TestOwnRollbackIsNoReplay(t *testing.T) {
 	everywhere(t, 1, func(w *world) {
-		sql := &flaky{}
-		node, _ := w.newNode(func(c *counter.Config) {
-			sql.Partitions = c.Ledger.Partitions
-			c.Ledger.Partitions = sql
-		})
+		var failures atomic.Int32
+		node, _ := w.newNode(func(*counter.Config) {})
+		node.FailRecords(&failures)
 		b := w.create(promo("sale", 100, 1))
 		w.deduct(b, "a", 30)
 		for i, call := range []func(context.Context, bucket.RollbackRequest) (
 			bucket.DeductionView, error){node.Rollback, node.Cancel} {
 			for again := range 2 {
-				sql.failures.Store(int32(2 - 2*again))
+				failures.Store(int32(2 - 2*again))
 				r := bucket.RollbackRequest{NoKey: true, Budget: ref(b), RequestID: "a"}
 				if i == 0 {
 					r.RollbackID, r.Amount = "part", 10
 				}
 				v, err := call(t.Context(), r)
 				if err != nil || v.Replayed != (again == 1) ||
-					again == 0 && sql.failures.Load() >= 0 {
+					again == 0 && failures.Load() >= 0 {
 					w.Errorf("call %d, time %d: %+v, %v", i, again+1, v, err)
 				}
 			}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/store"
 	"github.com/budgetd/budgetd/budget"
 )
 
@@ -80,7 +81,7 @@ func (l *partition) verify(ctx context.Context) (*remembered, error) {
 	if err := l.checkClock(ctx); err != nil {
 		return nil, err
 	}
-	row, err := l.s.ledger.Partitions.Partition(ctx, l.name)
+	row, err := l.s.ledger.Partition(ctx, l.name)
 	if err != nil {
 		return nil, err
 	}
@@ -121,9 +122,9 @@ func (l *partition) checkClock(ctx context.Context) error {
 // beginIncarnation begins the next incarnation. From the commit on, every epoch that the memory
 // does not have is lost. The node whose commit began the incarnation writes the marker, once. If
 // that fails, another incarnation follows.
-func (l *partition) beginIncarnation(ctx context.Context, row PartitionRow, identity string,
+func (l *partition) beginIncarnation(ctx context.Context, row store.PartitionRow, identity string,
 	marker bucket.Marker) (*remembered, error) {
-	next := PartitionRow{Partition: l.name, Identity: identity, Incarnation: max(row.Incarnation,
+	next := store.PartitionRow{Partition: l.name, Identity: identity, Incarnation: max(row.Incarnation,
 		marker.Incarnation) + 1}
 	next.Since = next.Incarnation
 	kept, err := l.keeps(ctx, row, identity, marker)
@@ -133,7 +134,7 @@ func (l *partition) beginIncarnation(ctx context.Context, row PartitionRow, iden
 	if kept {
 		next.Since = row.Since
 	}
-	made, err := l.s.ledger.Partitions.BeginIncarnation(ctx, row.Incarnation, next, cause(row,
+	made, err := l.s.ledger.BeginIncarnation(ctx, row.Incarnation, next, cause(row,
 		identity, marker, l.suspect))
 	if err != nil {
 		return nil, err
@@ -150,7 +151,7 @@ func (l *partition) beginIncarnation(ctx context.Context, row PartitionRow, iden
 }
 
 // cause says why an incarnation begins.
-func cause(row PartitionRow, identity string, marker bucket.Marker, suspect string) string {
+func cause(row store.PartitionRow, identity string, marker bucket.Marker, suspect string) string {
 	switch {
 	case row.Incarnation == 0 || row.Identity == "":
 		return "first contact"
@@ -166,7 +167,7 @@ func cause(row PartitionRow, identity string, marker bucket.Marker, suspect stri
 
 // keeps reports whether a durable store came back with the memory that SQL knows: with its marker,
 // and with counters at or above SQL's.
-func (l *partition) keeps(ctx context.Context, row PartitionRow, identity string,
+func (l *partition) keeps(ctx context.Context, row store.PartitionRow, identity string,
 	marker bucket.Marker) (bool, error) {
 	if !l.store.Durable || row.Incarnation == 0 || marker.Incarnation == 0 || l.suspect != "" ||
 		marker.Incarnation > row.Incarnation || marker.Incarnation < row.Since {
@@ -174,7 +175,7 @@ func (l *partition) keeps(ctx context.Context, row PartitionRow, identity string
 	}
 	m := bucket.Memory{Partition: l.name, Incarnation: marker.Incarnation, Identity: identity}
 	for after := int64(0); ; {
-		live, err := l.s.ledger.Partitions.Live(ctx, l.name, after, MaxEpochs)
+		live, err := l.s.ledger.Live(ctx, l.name, after, store.MaxEpochs)
 		if err != nil || len(live) == 0 {
 			return err == nil, err
 		}
@@ -208,16 +209,16 @@ func (l *partition) keeps(ctx context.Context, row PartitionRow, identity string
 func (s *Service) GiveUp(ctx context.Context, partitions []bucket.Partition) (
 	out bucket.GivenUp, err error) {
 	for _, name := range partitions {
-		row, err := s.ledger.Partitions.Partition(ctx, name)
+		row, err := s.ledger.Partition(ctx, name)
 		if err != nil {
 			return out, err
 		}
 		if row.Incarnation == 0 {
 			continue // it never held anything
 		}
-		next := PartitionRow{Partition: name, Incarnation: row.Incarnation + 1,
+		next := store.PartitionRow{Partition: name, Incarnation: row.Incarnation + 1,
 			Since: row.Incarnation + 1}
-		_, err = s.ledger.Partitions.BeginIncarnation(ctx, row.Incarnation, next,
+		_, err = s.ledger.BeginIncarnation(ctx, row.Incarnation, next,
 			"an operator gave it up")
 		if err != nil {
 			return out, err
@@ -236,7 +237,7 @@ func (s *Service) GiveUp(ctx context.Context, partitions []bucket.Partition) (
 func (s *Service) endAllLost(ctx context.Context, name bucket.Partition,
 	out *bucket.GivenUp) error {
 	for more := true; more; {
-		done, err := s.ledger.Partitions.EndLost(ctx, name)
+		done, err := s.ledger.EndLost(ctx, name)
 		if err != nil {
 			return err
 		}
@@ -247,6 +248,3 @@ func (s *Service) endAllLost(ctx context.Context, name bucket.Partition,
 	}
 	return nil
 }
-
-// givenUp reports whether an operator gave the partition up and no store was verified since.
-func (r *PartitionRow) givenUp() bool { return r.Incarnation > 0 && r.Identity == "" }

@@ -225,7 +225,7 @@ func (s *Service) readFigures(ops []*op) {
 			ids = append(ids, o.Budget.ID)
 		}
 	}
-	covers, err := s.ledger.Covers.Covers(ctx, ids, false)
+	covers, err := s.covers.Covers(ctx, ids, false)
 	s.failed("sql", err)
 	for _, o := range ops {
 		if c, known := covers[o.Budget.ID]; known {

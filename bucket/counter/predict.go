@@ -274,7 +274,7 @@ func (s *Service) judgeCovers(ctx context.Context, all []*prediction) {
 	if len(ids) == 0 {
 		return
 	}
-	covers, err := s.ledger.Covers.Covers(ctx, ids, true)
+	covers, err := s.covers.Covers(ctx, ids, true)
 	s.failed("sql", err)
 	now := s.sqlNow()
 	for _, c := range all {

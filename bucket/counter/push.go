@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/store"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
 )
@@ -55,17 +56,17 @@ func (s *Service) patience(ctx context.Context) (context.Context, context.Cancel
 // pushOnce pushes buckets once, until patience ends. begun are those that began another epoch.
 func (s *Service) pushOnce(ctx, patience context.Context, buckets []int64, need int64) (
 	begun []int64, failed map[bucket.Partition]error, err error) {
-	tasks, err := s.ledger.Epochs.Tasks(ctx, buckets)
+	tasks, err := s.ledger.Tasks(ctx, buckets)
 	if err != nil {
 		return nil, nil, err
 	}
-	byPartition := map[bucket.Partition][]Task{}
+	byPartition := map[bucket.Partition][]store.Task{}
 	for _, t := range tasks {
 		if !t.Halted {
 			byPartition[t.Partition] = append(byPartition[t.Partition], t)
 		}
 	}
-	// Calls that go on after patience must not write to the result, which is read once more on return.
+	// Calls that go on after patience must not write to the result: it is read once more on return.
 	var mu sync.Mutex
 	var found []int64
 	failed = s.sideBySide(ctx, patience, slices.Collect(maps.Keys(byPartition)),
@@ -116,7 +117,7 @@ func (s *Service) sideBySide(ctx, patience context.Context, names []bucket.Parti
 }
 
 // pushPartition pushes buckets of one partition. begun are those with new epochs.
-func (s *Service) pushPartition(ctx context.Context, name bucket.Partition, tasks []Task,
+func (s *Service) pushPartition(ctx context.Context, name bucket.Partition, tasks []store.Task,
 	need int64) (begun []int64, err error) {
 	l := s.partitionOf(name)
 	if l == nil {
@@ -156,9 +157,9 @@ func (s *Service) pushPartition(ctx context.Context, name bucket.Partition, task
 type pushing struct {
 	l                 *partition
 	m                 *remembered
-	growing, closings []Task
+	growing, closings []store.Task
 	orphans           bool
-	done              map[bucket.Ref]*Done
+	done              map[bucket.Ref]*store.Done
 }
 
 // failed turns an answer from another memory into an error of the partition.
@@ -188,12 +189,12 @@ func (p *pushing) unanswered(err error) error {
 	return e
 }
 
-func (p *pushing) of(ref bucket.Ref) *Done {
+func (p *pushing) of(ref bucket.Ref) *store.Done {
 	if p.done == nil {
-		p.done = map[bucket.Ref]*Done{}
+		p.done = map[bucket.Ref]*store.Done{}
 	}
 	if p.done[ref] == nil {
-		p.done[ref] = &Done{Ref: ref}
+		p.done[ref] = &store.Done{Ref: ref}
 	}
 	return p.done[ref]
 }
@@ -254,9 +255,9 @@ func (p *pushing) grant(ctx context.Context) error {
 func (p *pushing) odd(ctx context.Context, ref bucket.Ref, v bucket.Verdict) error {
 	switch v {
 	case bucket.Lost:
-		return p.l.s.ledger.Epochs.Lost(ctx, p.m.Memory, ref, "its entry in the store is missing")
+		return p.l.s.ledger.Lost(ctx, p.m.Memory, ref, "its entry in the store is missing")
 	case bucket.Broken:
-		return p.l.s.ledger.Epochs.Halt(ctx, ref, "the store holds no number of it")
+		return p.l.s.ledger.Halt(ctx, ref, "the store holds no number of it")
 	}
 	return nil
 }
@@ -266,12 +267,12 @@ func (p *pushing) confirm(ctx context.Context) error {
 	if len(p.done) == 0 {
 		return nil
 	}
-	done := make([]Done, 0, len(p.done))
+	done := make([]store.Done, 0, len(p.done))
 	for _, d := range p.done {
 		done = append(done, *d)
 	}
-	for chunk := range slices.Chunk(done, MaxEpochs) {
-		if err := p.l.s.ledger.Epochs.Confirm(ctx, p.m.Memory, chunk); err != nil {
+	for chunk := range slices.Chunk(done, store.MaxEpochs) {
+		if err := p.l.s.ledger.Confirm(ctx, p.m.Memory, chunk); err != nil {
 			return err
 		}
 	}
@@ -280,8 +281,10 @@ func (p *pushing) confirm(ctx context.Context) error {
 
 // close closes the epochs whose status is closing, those of a budget together.
 func (p *pushing) close(ctx context.Context, need int64) (begun []int64, err error) {
-	slices.SortStableFunc(p.closings, func(x, y Task) int { return cmp.Compare(x.Budget, y.Budget) })
-	for tasks := range slices.Chunk(p.closings, MaxEpochs) {
+	slices.SortStableFunc(p.closings, func(x, y store.Task) int {
+		return cmp.Compare(x.Budget, y.Budget)
+	})
+	for tasks := range slices.Chunk(p.closings, store.MaxEpochs) {
 		refs := make([]bucket.Ref, len(tasks))
 		for i, t := range tasks {
 			refs[i] = t.Ref
@@ -290,15 +293,15 @@ func (p *pushing) close(ctx context.Context, need int64) (begun []int64, err err
 		if err != nil {
 			return begun, p.unanswered(err)
 		}
-		var closed []Closing
+		var closed []store.Closing
 		for i, e := range entries {
 			if e.Verdict == bucket.Accepted {
-				closed = append(closed, Closing{refs[i], e})
+				closed = append(closed, store.Closing{Ref: refs[i], Entry: e})
 			} else if err := p.odd(ctx, refs[i], e.Verdict); err != nil {
 				return begun, err
 			}
 		}
-		again, err := p.l.s.ledger.Epochs.Closed(ctx, p.m.Memory, closed, need)
+		again, err := p.l.s.ledger.Closed(ctx, p.m.Memory, closed, need)
 		if err != nil {
 			return begun, err
 		}
@@ -310,7 +313,7 @@ func (p *pushing) close(ctx context.Context, need int64) (begun []int64, err err
 // endLost ends all epochs of the partition whose memory was given up.
 func (l *partition) endLost(ctx context.Context) error {
 	for {
-		done, err := l.s.ledger.Partitions.EndLost(ctx, l.name)
+		done, err := l.s.ledger.EndLost(ctx, l.name)
 		l.s.observer.Moved("lose", done.Quarantined+done.Returned)
 		if err != nil || !done.More {
 			return err
@@ -344,7 +347,7 @@ type PushLoop struct{ s *Service }
 
 // RunOnce runs one pass. It returns the first error.
 func (p *PushLoop) RunOnce(ctx context.Context) error {
-	ids, err := p.s.ledger.Epochs.Unfinished(ctx, unfinishedAtOnce)
+	ids, err := p.s.ledger.Unfinished(ctx, unfinishedAtOnce)
 	if err != nil {
 		return err
 	}

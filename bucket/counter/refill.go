@@ -101,7 +101,7 @@ func (s *Service) refill(all []refill) {
 	ctx, cancel := s.bounded()
 	defer cancel()
 	for _, r := range all {
-		got, err := s.ledger.Supply.Apply(ctx, r.budget, r.bucket, books.Refill{Lacks: r.lacks,
+		got, err := s.ledger.Apply(ctx, r.budget, r.bucket, books.Refill{Lacks: r.lacks,
 			Rate: r.use.last().Rate, Background: true})
 		if err == nil && got.Units > 0 {
 			s.observer.Moved("apply", got.Units)
@@ -122,7 +122,7 @@ const mostRounds = 100
 func (s *Service) Gather(ctx context.Context, budgetID, units int64) error {
 	var first error
 	for range mostRounds {
-		donors, err := s.ledger.Supply.Collect(ctx, budgetID, units)
+		donors, err := s.ledger.Collect(ctx, budgetID, units)
 		if err != nil || len(donors) == 0 {
 			return orFirst(first, err)
 		}
@@ -146,14 +146,14 @@ type ShrinkLoop struct{ s *Service }
 
 // RunOnce runs one pass. It returns the first error.
 func (g *ShrinkLoop) RunOnce(ctx context.Context) error {
-	list, err := g.s.ledger.Supply.Shrinking(ctx)
+	list, err := g.s.ledger.Shrinking(ctx)
 	for _, shrink := range list {
 		b, e := g.s.budgets.Reload(ctx, shrink.Budget)
 		if e == nil {
 			g.s.syncBudget(ctx, ctx, b, g.s.clock.Now())
 			var donors []int64
 			// U has less than the pending shrinks, which keeps these units from being applied for.
-			donors, e = g.s.ledger.Supply.Collect(ctx, b.ID, shrink.Units)
+			donors, e = g.s.ledger.Collect(ctx, b.ID, shrink.Units)
 			if e == nil {
 				e = g.s.push(ctx, donors, 0)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/batch"
 	"github.com/budgetd/budgetd/bucket/deduct"
+	"github.com/budgetd/budgetd/bucket/store"
 	"github.com/budgetd/budgetd/budget"
 )
 
@@ -87,7 +88,8 @@ type Observer interface {
 // Config configures a Service.
 type Config struct {
 	Budgets Budgets
-	Ledger  Ledger
+	Ledger  *store.Ledger
+	Covers  Covers
 	// Stores are keyed by the name of their instance.
 	Stores map[string]*Store
 	// Clock measures waits; nil means the system clock. Now returns SQL's time as this node knows it.
@@ -106,7 +108,8 @@ type Config struct {
 type Service struct {
 	host     deduct.Host
 	budgets  Budgets
-	ledger   Ledger
+	ledger   *store.Ledger
+	covers   Covers
 	stores   map[string]*Store
 	clock    bucket.Clock
 	sqlNow   func() time.Time
@@ -121,6 +124,13 @@ type Service struct {
 	figures    *batch.Queue[*op]
 	refills    *batch.Queue[refill]
 	asked      atomic.Bool
+
+	recorder recorder // the ledger, or one of a test that fails
+}
+
+// recorder records what stores counted, as store.Ledger does.
+type recorder interface {
+	Record(ctx context.Context, m bucket.Memory, sums []bucket.Sum) (store.Recorded, error)
 }
 
 // Asked reports whether every store was asked at least once, whatever it answered.
@@ -128,7 +138,8 @@ func (s *Service) Asked() bool { return s.asked.Load() }
 
 // New returns a service. It contacts neither the database nor a store.
 func New(c Config) (*Service, error) {
-	s := &Service{budgets: c.Budgets, ledger: c.Ledger, stores: c.Stores, observer: c.Observer,
+	s := &Service{budgets: c.Budgets, ledger: c.Ledger, recorder: c.Ledger, covers: c.Covers,
+		stores: c.Stores, observer: c.Observer,
 		tracer: c.Tracer,
 		set:    c.Settings.withDefaults()}
 	s.host = deduct.Host{Budgets: c.Budgets, Clock: c.Clock, Now: c.Now, Rand: c.Rand,

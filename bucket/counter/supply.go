@@ -157,7 +157,7 @@ func (p *provision) rounds(ctx context.Context, ops []*op) {
 	var down error
 	for range most {
 		r.Asks = asks(ops)
-		got, err := p.s.ledger.Supply.Supply(ctx, p.b.ID, r)
+		got, err := p.s.ledger.Supply(ctx, p.b.ID, r)
 		if err != nil {
 			end(ops, err)
 			return
@@ -275,7 +275,7 @@ func (p *provision) exhaust(ctx context.Context, ops []*op) (left []*op, err err
 		return ops, nil
 	}
 	for _, exact := range []bool{false, true} {
-		covers, err := p.s.ledger.Covers.Covers(ctx, []int64{p.b.ID}, exact)
+		covers, err := p.s.covers.Covers(ctx, []int64{p.b.ID}, exact)
 		if err != nil {
 			return ops, err
 		}
@@ -307,7 +307,7 @@ func (p *provision) exhaust(ctx context.Context, ops []*op) (left []*op, err err
 func (s *Service) turn(ctx context.Context, budgetID int64) error {
 	const rounds = 6 // epochs may have been opened meanwhile
 	for range rounds {
-		turned, err := s.ledger.Periods.RollOver(ctx, budgetID)
+		turned, err := s.ledger.RollOver(ctx, budgetID)
 		if err != nil {
 			return err
 		}
@@ -327,7 +327,7 @@ type RolloverLoop struct{ s *Service }
 // RunOnce rolls over at most 100 budgets. It returns the first error.
 func (r *RolloverLoop) RunOnce(ctx context.Context) error {
 	const limit = 100
-	ids, err := r.s.ledger.Periods.Over(ctx, limit)
+	ids, err := r.s.ledger.Over(ctx, limit)
 	for _, id := range ids {
 		if e := r.s.turn(ctx, id); e != nil && err == nil {
 			err = e

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/store"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
 )
@@ -108,8 +109,8 @@ func (l *partition) read(ctx context.Context, m *remembered) (early []int64, err
 
 // record writes sums to SQL and removes those that SQL has from the store's list of changes.
 func (l *partition) record(ctx context.Context, m *remembered, sums []bucket.Sum) (
-	done Recorded, err error) {
-	if done, err = l.s.ledger.Partitions.Record(ctx, m.Memory, sums); err != nil {
+	done store.Recorded, err error) {
+	if done, err = l.s.recorder.Record(ctx, m.Memory, sums); err != nil {
 		return done, err
 	}
 	l.measure(sums)
@@ -117,7 +118,7 @@ func (l *partition) record(ctx context.Context, m *remembered, sums []bucket.Sum
 		return done, err
 	}
 	for _, ref := range done.Lost {
-		err := l.s.ledger.Epochs.Lost(ctx, m.Memory, ref, "its entry in the store is missing")
+		err := l.s.ledger.Lost(ctx, m.Memory, ref, "its entry in the store is missing")
 		if err != nil {
 			return done, err
 		}
@@ -133,7 +134,7 @@ func (l *partition) record(ctx context.Context, m *remembered, sums []bucket.Sum
 // compare reads SQL's counters of an epoch and then the store's. If the store's are lower, its
 // memory is an older one and is given up.
 func (l *partition) compare(ctx context.Context, m *remembered, ref bucket.Ref) error {
-	live, err := l.s.ledger.Partitions.Live(ctx, l.name, ref.Bucket-1, 1)
+	live, err := l.s.ledger.Live(ctx, l.name, ref.Bucket-1, 1)
 	if err != nil || len(live) == 0 || live[0].Bucket != ref.Bucket ||
 		live[0].Number != ref.Epoch ||
 		live[0].Incarnation < m.since {
@@ -285,7 +286,7 @@ func (s *Service) compare(ctx context.Context, b *bucket.Budget) (found []ledger
 		for i, bk := range list {
 			refs[i], upTo[i] = bk.Ref(), entries[i].LastGrant
 		}
-		granted, err := s.ledger.Moves.Granted(ctx, refs, upTo)
+		granted, err := s.ledger.Granted(ctx, refs, upTo)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/deduct"
+	"github.com/budgetd/budgetd/bucket/store"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
 )
@@ -37,16 +38,16 @@ func (s *Service) Move(ctx context.Context, budgetID, bucketID int64, to bucket.
 	if target == nil {
 		return notConfigured(to)
 	}
-	if err := s.ledger.Moves.Close(ctx, budgetID, bucketID); err != nil {
+	if err := s.ledger.Close(ctx, budgetID, bucketID); err != nil {
 		return err
 	}
 	m := &moving{s: s, source: source, target: target, ref: bk.Ref()}
-	row, err := s.ledger.Partitions.Partition(ctx, bk.Partition)
+	row, err := s.ledger.Partition(ctx, bk.Partition)
 	if err != nil {
 		return err
 	}
 	leave := m.leave
-	if row.givenUp() {
+	if row.GivenUp() {
 		leave = source.endLost
 	}
 	if err := leave(ctx); err != nil {
@@ -58,7 +59,7 @@ func (s *Service) Move(ctx context.Context, budgetID, bucketID int64, to bucket.
 	if bk = b.Bucket(bucketID); bk == nil || bk.Epoch.Number != m.ref.Epoch || bk.Epoch.Status.Live() {
 		return newerEpoch(m.ref)
 	}
-	if bk.Epoch.Status == ledger.Lost || row.givenUp() {
+	if bk.Epoch.Status == ledger.Lost || row.GivenUp() {
 		err = m.doubt(ctx, s.sqlNow().UnixMilli())
 	} else {
 		err = m.copy(ctx)
@@ -66,7 +67,7 @@ func (s *Service) Move(ctx context.Context, budgetID, bucketID int64, to bucket.
 	if err != nil {
 		return err
 	}
-	moved, err := s.ledger.Moves.Move(ctx, budgetID, m.ref, source.name, target.name)
+	moved, err := s.ledger.Move(ctx, budgetID, m.ref, source.name, target.name)
 	if err == nil && !moved {
 		err = newerEpoch(m.ref)
 	}
@@ -108,8 +109,8 @@ func (m *moving) leave(ctx context.Context) error {
 	if entries[0].Verdict != bucket.Accepted {
 		return p.failed(p.odd(ctx, m.ref, entries[0].Verdict))
 	}
-	closed := []Closing{{m.ref, entries[0]}}
-	_, err = m.s.ledger.Epochs.Closed(ctx, known.Memory, closed, -1)
+	closed := []store.Closing{{Ref: m.ref, Entry: entries[0]}}
+	_, err = m.s.ledger.Closed(ctx, known.Memory, closed, -1)
 	return p.failed(err)
 }
 
@@ -192,16 +193,6 @@ func (m *moving) broken(l *partition, known *remembered, err error) error {
 	return err
 }
 
-// Quarantines stores units whose stores lost their memory. Errors: BudgetNotFound, Unavailable,
-// OutcomeUnknown.
-type Quarantines interface {
-	// Quarantined lists a budget's quarantines, by bucket and epoch.
-	Quarantined(ctx context.Context, budgetID int64, limit int) ([]bucket.Quarantine, error)
-	// Release takes units out of quarantine, once per request id. They return to the total or count
-	// as used. Errors: RequestConflict; AmountExceedsRemaining, with what is in quarantine.
-	Release(ctx context.Context, budgetID int64, r bucket.ReleaseRequest) (bucket.ReleaseAnswer, error)
-}
-
 // mostQuarantines bounds a list of quarantines.
 const mostQuarantines = 1000
 
@@ -212,7 +203,7 @@ func (s *Service) Quarantines(ctx context.Context, ref bucket.BudgetRef) (
 	if err != nil {
 		return nil, err
 	}
-	return s.ledger.Quarantines.Quarantined(ctx, b.ID, mostQuarantines)
+	return s.ledger.Quarantined(ctx, b.ID, mostQuarantines)
 }
 
 // Release carries out an operator's decision on quarantined units, once per request id. Errors:
@@ -223,7 +214,7 @@ func (s *Service) Release(ctx context.Context, r bucket.ReleaseRequest) (
 	if err != nil {
 		return bucket.ReleaseAnswer{}, err
 	}
-	out, err := s.ledger.Quarantines.Release(ctx, b.ID, r)
+	out, err := s.ledger.Release(ctx, b.ID, r)
 	if err == nil && !out.Replayed {
 		s.observer.Moved("release", out.Released)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/counter"
 	"github.com/budgetd/budgetd/bucket/manage"
+	"github.com/budgetd/budgetd/bucket/store"
 	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/proof/testservers"
@@ -18,8 +19,6 @@ import (
 	"github.com/budgetd/budgetd/internal/redisstore/faultstore"
 	"github.com/budgetd/budgetd/internal/sqlstore/commit"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
-	"github.com/budgetd/budgetd/internal/sqlstore/partitions"
-	"github.com/budgetd/budgetd/internal/sqlstore/quarantine"
 	"github.com/budgetd/budgetd/internal/sqlstore/rows"
 )
 
@@ -51,7 +50,7 @@ type world struct {
 	db         *engine.DB
 	clock      *clock
 	defs       *manage.Ledger
-	part       *partitions.Part
+	part       *store.Ledger
 	stores     map[string]*counter.Store
 	partitions []bucket.Partition
 	servers    []*testservers.RedisServer // by partition
@@ -125,7 +124,7 @@ func (w *world) instance(name string, server *testservers.RedisServer, npartitio
 
 func (w *world) begin() {
 	w.Helper()
-	w.defs, w.part = manage.NewLedger(w.db), partitions.New(w.db)
+	w.defs, w.part = manage.NewLedger(w.db), store.New(w.db)
 	w.part.Node = "node-1"
 	w.node, w.budgets = w.newNode(func(*counter.Config) {})
 	moves := transfer.NewLedger(w.db)
@@ -140,9 +139,7 @@ func (w *world) newNode(change func(*counter.Config)) (*counter.Service, *bucket
 	budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: w.defs, Clock: w.clock})
 	w.ok(err)
 	c := counter.Config{Budgets: budgets, Stores: w.stores, Clock: w.clock, Now: w.db.Now,
-		Ledger: counter.Ledger{Partitions: w.part, Epochs: w.part, Supply: w.part, Periods: w.part,
-			Moves:  w.part,
-			Covers: commit.New(w.db), Quarantines: quarantine.New(w.db)},
+		Ledger: w.part, Covers: commit.New(w.db),
 		// A busy machine is no reason for a refusal.
 		Settings: counter.Settings{MarkGrace: time.Millisecond, VerifyEvery: time.Millisecond,
 			Deadline: 20 * time.Second, Grace: 10 * time.Second}}

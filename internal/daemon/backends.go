@@ -20,34 +20,11 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 )
 
-// store is what a store offers to a node.
-type store interface {
-	counters
-	server
-}
-
-// counters is what a store needs for store mode.
-type counters interface {
-	bucket.Counter
-	bucket.Entries
-	bucket.Changes
-	bucket.Memories
-	bucket.Copies
-}
-
-// server is the server behind a store.
-type server interface {
-	bucket.Inspected
-	// Scripts counts the scripts that a partition's server keeps: 0 if the store has none.
-	Scripts(ctx context.Context, partition bucket.Partition) (int, error)
-	Disconnect() error
-}
-
 // backends holds the database and the instances.
 type backends struct {
 	db *engine.DB
 	// stores maps the names of instances to their stores.
-	stores map[string]store
+	stores map[string]*redisstore.Store
 	// partitions lists the partitions of all configured instances. drivers holds the driver of each
 	// instance.
 	partitions []bucket.Partition
@@ -61,7 +38,7 @@ type backends struct {
 // open opens the database, waiting for it for a bounded time, and creates the instances. It
 // connects to instances only to check their settings. Close the result also after an error.
 func open(ctx context.Context, c config.Config, log *slog.Logger) (*backends, error) {
-	b := &backends{stores: map[string]store{}, drivers: map[string]string{}}
+	b := &backends{stores: map[string]*redisstore.Store{}, drivers: map[string]string{}}
 	var err error
 	if b.db, err = openDatabase(ctx, c.Database, log); err != nil {
 		return b, fmt.Errorf("database: %w", err)
@@ -132,7 +109,8 @@ func unreachable(err error) bool {
 		budget.Is(err, budget.Unavailable)
 }
 
-func newRedis(i config.Instance, installation string, recordWindow time.Duration) (store, error) {
+func newRedis(i config.Instance, installation string, recordWindow time.Duration) (
+	*redisstore.Store, error) {
 	password, err := i.Source()
 	if err != nil {
 		return nil, fmt.Errorf("instance %s: %w", i.Name, err)

@@ -61,7 +61,7 @@ func TestScriptsAreCounted(t *testing.T) {
 	}
 	defer func() { _ = redis.Disconnect() }()
 	m, partition := metrics.New("test"), bucket.Partition{Instance: "r"}
-	count := (&backends{stores: map[string]store{"r": redis}, partitions: []bucket.Partition{partition}}).countScripts(m)
+	count := (&backends{stores: map[string]*redisstore.Store{"r": redis}, partitions: []bucket.Partition{partition}}).countScripts(m)
 	shown := func() string {
 		if err := count(t.Context()); err != nil {
 			t.Fatal(err)

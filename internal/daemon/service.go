@@ -20,6 +20,7 @@ import (
 	"github.com/budgetd/budgetd/bucket/place"
 	"github.com/budgetd/budgetd/bucket/row"
 	"github.com/budgetd/budgetd/bucket/sample"
+	"github.com/budgetd/budgetd/bucket/store"
 	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/bucket/usage"
 	"github.com/budgetd/budgetd/iana"
@@ -29,8 +30,6 @@ import (
 	"github.com/budgetd/budgetd/internal/sqlstore/commit"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/internal/sqlstore/nodes"
-	"github.com/budgetd/budgetd/internal/sqlstore/partitions"
-	"github.com/budgetd/budgetd/internal/sqlstore/quarantine"
 	"github.com/budgetd/budgetd/internal/webhook"
 	"github.com/budgetd/budgetd/ring"
 )
@@ -41,12 +40,12 @@ type parts struct {
 	definitions *manage.Ledger
 	returns     *hold.Ledger
 	transfer    *transfer.Ledger
-	partitions  *partitions.Part
+	stores      *store.Ledger
 }
 
 func partsOf(db *engine.DB) *parts {
 	return &parts{commit: commit.New(db), definitions: manage.NewLedger(db),
-		returns: hold.NewLedger(db), transfer: transfer.NewLedger(db), partitions: partitions.New(db)}
+		returns: hold.NewLedger(db), transfer: transfer.NewLedger(db), stores: store.New(db)}
 }
 
 // node is a running service: its handlers and its loops.
@@ -104,7 +103,7 @@ func (b *backends) service(c config.Config, log *slog.Logger, observer *metrics.
 	m.health = &health{Service: m.moves.Service, Part: nodes.New(b.db), ping: b.db.SyncClock,
 		refusing: b.db.Refusing, strange: m.budgets.UnknownZones, now: b.db.Now,
 		log: log, asked: func() bool { return len(b.partitions) == 0 || m.stores.Asked() }}
-	m.parts.partitions.Node = c.NodeName()
+	m.parts.stores.Node = c.NodeName()
 	m.moves.health = m.health
 	rows, err := m.rowService()
 	if err != nil {
@@ -150,9 +149,7 @@ func (m *nodeBuilder) counterService() (*counter.Service, error) {
 			Durable: m.durable(name)}
 	}
 	return counter.New(counter.Config{Budgets: m.budgets,
-		Ledger: counter.Ledger{Partitions: m.parts.partitions, Epochs: m.parts.partitions,
-			Supply: m.parts.partitions, Periods: m.parts.partitions, Moves: m.parts.partitions,
-			Covers: m.commit, Quarantines: quarantine.New(m.db)},
+		Ledger: m.parts.stores, Covers: m.commit,
 		Stores: stores, Now: m.db.Now, Observer: m.observer, Tracer: m.tracer,
 		Settings: counter.Settings{Deadline: m.c.Deduct.Deadline, StepTime: m.c.Deduct.StepTimeout,
 			Queue: m.c.Deduct.Queue, PartitionOperations: m.c.Deduct.BatchSize,

@@ -14,13 +14,12 @@ import (
 	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/bucket/place"
 	"github.com/budgetd/budgetd/bucket/row"
+	"github.com/budgetd/budgetd/bucket/store"
 	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/redisstore"
 	"github.com/budgetd/budgetd/internal/sqlstore/commit"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
-	"github.com/budgetd/budgetd/internal/sqlstore/partitions"
-	"github.com/budgetd/budgetd/internal/sqlstore/quarantine"
 )
 
 // node is a budgetd without an HTTP server. Its loops run only when a test calls loop.
@@ -74,15 +73,14 @@ func newNode(t *testing.T, w *servers, g *gate) *node {
 		t.Cleanup(func() { _ = s.Disconnect() })
 		counters[name] = &counter.Store{Counter: s, Entries: s, Changes: s, Memories: s, Copies: s}
 	}
-	defs, flights, moves, part := manage.NewLedger(n.db), commit.New(n.db), transfer.NewLedger(n.db), partitions.New(n.db)
+	defs, flights, moves, part := manage.NewLedger(n.db), commit.New(n.db), transfer.NewLedger(n.db), store.New(n.db)
 	n.budgets, err = bucket.NewBudgets(bucket.BudgetsConfig{Definitions: defs})
 	must()
 	places, err := place.New(w.partitions, 100)
 	must()
 	const deadline, step = 5 * time.Second, 5 * time.Second
 	n.store, err = counter.New(counter.Config{Budgets: n.budgets, Stores: counters, Now: n.db.Now,
-		Ledger: counter.Ledger{Partitions: part, Epochs: part, Supply: part, Periods: part, Moves: part,
-			Covers: flights, Quarantines: quarantine.New(n.db)},
+		Ledger: part, Covers: flights,
 		Settings: counter.Settings{Deadline: deadline, StepTime: step, MarkGrace: time.Millisecond,
 			VerifyEvery: time.Millisecond}})
 	must()

@@ -68,6 +68,7 @@ var house = map[string]place{
 	"bucket/place":  {may: actor},
 	"bucket/span":   {},
 	"bucket/deduct": {may: slices.Concat(actor, []string{"bucket/batch"})},
+	"bucket/store":  {may: slices.Concat(actor, ground)},
 	// a service holds its statements
 	"bucket/*": {may: slices.Concat(actor, shared, ground)},
 	// technologies

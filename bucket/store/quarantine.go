@@ -1,29 +1,18 @@
-// Package quarantine reads and releases units in quarantine: those that epochs held when their
-// stores lost their memory.
-package quarantine
+package store
 
 import (
 	"context"
 
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/bucket/counter"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/ledger/books"
 )
 
-var _ counter.Quarantines = (*Part)(nil)
-
-// Part reads and releases quarantined units. It is safe for concurrent use.
-type Part struct{ db *engine.DB }
-
-// New returns the part of a database.
-func New(db *engine.DB) *Part { return &Part{db: db} }
-
 const (
-	selectAll = `SELECT q.bucket_id, q.epoch, q.quantity, q.released_quantity, q.cause, q.created_at,
-		b.sharding_bucket_key AS bucket_key
+	selectQuarantines = `SELECT q.bucket_id, q.epoch, q.quantity, q.released_quantity, q.cause,
+		q.created_at, b.sharding_bucket_key AS bucket_key
 		FROM quarantine q /*by quarantine_budget*/
 		JOIN sharding_budget_management_bucket b ON b.id = q.bucket_id
 		WHERE q.budget_id = ? ORDER BY q.bucket_id, q.epoch LIMIT ?`
@@ -32,7 +21,8 @@ const (
 		WHERE r.budget_id = ? ORDER BY r.created_at, r.request_id LIMIT ?`
 )
 
-type row struct {
+// quarantineRow is a row of selectQuarantines.
+type quarantineRow struct {
 	Bucket   int64  `db:"bucket_id"`
 	Epoch    int64  `db:"epoch"`
 	Quantity int64  `db:"quantity"`
@@ -74,12 +64,12 @@ func releasesOf(r *engine.Reader, budgetID int64, limit int) (
 	return out, nil
 }
 
-// Quarantined lists a budget's quarantines. See counter.Quarantines.
-func (p *Part) Quarantined(ctx context.Context, budgetID int64, limit int) (
+// Quarantined lists a budget's quarantines, by bucket and epoch.
+func (l *Ledger) Quarantined(ctx context.Context, budgetID int64, limit int) (
 	out []bucket.Quarantine, err error) {
-	err = p.db.Read(ctx, "quarantines", func(r *engine.Reader) error {
-		var found []row
-		if err := r.List(&found, selectAll, budgetID, limit); err != nil {
+	err = l.db.Read(ctx, "quarantines", func(r *engine.Reader) error {
+		var found []quarantineRow
+		if err := r.List(&found, selectQuarantines, budgetID, limit); err != nil {
 			return err
 		}
 		releases, err := releasesOf(r, budgetID, limit)
@@ -97,8 +87,9 @@ func (p *Part) Quarantined(ctx context.Context, budgetID int64, limit int) (
 	return out, err
 }
 
-// Release takes units out of quarantine, once per request id. See counter.Quarantines. Keeps I1.
-func (p *Part) Release(ctx context.Context, budgetID int64, r bucket.ReleaseRequest) (
+// Release takes units out of quarantine, once per request id. They return to the total or count as
+// used. Errors: RequestConflict; AmountExceedsRemaining, with what is in quarantine.
+func (l *Ledger) Release(ctx context.Context, budgetID int64, r bucket.ReleaseRequest) (
 	out bucket.ReleaseAnswer, err error) {
 	order := books.Release{RequestID: r.RequestID, Asked: r.Quantity, GoesTo: books.ToTotal,
 		Reason: r.Reason, By: r.By}
@@ -106,7 +97,7 @@ func (p *Part) Release(ctx context.Context, budgetID int64, r bucket.ReleaseRequ
 		order.GoesTo = books.ToUsed
 	}
 	tried := false // an earlier attempt wrote it, committed or not
-	err = bookkeeper.Do(ctx, p.db, "release", bookkeeper.Quarantined(budgetID, r.RequestID),
+	err = bookkeeper.Do(ctx, l.db, "release", bookkeeper.Quarantined(budgetID, r.RequestID),
 		func(b *books.Books) ([]bookkeeper.Query, error) {
 			out = bucket.ReleaseAnswer{}
 			u := b.Budgets.Get(budgetID)

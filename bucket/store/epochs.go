@@ -1,11 +1,10 @@
-package partitions
+package store
 
 import (
 	"context"
 	"slices"
 
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/bucket/counter"
 	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/ledger"
@@ -26,9 +25,9 @@ const (
 	byNumber = ` ORDER BY g.bucket_id, g.epoch, g.number`
 )
 
-// Unfinished lists buckets with unfinished work. See counter.Epochs.
-func (p *Part) Unfinished(ctx context.Context, limit int) (ids []int64, err error) {
-	err = p.db.Read(ctx, "unfinished", func(r *engine.Reader) error {
+// Unfinished lists buckets with unfinished work.
+func (l *Ledger) Unfinished(ctx context.Context, limit int) (ids []int64, err error) {
+	err = l.db.Read(ctx, "unfinished", func(r *engine.Reader) error {
 		var more []int64
 		ids = nil
 		if err := r.List(&ids, selectUnfinished, limit); err != nil {
@@ -48,11 +47,11 @@ type pendingRow struct {
 	Amount int64 `db:"amount"`
 }
 
-// Tasks returns the unfinished work of buckets. See counter.Epochs.
-func (p *Part) Tasks(ctx context.Context, buckets []int64) (out []counter.Task, err error) {
+// Tasks reads the newest epochs of buckets in store mode with their unfinished work.
+func (l *Ledger) Tasks(ctx context.Context, buckets []int64) (out []Task, err error) {
 	buckets = slices.Compact(slices.Sorted(slices.Values(buckets)))
 	for chunk := range slices.Chunk(buckets, engine.ListChunk) {
-		some, err := p.tasks(ctx, chunk)
+		some, err := l.tasks(ctx, chunk)
 		if err != nil {
 			return nil, err
 		}
@@ -74,10 +73,10 @@ type taskRow struct {
 	CopiedEpoch int64         `db:"copied_epoch"`
 }
 
-func (p *Part) tasks(ctx context.Context, buckets []int64) (out []counter.Task, err error) {
+func (l *Ledger) tasks(ctx context.Context, buckets []int64) (out []Task, err error) {
 	var found []taskRow
 	var pending []pendingRow
-	err = p.db.Look(ctx, "tasks", func(begin func() *engine.Statement) ([]*engine.Statement, []any) {
+	err = l.db.Look(ctx, "tasks", func(begin func() *engine.Statement) ([]*engine.Statement, []any) {
 		found, pending = nil, nil
 		tasks, grants := begin(), begin()
 		tasks.SQL(selectTasks)
@@ -98,7 +97,7 @@ func (p *Part) tasks(ctx context.Context, buckets []int64) (out []counter.Task, 
 	for i := range found {
 		row := &found[i]
 		ref := bucket.Ref{Bucket: row.Bucket, Epoch: row.Epoch, Incarnation: row.Incarnation}
-		task := counter.Task{Ref: ref, Budget: row.Budget, Status: row.Status,
+		task := Task{Ref: ref, Budget: row.Budget, Status: row.Status,
 			Halted:    row.Halted != "",
 			Partition: bucket.Partition{Instance: row.Instance, Index: row.Partition},
 			Grants:    grants[at(ref)]}
@@ -113,8 +112,8 @@ func (p *Part) tasks(ctx context.Context, buckets []int64) (out []counter.Task, 
 	return out, nil
 }
 
-// Confirm records what a store did. See counter.Epochs. It locks a budget only if an epoch opens.
-func (p *Part) Confirm(ctx context.Context, m bucket.Memory, done []counter.Done) error {
+// Confirm records what a store has done. It locks a budget only if an epoch opens.
+func (l *Ledger) Confirm(ctx context.Context, m bucket.Memory, done []Done) error {
 	var load []bookkeeper.Query
 	var list []books.Position
 	var opened []int64
@@ -132,7 +131,7 @@ func (p *Part) Confirm(ctx context.Context, m bucket.Memory, done []counter.Done
 	}
 	load = append(load, bookkeeper.EpochsAt(list), bookkeeper.Partitions(key(m.Partition)),
 		bookkeeper.PendingOf(list))
-	return bookkeeper.Do(ctx, p.db, "confirm", load,
+	return bookkeeper.Do(ctx, l.db, "confirm", load,
 		func(b *books.Books) ([]bookkeeper.Query, error) {
 			known, err := current(b, m)
 			if err != nil {

@@ -1,11 +1,10 @@
-package partitions
+package store
 
 import (
 	"context"
 	"fmt"
 
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/bucket/counter"
 	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/ledger/books"
@@ -27,15 +26,16 @@ type lostRow struct {
 	Budget int64 `db:"budget_id"`
 }
 
-// EndLost ends epochs of memories that were given up, in one transaction. See counter.Partitions
-// and books.Lose. Keeps I1, I2.
-func (p *Part) EndLost(ctx context.Context, partition bucket.Partition) (
-	out counter.LostEpochs, err error) {
+// EndLost ends at most MaxEpochs epochs of memories of a partition that were given up, in one
+// transaction, as books.Lose does. Their O goes to Q. It goes to the total under on_loss:
+// assume_unused, and for epochs that were only opening. Keeps I2.
+func (l *Ledger) EndLost(ctx context.Context, partition bucket.Partition) (
+	out LostEpochs, err error) {
 	var list []books.Position
-	err = p.db.Read(ctx, "end lost epochs", func(r *engine.Reader) error {
+	err = l.db.Read(ctx, "end lost epochs", func(r *engine.Reader) error {
 		var found []lostRow
 		err := r.List(&found, selectLost, []byte(partition.Instance), partition.Index,
-			counter.MaxEpochs)
+			MaxEpochs)
 		list = nil
 		for _, f := range found {
 			list = append(list, books.Position{Bucket: f.Bucket, Epoch: f.Epoch})
@@ -45,8 +45,8 @@ func (p *Part) EndLost(ctx context.Context, partition bucket.Partition) (
 	if err != nil || len(list) == 0 {
 		return out, err
 	}
-	ended, err := p.lose(ctx, partition, list, lostWith(partition), nil)
-	return counter.LostEpochs{Buckets: ended.Buckets, More: len(list) == counter.MaxEpochs,
+	ended, err := l.lose(ctx, partition, list, lostWith(partition), nil)
+	return LostEpochs{Buckets: ended.Buckets, More: len(list) == MaxEpochs,
 		Quarantined: ended.Quarantined, Returned: ended.Returned}, err
 }
 
@@ -60,9 +60,9 @@ func lostWith(partition bucket.Partition) func(*books.Partition, *books.Epoch) s
 	}
 }
 
-// Lost ends one epoch whose entry is missing. See counter.Epochs. Keeps I1, I2.
-func (p *Part) Lost(ctx context.Context, m bucket.Memory, ref bucket.Ref, cause string) error {
-	_, err := p.lose(ctx, m.Partition, []books.Position{at(ref)},
+// Lost ends one epoch whose entry is missing, as EndLost does.
+func (l *Ledger) Lost(ctx context.Context, m bucket.Memory, ref bucket.Ref, cause string) error {
+	_, err := l.lose(ctx, m.Partition, []books.Position{at(ref)},
 		func(known *books.Partition, e *books.Epoch) string {
 			if e.Incarnation < known.Since {
 				return ""
@@ -74,9 +74,9 @@ func (p *Part) Lost(ctx context.Context, m bucket.Memory, ref bucket.Ref, cause 
 
 // lose ends epochs of a partition for which judge returns a cause. If the caller names a memory, it
 // must be the partition's.
-func (p *Part) lose(ctx context.Context, of bucket.Partition, list []books.Position,
+func (l *Ledger) lose(ctx context.Context, of bucket.Partition, list []books.Position,
 	judge func(*books.Partition, *books.Epoch) string, m *bucket.Memory) (out books.Lost, err error) {
-	err = bookkeeper.Do(ctx, p.db, "end lost epochs", ending(of, list),
+	err = bookkeeper.Do(ctx, l.db, "end lost epochs", ending(of, list),
 		func(b *books.Books) ([]bookkeeper.Query, error) {
 			out = books.Lost{}
 			known := b.Partitions.Get(key(of))
@@ -88,8 +88,8 @@ func (p *Part) lose(ctx context.Context, of bucket.Partition, list []books.Posit
 			if known != nil {
 				out = b.Lose(known, list, func(e *books.Epoch) string {
 					cause := judge(known, e)
-					if cause != "" && p.Node != "" {
-						cause += "; noticed by node " + p.Node
+					if cause != "" && l.Node != "" {
+						cause += "; noticed by node " + l.Node
 					}
 					return cause
 				})
@@ -102,9 +102,9 @@ func (p *Part) lose(ctx context.Context, of bucket.Partition, list []books.Posit
 	return out, nil
 }
 
-// Halt stops an epoch. See counter.Epochs.
-func (p *Part) Halt(ctx context.Context, ref bucket.Ref, why string) error {
-	return bookkeeper.Do(ctx, p.db, "halt", []bookkeeper.Query{
+// Halt stops a bucket until an operator decides.
+func (l *Ledger) Halt(ctx context.Context, ref bucket.Ref, why string) error {
+	return bookkeeper.Do(ctx, l.db, "halt", []bookkeeper.Query{
 		bookkeeper.EpochsAt([]books.Position{at(ref)})},
 		func(b *books.Books) ([]bookkeeper.Query, error) {
 			if e := b.Epochs.Get(at(ref)); e != nil {

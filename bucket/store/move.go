@@ -1,11 +1,10 @@
-package partitions
+package store
 
 import (
 	"context"
 	"slices"
 
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/bucket/counter"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
@@ -22,9 +21,9 @@ const (
 		WHERE bucket_id = ? AND epoch = ? AND number <= ? AND status <> 'void'`
 )
 
-// Close sets the epoch of a bucket to closing. See counter.Moves.
-func (p *Part) Close(ctx context.Context, budgetID, bucketID int64) error {
-	return p.one(ctx, "close", budgetID, bucketID, bookkeeper.OneBucket(budgetID, bucketID),
+// Close sets the epoch of a bucket to closing, unless it has ended.
+func (l *Ledger) Close(ctx context.Context, budgetID, bucketID int64) error {
+	return l.one(ctx, "close", budgetID, bucketID, bookkeeper.OneBucket(budgetID, bucketID),
 		func(b *books.Books, u *books.Budget, row *books.Bucket) error {
 			b.Close(u, row)
 			return nil
@@ -32,9 +31,9 @@ func (p *Part) Close(ctx context.Context, budgetID, bucketID int64) error {
 }
 
 // one runs a movement of one bucket of a budget in store mode.
-func (p *Part) one(ctx context.Context, op string, budgetID, bucketID int64,
+func (l *Ledger) one(ctx context.Context, op string, budgetID, bucketID int64,
 	load []bookkeeper.Query, do func(b *books.Books, u *books.Budget, row *books.Bucket) error) error {
-	return bookkeeper.Do(ctx, p.db, op, load, func(b *books.Books) ([]bookkeeper.Query, error) {
+	return bookkeeper.Do(ctx, l.db, op, load, func(b *books.Books) ([]bookkeeper.Query, error) {
 		u, row := b.Budgets.Get(budgetID), b.Buckets.Get(bucketID)
 		switch {
 		case u == nil:
@@ -47,13 +46,16 @@ func (p *Part) one(ctx context.Context, op string, budgetID, bucketID int64,
 	})
 }
 
-// Move moves a bucket to another partition. See counter.Moves. No units move: the epoch has ended.
-func (p *Part) Move(ctx context.Context, budgetID int64, ref bucket.Ref, from,
+// Move assigns a bucket to another partition. The newest epoch must be ref and must have ended, so
+// no units move. Its copy must be complete on the target, or it must be lost. A bucket that is
+// online begins its next epoch there, if a period is open. moved is false if the bucket has a newer
+// epoch.
+func (l *Ledger) Move(ctx context.Context, budgetID int64, ref bucket.Ref, from,
 	to bucket.Partition) (moved bool, err error) {
 	both := slices.SortedFunc(slices.Values([]books.PartitionID{key(from), key(to)}),
 		books.PartitionID.Compare)
 	load := append(bookkeeper.OneBucket(budgetID, ref.Bucket), bookkeeper.Partitions(both...))
-	err = p.one(ctx, "move", budgetID, ref.Bucket, load,
+	err = l.one(ctx, "move", budgetID, ref.Bucket, load,
 		func(b *books.Books, u *books.Budget, row *books.Bucket) error {
 			moved = b.Place(u, row, ref.Epoch, key(from), key(to))
 			return nil
@@ -62,9 +64,9 @@ func (p *Part) Move(ctx context.Context, budgetID int64, ref bucket.Ref, from,
 }
 
 // inStore runs a movement of a budget, and does nothing to one in ledger mode.
-func (p *Part) inStore(ctx context.Context, op string, budgetID int64, load []bookkeeper.Query,
+func (l *Ledger) inStore(ctx context.Context, op string, budgetID int64, load []bookkeeper.Query,
 	do func(b *books.Books, u *books.Budget)) error {
-	return bookkeeper.Do(ctx, p.db, op, load, func(b *books.Books) ([]bookkeeper.Query, error) {
+	return bookkeeper.Do(ctx, l.db, op, load, func(b *books.Books) ([]bookkeeper.Query, error) {
 		u := b.Budgets.Get(budgetID)
 		if u == nil {
 			return nil, bookkeeper.NoBudget(op, budgetID)
@@ -76,9 +78,9 @@ func (p *Part) inStore(ctx context.Context, op string, budgetID int64, load []bo
 	})
 }
 
-// Shrinking lists budgets whose pending shrinks lack units. See counter.Supply.
-func (p *Part) Shrinking(ctx context.Context) (out []counter.Shrink, err error) {
-	err = p.db.Read(ctx, "shrinks", func(r *engine.Reader) error {
+// Shrinking lists at most 100 budgets whose pending shrinks are above F and U.
+func (l *Ledger) Shrinking(ctx context.Context) (out []Shrink, err error) {
+	err = l.db.Read(ctx, "shrinks", func(r *engine.Reader) error {
 		var found []struct {
 			Budget int64 `db:"budget_id"`
 			Units  int64 `db:"units"`
@@ -88,17 +90,17 @@ func (p *Part) Shrinking(ctx context.Context) (out []counter.Shrink, err error) 
 		}
 		out = nil
 		for _, f := range found {
-			out = append(out, counter.Shrink{Budget: f.Budget, Units: f.Units})
+			out = append(out, Shrink{Budget: f.Budget, Units: f.Units})
 		}
 		return nil
 	})
 	return out, err
 }
 
-// Granted sums grants. See counter.Moves.
-func (p *Part) Granted(ctx context.Context, refs []bucket.Ref, upTo []int64) (
+// Granted returns the sums of the grants of epochs, each up to a number, in the order of the refs.
+func (l *Ledger) Granted(ctx context.Context, refs []bucket.Ref, upTo []int64) (
 	out []int64, err error) {
-	err = p.db.Read(ctx, "audit", func(r *engine.Reader) error {
+	err = l.db.Read(ctx, "audit", func(r *engine.Reader) error {
 		out = make([]int64, len(refs))
 		for i, ref := range refs {
 			if _, err := r.Get(&out[i], selectGranted, ref.Bucket, ref.Epoch, upTo[i]); err != nil {

@@ -1,4 +1,4 @@
-package partitions
+package store
 
 import (
 	"errors"
@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/bucket/counter"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/proof/testservers"
 	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
@@ -20,7 +19,7 @@ import (
 // bucket of 50 units on each.
 type world struct {
 	*testing.T
-	part *Part
+	part *Ledger
 	at   [2]bucket.Memory
 }
 
@@ -57,7 +56,7 @@ func everywhere(t *testing.T, budgets int, run func(w *world)) {
 func (w *world) begin(i int, was, next int64) {
 	w.Helper()
 	made, err := w.part.BeginIncarnation(w.Context(), was,
-		counter.PartitionRow{Partition: w.at[i].Partition, Incarnation: next, Since: next, Identity: "id"}, "test")
+		PartitionRow{Partition: w.at[i].Partition, Incarnation: next, Since: next, Identity: "id"}, "test")
 	if err != nil || !made {
 		w.Fatalf("begin incarnation %d: %v, %v", next, made, err)
 	}
@@ -132,8 +131,8 @@ func TestToldTwice(t *testing.T) {
 		ctx, m := w.Context(), w.at[0]
 		older := m
 		older.Incarnation = 7
-		final := []counter.Closing{{Ref: ref(1), Entry: bucket.Entry{Balance: 40, Taken: 12, GivenBack: 2, LastGrant: 1}}}
-		final = append(final, counter.Closing{Ref: ref(2), Entry: bucket.Entry{Balance: 50, LastGrant: 1}}) // on the other partition
+		final := []Closing{{Ref: ref(1), Entry: bucket.Entry{Balance: 40, Taken: 12, GivenBack: 2, LastGrant: 1}}}
+		final = append(final, Closing{Ref: ref(2), Entry: bucket.Entry{Balance: 50, LastGrant: 1}}) // on the other partition
 		sum := bucket.Sum{Bucket: 1, Epoch: 1, Taken: 8, GivenBack: 1, Verdict: bucket.Accepted}
 		late := bucket.Sum{Bucket: 1, Epoch: 1, Late: true, LateSum: 4}
 		steps := []struct {
@@ -142,7 +141,7 @@ func TestToldTwice(t *testing.T) {
 			want string // O, S, R, C of bucket 1, status, pending grants, U, Q
 		}{
 			{"confirm", func(m bucket.Memory) error {
-				return w.part.Confirm(ctx, m, []counter.Done{{Ref: ref(1), Opened: true, Grants: 1}})
+				return w.part.Confirm(ctx, m, []Done{{Ref: ref(1), Opened: true, Grants: 1}})
 			}, "50 0 0 0 open 1 0 0"},
 			{"record", func(m bucket.Memory) error {
 				_, err := w.part.Record(ctx, m, []bucket.Sum{sum})
@@ -238,13 +237,13 @@ func TestManyTogether(t *testing.T) {
 			group.Go(func() {
 				m := w.at[worker%2]
 				for i := range 12 {
-					var done []counter.Done
+					var done []Done
 					var sums []bucket.Sum
-					var closings []counter.Closing
+					var closings []Closing
 					for id := int64(1 + worker%2); id <= 2*budgets; id += 2 {
-						done = append(done, counter.Done{Ref: ref(id), Opened: true, Grants: 1})
+						done = append(done, Done{Ref: ref(id), Opened: true, Grants: 1})
 						sums = append(sums, bucket.Sum{Bucket: id, Epoch: 1, Taken: min(int64(i), 5), Verdict: bucket.Accepted})
-						closings = append(closings, counter.Closing{Ref: ref(id),
+						closings = append(closings, Closing{Ref: ref(id),
 							Entry: bucket.Entry{Balance: 45, Taken: 5, LastGrant: 1}})
 					}
 					_, err := w.part.Record(ctx, m, sums)

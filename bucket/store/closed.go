@@ -1,17 +1,18 @@
-package partitions
+package store
 
 import (
 	"context"
 
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/bucket/counter"
 	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
 	"github.com/budgetd/budgetd/ledger/books"
 )
 
-// Closed ends closing epochs with their final figures. See counter.Epochs and books.EndClosed.
-// Keeps I1.
-func (p *Part) Closed(ctx context.Context, m bucket.Memory, closings []counter.Closing,
+// Closed ends closing epochs with their final figures, as books.EndClosed does. Their balances and
+// undelivered grants return to U of their budgets. Donors that are in the bucket list begin their
+// next epochs with up to half of what they returned, if their budget has units beyond need; with
+// need < 0 none does. begun are the buckets with new epochs.
+func (l *Ledger) Closed(ctx context.Context, m bucket.Memory, closings []Closing,
 	need int64) (begun []int64, err error) {
 	if len(closings) == 0 {
 		return nil, nil
@@ -23,7 +24,7 @@ func (p *Part) Closed(ctx context.Context, m bucket.Memory, closings []counter.C
 		finals[i] = books.Final{Position: list[i], Balance: c.Balance, Taken: c.Taken,
 			GivenBack: c.GivenBack, LastGrant: c.LastGrant}
 	}
-	err = bookkeeper.Do(ctx, p.db, "close", ending(m.Partition, list),
+	err = bookkeeper.Do(ctx, l.db, "close", ending(m.Partition, list),
 		func(b *books.Books) ([]bookkeeper.Query, error) {
 			known, err := current(b, m)
 			if err == nil {

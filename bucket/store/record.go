@@ -1,22 +1,22 @@
-package partitions
+package store
 
 import (
 	"context"
 	"slices"
 
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/bucket/counter"
 	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/ledger"
 	"github.com/budgetd/budgetd/ledger/books"
 )
 
-// Live lists live epochs of a partition. See counter.Partitions.
-func (p *Part) Live(ctx context.Context, partition bucket.Partition, after int64, limit int) (
+// Live lists the live epochs of a partition whose bucket is above after, in the order of buckets,
+// with SQL's counters.
+func (l *Ledger) Live(ctx context.Context, partition bucket.Partition, after int64, limit int) (
 	out []ledger.Epoch, err error) {
 	load := []bookkeeper.Query{bookkeeper.LiveOn(key(partition), after, limit)}
-	err = bookkeeper.LookAt(ctx, p.db, "read epochs", load, func(b *books.Books) error {
+	err = bookkeeper.LookAt(ctx, l.db, "read epochs", load, func(b *books.Books) error {
 		for _, e := range b.Epochs.All() {
 			out = append(out, e.Ledger())
 		}
@@ -25,22 +25,22 @@ func (p *Part) Live(ctx context.Context, partition bucket.Partition, after int64
 	return out, err
 }
 
-// Record records what the stores of a partition counted. See counter.Partitions. It locks only
-// epochs: O, S and R of an epoch are in its row. Keeps I1.
-func (p *Part) Record(ctx context.Context, m bucket.Memory, sums []bucket.Sum) (
-	out counter.Recorded, err error) {
+// Record moves what the stores of a partition counted between O, S and R. SQL's counters only grow.
+// It locks only epochs: O, S and R of an epoch are in its row.
+func (l *Ledger) Record(ctx context.Context, m bucket.Memory, sums []bucket.Sum) (
+	out Recorded, err error) {
 	for chunk := range slices.Chunk(sums, engine.ListChunk) {
-		var part counter.Recorded
+		var part Recorded
 		list := make([]books.Position, len(chunk))
 		for i, s := range chunk {
 			list[i] = books.Position{Bucket: s.Bucket, Epoch: s.Epoch}
 		}
 		list = sorted(list)
-		err = bookkeeper.Do(ctx, p.db, "sync", []bookkeeper.Query{bookkeeper.EpochsAt(list),
+		err = bookkeeper.Do(ctx, l.db, "sync", []bookkeeper.Query{bookkeeper.EpochsAt(list),
 			bookkeeper.Partitions(key(m.Partition)),
 			bookkeeper.BucketsAt(bookkeeper.BucketsIn(list))},
 			func(b *books.Books) ([]bookkeeper.Query, error) {
-				part = counter.Recorded{}
+				part = Recorded{}
 				known, err := current(b, m)
 				if err != nil {
 					return nil, err
@@ -63,7 +63,7 @@ func (p *Part) Record(ctx context.Context, m bucket.Memory, sums []bucket.Sum) (
 }
 
 // record moves units as one sum says, or says in out why it does not.
-func record(b *books.Books, known *books.Partition, s bucket.Sum, out *counter.Recorded) {
+func record(b *books.Books, known *books.Partition, s bucket.Sum, out *Recorded) {
 	e := b.Epochs.Get(books.Position{Bucket: s.Bucket, Epoch: s.Epoch})
 	row := b.Buckets.Get(s.Bucket)
 	switch {

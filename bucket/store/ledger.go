@@ -1,47 +1,37 @@
-// Package partitions is the database's part of store mode: package bucket/counter.
-//
-// Movements that act on a store's answer lock the partition's row for reading and compare its
-// incarnation, so that an answer from a memory that was given up changes nothing. What they decide
-// is in ledger/books/memories.go.
-package partitions
+package store
 
 import (
 	"context"
 	"slices"
 
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/bucket/counter"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
 	"github.com/budgetd/budgetd/ledger/books"
 )
 
-var (
-	_ counter.Partitions = (*Part)(nil)
-	_ counter.Epochs     = (*Part)(nil)
-	_ counter.Supply     = (*Part)(nil)
-	_ counter.Periods    = (*Part)(nil)
-	_ counter.Moves      = (*Part)(nil)
-)
-
-// Part stores the memories of partitions and the epochs of store mode. It is safe for concurrent
-// use.
-type Part struct {
+// Ledger keeps in the database what it knows of stores: the memories of partitions, the epochs of
+// their buckets, what they counted, and quarantines. Errors of every method: Unavailable (nothing
+// was changed); of those that write also OutcomeUnknown, after which the same call may be repeated;
+// of those on one budget also BudgetNotFound. Those with a bucket.Memory return
+// bucket.ErrOtherMemory, and change nothing, if the partition has another incarnation now. Each
+// keeps I1. It is safe for concurrent use.
+type Ledger struct {
 	db *engine.DB
 	// Node is the name of this node, for the causes of quarantines; set it before use.
 	Node string
 }
 
-// New returns the part of a database.
-func New(db *engine.DB) *Part { return &Part{db: db} }
+// New returns the ledger of a database.
+func New(db *engine.DB) *Ledger { return &Ledger{db: db} }
 
-// Partition reads the row of a partition. See counter.Partitions.
-func (p *Part) Partition(ctx context.Context, partition bucket.Partition) (out counter.PartitionRow,
+// Partition reads the row of a partition.
+func (l *Ledger) Partition(ctx context.Context, partition bucket.Partition) (out PartitionRow,
 	err error) {
 	load := []bookkeeper.Query{bookkeeper.ReadPartitions(key(partition))}
-	err = bookkeeper.LookAt(ctx, p.db, "read a partition", load, func(b *books.Books) error {
-		out = counter.PartitionRow{Partition: partition}
+	err = bookkeeper.LookAt(ctx, l.db, "read a partition", load, func(b *books.Books) error {
+		out = PartitionRow{Partition: partition}
 		if row := b.Partitions.Get(key(partition)); row != nil {
 			out.Incarnation, out.Since, out.Identity = row.Incarnation, row.Since, row.Identity
 			out.BeganAt = engine.FromMS(row.BeganAt)
@@ -54,11 +44,13 @@ func (p *Part) Partition(ctx context.Context, partition bucket.Partition) (out c
 // mostCause bounds a cause, in bytes.
 const mostCause = 512
 
-// BeginIncarnation begins an incarnation of a partition. See counter.Partitions.
-func (p *Part) BeginIncarnation(ctx context.Context, was int64, next counter.PartitionRow,
+// BeginIncarnation replaces the row of a partition with next if its incarnation is still was. From
+// the commit on, every epoch of an incarnation before next.Since is lost. made is false if the row
+// has changed, and if that cannot be told: then another incarnation must follow.
+func (l *Ledger) BeginIncarnation(ctx context.Context, was int64, next PartitionRow,
 	cause string) (made bool, err error) {
 	id := key(next.Partition)
-	err = bookkeeper.Do(ctx, p.db, "begin an incarnation",
+	err = bookkeeper.Do(ctx, l.db, "begin an incarnation",
 		[]bookkeeper.Query{bookkeeper.LockPartitions(id)},
 		func(b *books.Books) ([]bookkeeper.Query, error) {
 			row := b.Partitions.Get(id)

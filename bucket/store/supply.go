@@ -1,4 +1,4 @@
-package partitions
+package store
 
 import (
 	"context"
@@ -9,12 +9,14 @@ import (
 	"github.com/budgetd/budgetd/ledger/books"
 )
 
-// Apply moves units from U to a bucket. See counter.Supply and books.ApplyInStore. Keeps I1.
-func (p *Part) Apply(ctx context.Context, budgetID, bucketID int64, want books.Refill) (
+// Apply moves units from U to a bucket, as books.ApplyInStore does. A bucket without a live epoch
+// begins its next one. Errors: Unavailable, with ReasonOffline if an operator took the bucket
+// offline; BudgetExpired if no period is open; BucketNotFound.
+func (l *Ledger) Apply(ctx context.Context, budgetID, bucketID int64, want books.Refill) (
 	out books.Refilled, err error) {
 	var tried struct{ epoch, grant, units int64 } // what an earlier attempt wrote, committed or not
 	load := append(bookkeeper.WholeBudget(budgetID), bookkeeper.Applied(budgetID))
-	turned, err := bookkeeper.Whole(ctx, p.db, "apply", budgetID, load,
+	turned, err := bookkeeper.Whole(ctx, l.db, "apply", budgetID, load,
 		func(b *books.Books, u *books.Budget) error {
 			out = books.Refilled{}
 			row := b.Buckets.Get(bucketID)
@@ -40,9 +42,10 @@ func (p *Part) Apply(ctx context.Context, budgetID, bucketID int64, want books.R
 	return books.Refilled{Units: out.Units, Closing: out.Closing || len(turned.Closing) > 0}, nil
 }
 
-// Supply grants buckets what waits for them, or closes donors. See counter.Supply and books.Supply.
-// Keeps I1.
-func (p *Part) Supply(ctx context.Context, budgetID int64, round books.Round) (
+// Supply grants the buckets of a budget what operations wait for, or closes the epochs of others
+// that have it, as books.Supply does. A repetition grants nothing more. Error: BudgetExpired if no
+// period is open.
+func (l *Ledger) Supply(ctx context.Context, budgetID int64, round books.Round) (
 	out books.Supplied, err error) {
 	var waiting []int64
 	for _, ask := range round.Asks {
@@ -51,7 +54,7 @@ func (p *Part) Supply(ctx context.Context, budgetID int64, round books.Round) (
 	slices.Sort(waiting)
 	load := append(bookkeeper.WholeBudget(budgetID), bookkeeper.Applied(budgetID),
 		bookkeeper.PendingOfBuckets(slices.Compact(waiting)))
-	turned, err := bookkeeper.Whole(ctx, p.db, "supply", budgetID, load,
+	turned, err := bookkeeper.Whole(ctx, l.db, "supply", budgetID, load,
 		func(b *books.Books, u *books.Budget) (err error) {
 			out, err = b.Supply(u, round)
 			return err
@@ -66,9 +69,10 @@ func (p *Part) Supply(ctx context.Context, budgetID int64, round books.Round) (
 	return out, nil
 }
 
-// Collect sets the epochs of donors to closing. See counter.Supply.
-func (p *Part) Collect(ctx context.Context, budgetID, need int64) (donors []int64, err error) {
-	err = p.inStore(ctx, "collect", budgetID, bookkeeper.WholeBudget(budgetID),
+// Collect sets at most 16 epochs of a budget to closing, those with the most units first, until
+// they, U and F cover the need. It returns their buckets.
+func (l *Ledger) Collect(ctx context.Context, budgetID, need int64) (donors []int64, err error) {
+	err = l.inStore(ctx, "collect", budgetID, bookkeeper.WholeBudget(budgetID),
 		func(b *books.Books, u *books.Budget) { donors = b.CloseDonors(u, need) })
 	return donors, err
 }

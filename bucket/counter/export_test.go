@@ -1,0 +1,29 @@
+package counter
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/store"
+	"github.com/budgetd/budgetd/budget"
+)
+
+// flaky fails to record sums while failures is above 0. Each call lowers it.
+type flaky struct {
+	recorder
+	failures *atomic.Int32
+}
+
+func (f flaky) Record(ctx context.Context, m bucket.Memory, sums []bucket.Sum) (
+	store.Recorded, error) {
+	if f.failures.Add(-1) >= 0 {
+		return store.Recorded{}, budget.Refuse(budget.Unavailable, "record", "planned")
+	}
+	return f.recorder.Record(ctx, m, sums)
+}
+
+// FailRecords makes SQL fail to record sums while failures is above 0.
+func (s *Service) FailRecords(failures *atomic.Int32) {
+	s.recorder = flaky{s.recorder, failures}
+}
