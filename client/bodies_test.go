@@ -50,42 +50,6 @@ func TestNamesTheDeduction(t *testing.T) {
 	}
 }
 
-// TestSettlesByKey checks that the client's own cancel says how its request was routed, of a call
-// alone and of one in a batch.
-func TestSettlesByKey(t *testing.T) {
-	request := client.DeductRequest{RequestID: "o1", Amount: 5, Key: "k"}
-	want := `{"request_id":"o1","key":"k","dimensions":{}}`
-	void := answer(200, `{"request_id":"o1","state":"void"}`)
-	for _, test := range []struct {
-		name    string
-		refusal reply
-		call    func(*client.Client) error
-	}{
-		{"alone", problem(409, "budget_exhausted"), func(c *client.Client) error {
-			return second(c.Deduct(t.Context(), "b", request))
-		}},
-		{"in a batch", answer(200, `{"results":[{"status":409,"code":"budget_exhausted"}]}`),
-			func(c *client.Client) error {
-				got, err := c.DeductBatch(t.Context(), []client.BatchItem{{Budget: "b", DeductRequest: request}})
-				if err != nil {
-					return err
-				}
-				return got[0].Err
-			}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			server := newScripted(t, lost, test.refusal, void)
-			c, _ := impatient(t, server.URL)
-			if err := test.call(c); client.CodeOf(err) != "budget_exhausted" {
-				t.Fatal(err)
-			}
-			if log := server.log(); len(log) != 3 || !sameJSON(t, log[2].body, want) {
-				t.Errorf("sent %+v, want a cancel %s", log, want)
-			}
-		})
-	}
-}
-
 // sameJSON reports whether two texts are the same JSON; an empty text is no JSON.
 func sameJSON(t *testing.T, a, b string) bool {
 	t.Helper()

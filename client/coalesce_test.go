@@ -365,20 +365,6 @@ func TestCoalescingLearnsWhatTheServerTakes(t *testing.T) {
 	})
 }
 
-func TestAnAnswerToAnotherIDIsNoAnswer(t *testing.T) {
-	server := newScripted(t, answer(200, `{"results":[{"outcome":"accepted","request_id":"o1"},
-		{"outcome":"accepted","request_id":"o1"}]}`), results("ok"))
-	c, _ := impatient(t, server.URL)
-	var items []client.BatchItem
-	for _, id := range []string{"o1", "o2"} {
-		items = append(items, client.BatchItem{Budget: "b", DeductRequest: client.DeductRequest{RequestID: id, Amount: 1}})
-	}
-	got, err := c.DeductBatch(t.Context(), items)
-	if err != nil || got[0].Err != nil || got[0].Answer.Attempts != 1 || got[1].Err != nil || got[1].Answer.Attempts != 2 {
-		t.Errorf("%+v, %v", got, err)
-	}
-}
-
 // TestWhatIsSentAgainGoesFirst checks that the items of a split batch are sent before later
 // deductions, so that one with the same id does not overtake.
 func TestWhatIsSentAgainGoesFirst(t *testing.T) {

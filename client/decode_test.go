@@ -180,17 +180,3 @@ func TestAnAnswerWithoutEndIsCutOff(t *testing.T) {
 		t.Errorf("%d bytes were read from the server", n)
 	}
 }
-
-// TestAGroupsAnswerIsAboutTheGroup checks that an answer without the holds of the group counts as
-// lost.
-func TestAGroupsAnswerIsAboutTheGroup(t *testing.T) {
-	for _, page := range []string{`{}`, `{"status":"ok"}`, `{"group":"other","deductions":[{"request_id":"o1","state":"used"}]}`,
-		`{"group":"g","deductions":[]}`, `{"group":"g","deductions":[{"request_id":"o1"}]}`} {
-		server := newScripted(t, answer(200, page), answer(200, saysAll))
-		c, _ := impatient(t, server.URL)
-		g, err := c.ConfirmGroup(t.Context(), "b", "g")
-		if err != nil || len(g.Deductions) != 1 || len(server.log()) != 2 {
-			t.Errorf("%s: %+v after %d attempts, %v", page, g, len(server.log()), err)
-		}
-	}
-}

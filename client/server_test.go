@@ -79,12 +79,6 @@ func lost(w http.ResponseWriter) {
 	connection.Close()
 }
 
-// cut breaks the connection in the middle of the answer.
-func cut(w http.ResponseWriter) {
-	w.Header().Set("Content-Length", "1000")
-	io.WriteString(w, `{"request_id":"o1",`)
-}
-
 // stuck answers after d, which is longer than the client waits.
 func stuck(d time.Duration) reply {
 	return func(http.ResponseWriter) { time.Sleep(d) }
@@ -92,12 +86,6 @@ func stuck(d time.Duration) reply {
 
 func problem(status int, code string) reply {
 	return answer(status, fmt.Sprintf(`{"status":%d,"code":%q,"title":"T","detail":"D"}`, status, code))
-}
-
-// accepted answers a deduct of o1.
-func accepted(replayed bool) reply {
-	return answer(200, fmt.Sprintf(`{"request_id":"o1","outcome":"accepted","amount":5,"state":"used",
-		"bucket":"b:bucket-0","bucket_remaining":95,"budget_remaining":195,"replayed":%t}`, replayed))
 }
 
 // waits records what the client slept instead of sleeping.
