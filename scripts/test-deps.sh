@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Makes sure that the programs that tests start are installed: redis-server, mariadbd, Chromium for
-# the console, node with the modules of examples/typescript and of the console, prometheus with
-# promtool, openssl, systemd-analyze, curl, and a C compiler for the race detector. As root on Debian
-# it installs what is missing, without starting a service. Otherwise it prints the command to run. It
-# changes nothing if nothing is missing.
+# the console, node with the modules of examples/typescript, sdk/typescript and the console,
+# prometheus with promtool, openssl, systemd-analyze, curl, and a C compiler for the race detector.
+# As root on Debian it installs what is missing, without starting a service. Otherwise it prints the
+# command to run. It changes nothing if nothing is missing.
 #
 #	scripts/test-deps.sh         everything
 #	scripts/test-deps.sh --demo  only what scripts/demo-cluster.sh starts
@@ -42,14 +42,14 @@ missing() {
 	compiles || printf 'gcc libc6-dev '
 }
 
-# modules installs the modules of the TypeScript example and of the console, which only tests and the
-# build of the console need, in the versions of their lock files.
+# modules installs the modules of the TypeScript example, of the client and of the console, which
+# only tests and the build of the console need, in the versions of their lock files.
 modules() {
 	if [ "$demo" = yes ]; then
 		return
 	fi
 	local dir
-	for dir in "$(dirname "$0")"/../{examples/typescript,internal/console/web}; do
+	for dir in "$(dirname "$0")"/../{examples/typescript,sdk/typescript,internal/console/web}; do
 		[ "$dir/node_modules/.package-lock.json" -nt "$dir/package-lock.json" ] ||
 			npm ci --prefix "$dir" --no-audit --no-fund --loglevel=error
 	done

@@ -1,9 +1,9 @@
-// A shop that sells tickets, written against budgetd's /openapi.json: src/budgetd.d.ts is generated
-// from it. It makes a budget, sells what there is, and ends with the books.
+// A shop that sells tickets, written against budgetd's /openapi.json: its types are generated from
+// it. It makes a budget, sells what there is, and ends with the books.
 //
 //	node build/shop.js http://127.0.0.1:8080 [key]
 import createClient from "openapi-fetch";
-import type { components, paths } from "./budgetd.js";
+import type { components, paths } from "../../../sdk/typescript/src/api.js";
 
 type Problem = components["schemas"]["Problem"];
 

@@ -15,9 +15,10 @@ function resolved(from, named) {
   return file
 }
 
+// The types of sdk are generated and import nothing.
 const imports = new Map([...files].sort().map((file) => [file,
   [...readFileSync(join(root, file), 'utf8').matchAll(/\b(?:from|import)\s*\(?\s*['"](\.[^'"]*)['"]/g)]
-    .map(([, named]) => named).filter((named) => !/\.(css|svg)$/.test(named))
+    .map(([, named]) => named).filter((named) => !/\.(css|svg)$|\/sdk\//.test(named))
     .map((named) => resolved(file, named))]))
 
 const done = new Set()

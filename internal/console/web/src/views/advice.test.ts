@@ -4,12 +4,17 @@ import { instant } from '../format'
 import type { Refusal } from '../types'
 import { advice } from './advice'
 
-const refusal = (problem: Omit<Refusal['problem'], 'title'>): Refusal => ({ at: '2026-03-01T12:00:00Z',
-  tenant: 'shop', budget: 'sale', request_id: 'r', amount: 1, problem: { title: 'Refused', ...problem } })
+type Problem = Refusal['problem']
+
+const refusal = (problem: Partial<Problem>): Refusal => ({ at: '2026-03-01T12:00:00Z', tenant: 'shop',
+  budget: 'sale', request_id: 'r', amount: 1,
+  problem: { type: '', title: 'Refused', status: 409, code: 'internal', docs: '', ...problem } })
+
+const another = 'another' as Problem['code'] // of a later server
 
 test('the advice for a refusal', () => {
   const later = `${instant('2026-03-01T12:02:00Z')} (2 min after the refusal)`
-  const cases: [Omit<Refusal['problem'], 'title'>, string][] = [
+  const cases: [Partial<Problem>, string][] = [
     [{ code: 'budget_exhausted' }, 'Append to the budget, or ask for at most what it has.'],
     [{ code: 'budget_exhausted', never: true },
       'It can never be accepted as things are: ask for less, or append to the budget.'],
@@ -22,8 +27,8 @@ test('the advice for a refusal', () => {
     [{ code: 'unavailable', retry_after: 120 }, 'Nothing was done. Repeat it with the same request id.'],
     [{ code: 'outcome_unknown' },
       'It may have happened. Repeat it with the same request id, or cancel it.'],
-    [{ code: 'another', retry_after: 120 }, `Try again at ${later}.`],
-    [{ code: 'another' }, 'See the detail.'],
+    [{ code: another, retry_after: 120 }, `Try again at ${later}.`],
+    [{ code: another }, 'See the detail.'],
   ]
   for (const [problem, text] of cases) equal(advice(refusal(problem)), text, problem.code)
 })

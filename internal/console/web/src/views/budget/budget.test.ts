@@ -58,8 +58,8 @@ test('a threshold has a name and words, and is read from what a person chose', (
   }
 })
 
-const point = (at: string, left: number, used: number): Point => ({ at, total: 100, undistributed: left, released: 90,
-  used, held: 1, in_buckets: 0, in_transit: 0, stranded: 0 })
+const point = (at: string, left: number, used: number): Point => ({ at, total: 100, undistributed: left, not_funded: 0,
+  released: 90, used, held: 1, remaining: left, in_buckets: 0, in_transit: 0, stranded: 0, quarantined: 0, forfeited: 0 })
 
 const series = (more: Partial<Series>): Series => ({ from: '1970-01-01T00:01:00Z', to: '1970-01-01T00:02:00Z', step_s: 60,
   points: [point('1970-01-01T00:01:00Z', 50, 49)], now: point('1970-01-01T00:02:00Z', 40, 59), rate_per_s: 0.5,

@@ -25,8 +25,7 @@ export function Recycles({ b }: { b: Budget }) {
                     <td class="num" data-label="Moved">{units(r.moved)}</td>
                     <td class="num" data-label="Stranded before">{units(r.stranded_before)}</td>
                     <td class="num" data-label="after">{units(r.stranded_after)}</td>
-                    <td data-label="Took">{r.ended_at
-                      ? span(Date.parse(r.ended_at) - Date.parse(r.began_at)) : r.status}</td>
+                    <td data-label="Took">{span(Date.parse(r.ended_at) - Date.parse(r.began_at))}</td>
                   </tr>
                 ))}
               </tbody>

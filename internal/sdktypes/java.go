@@ -1,0 +1,95 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+const javaHead = `// The types of the API, generated from openapi.yaml by internal/sdktypes.
+package io.budgetd.api;
+
+import java.util.List;
+import java.util.Map;
+
+/**
+ * The objects of the API as records. A component is the member of the same name in camel case; it
+ * is null if the member is left out or null. Instants are texts.
+ */
+public final class Api {
+  private Api() {}
+`
+
+// java returns the class that holds a record per object.
+func java(all schemas) string {
+	out := new(strings.Builder)
+	out.WriteString(javaHead)
+	for _, one := range all {
+		if !one.isObject() || one.mayBe("string") {
+			continue
+		}
+		members, required := all.members(one.schema)
+		fmt.Fprintf(out, "\n  public record %s(", one.name)
+		for i, member := range members {
+			if i > 0 {
+				out.WriteString(",")
+			}
+			fmt.Fprintf(out, "\n      %s %s", javaType(all, member.schema, required[member.name]),
+				camel(member.name))
+		}
+		out.WriteString(") {}\n")
+	}
+	out.WriteString("}\n")
+	return out.String()
+}
+
+// javaType returns the type of a value; certain means that it is always there.
+func javaType(all schemas, s schema, certain bool) string {
+	if s.Ref != "" {
+		target := all.find(s.Ref)
+		if target.isObject() && !target.mayBe("string") {
+			return last(s.Ref)
+		}
+		return javaType(all, target, certain)
+	}
+	certain = certain && !s.mayBe("null")
+	switch {
+	case s.isObject():
+		return "Object" // a text or an object
+	case s.mayBe("array") && s.Items != nil:
+		return "List<" + javaType(all, *s.Items, false) + ">"
+	case s.mayBe("string") || len(s.Enum) > 0 || s.Const != "":
+		return "String"
+	case s.mayBe("object"):
+		value, _ := s.values()
+		return "Map<String, " + javaType(all, value, false) + ">"
+	}
+	for kind, names := range map[string][2]string{"integer": {"Long", "long"},
+		"number": {"Double", "double"}, "boolean": {"Boolean", "boolean"}} {
+		if s.mayBe(kind) && certain {
+			return names[1]
+		}
+		if s.mayBe(kind) {
+			return names[0]
+		}
+	}
+	return "Object"
+}
+
+// reserved are words that no component of a record can be called.
+var reserved = []string{"default", "class", "enum", "new", "package", "public", "hashCode"}
+
+// camel returns a name of the API as Java writes it.
+func camel(name string) string {
+	parts := strings.Split(name, "_")
+	for i := 1; i < len(parts); i++ {
+		if parts[i] != "" {
+			parts[i] = strings.ToUpper(parts[i][:1]) + parts[i][1:]
+		}
+	}
+	name = strings.Join(parts, "")
+	if slices.Contains(reserved, name) {
+		return name + "_"
+	}
+	return name
+}

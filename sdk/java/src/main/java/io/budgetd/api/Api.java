@@ -1,0 +1,812 @@
+// The types of the API, generated from openapi.yaml by internal/sdktypes.
+package io.budgetd.api;
+
+import java.util.List;
+import java.util.Map;
+
+/**
+ * The objects of the API as records. A component is the member of the same name in camel case; it
+ * is null if the member is left out or null. Instants are texts.
+ */
+public final class Api {
+  private Api() {}
+
+  public record Anchor(
+      Long day,
+      String weekday,
+      Long hour) {}
+
+  public record TypeRule(
+      String kind,
+      String every,
+      Anchor anchor,
+      Long quantity,
+      String unused,
+      Long maxRollover,
+      String partial,
+      List<DayWindow> windows) {}
+
+  public record DayWindow(
+      String from,
+      String to,
+      long quantity) {}
+
+  public record Limit(
+      String name,
+      String dimension,
+      Boolean optional,
+      LimitWindow window,
+      long max,
+      String measure,
+      Boolean enforce,
+      List<Override> overrides) {}
+
+  public record LimitWindow(
+      String kind,
+      String every,
+      Anchor anchor,
+      String timezone,
+      String length,
+      String slot) {}
+
+  public record Override(
+      String value,
+      List<String> values,
+      Long max,
+      Boolean exempt) {}
+
+  public record BudgetDefinition(
+      String name,
+      String tenant,
+      String glCode,
+      String unit,
+      String durability,
+      String type,
+      TypeRule typeRule,
+      Long totalQuantity,
+      Boolean unlimited,
+      Long bucketQuantity,
+      Long shardingQuantity,
+      Long adjustCnt,
+      String startAt,
+      String endAt,
+      Boolean allowPast,
+      String timezone,
+      String routingDimension,
+      String lateRefund,
+      String onLoss,
+      List<Limit> limits,
+      Boolean dryRun) {}
+
+  public record BudgetChange(
+      String status,
+      String name,
+      String glCode,
+      String unit,
+      String startAt,
+      Boolean archived,
+      String endAt,
+      Boolean allowPast,
+      TypeRule typeRule,
+      String timezone,
+      String lateRefund,
+      Long bucketQuantity,
+      Long shardingQuantity,
+      Long adjustCnt,
+      List<Limit> limits) {}
+
+  public record Budget(
+      long id,
+      String tenant,
+      String name,
+      String glCode,
+      String unit,
+      String durability,
+      String type,
+      TypeRule typeRule,
+      String timezone,
+      String lateRefund,
+      String onLoss,
+      long bucketQuantity,
+      Long shardingQuantity,
+      Long adjustCnt,
+      String routingDimension,
+      Boolean unlimited,
+      String startAt,
+      String endAt,
+      String effectiveAt,
+      String nextResetAt,
+      String createdAt,
+      String updatedAt,
+      String status,
+      Boolean archived,
+      long version,
+      Long totalQuantity,
+      Long outQuantity,
+      Long undistributed,
+      Long notFunded,
+      Long pendingShrink,
+      Long remaining,
+      Long inBuckets,
+      long held,
+      long used,
+      long inTransit,
+      long quarantined,
+      long forfeited,
+      Period period,
+      List<PlannedPeriod> periods,
+      BucketCount buckets,
+      List<Limit> limits,
+      String exhaustedAt,
+      Long refusals) {}
+
+  public record Period(
+      long number,
+      String start,
+      String end,
+      long total,
+      long used) {}
+
+  public record PlannedPeriod(
+      long number,
+      String start,
+      String end,
+      long quantity) {}
+
+  public record BucketCount(
+      long online,
+      long offline,
+      Long unreachable) {}
+
+  public record HoldList(
+      List<OpenHold> holds) {}
+
+  public record OpenHold(
+      String requestId,
+      String group,
+      long amount,
+      String bucket,
+      String heldAt,
+      String holdUntil) {}
+
+  public record RefusalList(
+      List<Refusal> refusals) {}
+
+  public record Refusal(
+      String at,
+      String tenant,
+      String budget,
+      String requestId,
+      long amount,
+      String key,
+      Map<String, String> dimensions,
+      Boolean hold,
+      String reference,
+      String routingKey,
+      String bucket,
+      Object home,
+      Problem problem) {}
+
+  public record BudgetPage(
+      Long total,
+      String rankedAt,
+      List<Budget> budgets,
+      String nextPageToken) {}
+
+  public record Adjustment(
+      String requestId,
+      long quantity) {}
+
+  public record AdjustedBudget(
+      long id,
+      String tenant,
+      String name,
+      String glCode,
+      String unit,
+      String durability,
+      String type,
+      TypeRule typeRule,
+      String timezone,
+      String lateRefund,
+      String onLoss,
+      long bucketQuantity,
+      Long shardingQuantity,
+      Long adjustCnt,
+      String routingDimension,
+      Boolean unlimited,
+      String startAt,
+      String endAt,
+      String effectiveAt,
+      String nextResetAt,
+      String createdAt,
+      String updatedAt,
+      String status,
+      Boolean archived,
+      long version,
+      Long totalQuantity,
+      Long outQuantity,
+      Long undistributed,
+      Long notFunded,
+      Long pendingShrink,
+      Long remaining,
+      Long inBuckets,
+      long held,
+      long used,
+      long inTransit,
+      long quarantined,
+      long forfeited,
+      Period period,
+      List<PlannedPeriod> periods,
+      BucketCount buckets,
+      List<Limit> limits,
+      String exhaustedAt,
+      Long refusals,
+      String requestId,
+      long quantity,
+      String state,
+      boolean replayed) {}
+
+  public record DeductRequest(
+      String requestId,
+      long amount,
+      String key,
+      Map<String, String> dimensions,
+      Map<String, Long> counts,
+      String holdTtl,
+      String group,
+      String reference,
+      Boolean dryRun) {}
+
+  public record BatchItem(
+      String budget,
+      String requestId,
+      long amount,
+      String key,
+      Map<String, String> dimensions,
+      Map<String, Long> counts,
+      String holdTtl,
+      String group,
+      String reference,
+      Boolean dryRun) {}
+
+  public record BatchRequest(
+      List<BatchItem> deductions) {}
+
+  public record DeductAnswer(
+      String requestId,
+      String outcome,
+      long amount,
+      String state,
+      String bucket,
+      Long bucketRemaining,
+      Long budgetRemaining,
+      Long periodRemaining,
+      Boolean unlimited,
+      String holdUntil,
+      List<LimitState> limits,
+      String receipt,
+      Boolean replayed) {}
+
+  public record LimitState(
+      String name,
+      String dimension,
+      String value,
+      long used,
+      Long max,
+      Boolean exempt,
+      Long asked,
+      String resetAt) {}
+
+  public record BatchAnswer(
+      List<DeductResult> results) {}
+
+  public record DeductResult(
+      String requestId,
+      String outcome,
+      Long amount,
+      String state,
+      String bucket,
+      Long bucketRemaining,
+      Long budgetRemaining,
+      Long periodRemaining,
+      Boolean unlimited,
+      String holdUntil,
+      List<LimitState> limits,
+      String receipt,
+      Boolean replayed,
+      String type,
+      String title,
+      Long status,
+      String detail,
+      String code,
+      String docs,
+      String budget,
+      List<FieldError> errors,
+      Long available,
+      String limit,
+      String dimension,
+      String value,
+      Long used,
+      Long max,
+      String resetAt,
+      Boolean never,
+      String startAt,
+      String reason,
+      Double retryAfter,
+      List<String> reasons,
+      String correlationId) {}
+
+  public record CheckRequest(
+      List<CheckItem> checks) {}
+
+  public record CheckItem(
+      String budget,
+      long amount,
+      Map<String, String> dimensions,
+      Map<String, Long> counts) {}
+
+  public record CheckAnswer(
+      List<DeductResult> results) {}
+
+  public record RollbackRequest(
+      String requestId,
+      String group,
+      Long amount,
+      String rollbackId,
+      String key,
+      Map<String, String> dimensions,
+      String receipt) {}
+
+  public record CancelRequest(
+      String requestId,
+      String key,
+      Map<String, String> dimensions,
+      String receipt) {}
+
+  public record ConfirmRequest(
+      String requestId,
+      String group,
+      Long amount,
+      String receipt) {}
+
+  public record ExtendRequest(
+      String requestId,
+      String group,
+      String holdTtl,
+      String receipt) {}
+
+  public record Deduction(
+      String requestId,
+      String state,
+      long amount,
+      long rolledBack,
+      Long confirmed,
+      String holdUntil,
+      String group,
+      String bucket,
+      Map<String, String> dimensions,
+      String reference,
+      String countedAt,
+      String receipt,
+      boolean replayed) {}
+
+  public record Settlement(
+      String requestId,
+      String state,
+      Long amount,
+      Long rolledBack,
+      Long confirmed,
+      String holdUntil,
+      String group,
+      String bucket,
+      Map<String, String> dimensions,
+      String reference,
+      String countedAt,
+      String receipt,
+      Boolean replayed,
+      List<Deduction> deductions) {}
+
+  public record Usage(
+      Map<String, String> dimensions,
+      String from,
+      String to,
+      long calls,
+      long amount,
+      long rolledBack) {}
+
+  public record Nearest(
+      List<LimitState> values,
+      long read,
+      boolean complete) {}
+
+  public record FeedPage(
+      List<FeedEntry> entries,
+      String next) {}
+
+  public record FeedEntry(
+      String kind,
+      String bucket,
+      long entry,
+      String requestId,
+      String rollbackId,
+      Boolean cancelled,
+      Boolean ofGroup,
+      long amount,
+      boolean held,
+      Map<String, String> dimensions,
+      String reference,
+      String at) {}
+
+  public record Series(
+      String from,
+      String to,
+      long stepS,
+      List<SeriesPoint> points,
+      SeriesPoint now,
+      double ratePerS,
+      String exhaustedAt,
+      String projection) {}
+
+  public record SeriesPoint(
+      String at,
+      long total,
+      long undistributed,
+      long notFunded,
+      long released,
+      long used,
+      long held,
+      long remaining,
+      long inBuckets,
+      long inTransit,
+      long stranded,
+      long quarantined,
+      long forfeited) {}
+
+  public record AuditReport(
+      boolean ok,
+      long total,
+      long undistributed,
+      long notFunded,
+      long inTransit,
+      long inBuckets,
+      long held,
+      long used,
+      long quarantined,
+      long forfeited,
+      long atRisk,
+      List<Discrepancy> discrepancies,
+      List<String> unchecked) {}
+
+  public record Discrepancy(
+      String bucket,
+      Long epoch,
+      String what,
+      long recorded,
+      long counted) {}
+
+  public record Bucket(
+      String key,
+      long ordinal,
+      String status,
+      String offlineBy,
+      Object home,
+      long epoch,
+      String epochStatus,
+      Long incarnation,
+      long remaining,
+      long outQuantity,
+      long outCnt,
+      long collectCnt,
+      long outstanding,
+      long held,
+      long used,
+      long returning,
+      String halted,
+      String problem,
+      String updatedAt) {}
+
+  public record BucketList(
+      List<Bucket> buckets) {}
+
+  public record Recycle(
+      long run,
+      String cause,
+      long buckets,
+      long skipped,
+      long moved,
+      long unitsBefore,
+      long strandedBefore,
+      long unitsAfter,
+      long strandedAfter,
+      String beganAt,
+      String endedAt) {}
+
+  public record RecyclePage(
+      List<Recycle> recycles,
+      String nextPageToken) {}
+
+  public record QuarantineList(
+      long held,
+      List<Quarantine> quarantines) {}
+
+  public record Quarantine(
+      String bucket,
+      long epoch,
+      long quantity,
+      long released,
+      long held,
+      String cause,
+      String at,
+      List<Decision> releases) {}
+
+  public record Decision(
+      String requestId,
+      long quantity,
+      boolean used,
+      String reason,
+      String by,
+      String at) {}
+
+  public record Release(
+      String requestId,
+      Long quantity,
+      Boolean used,
+      String reason,
+      String by) {}
+
+  public record Released(
+      String requestId,
+      long released,
+      long quarantined,
+      boolean replayed) {}
+
+  public record Instance(
+      String name,
+      String driver,
+      String health,
+      boolean draining,
+      List<Partition> partitions) {}
+
+  public record NodeList(
+      List<Node> nodes) {}
+
+  public record Node(
+      String name,
+      String address,
+      String state,
+      String version,
+      String zoneRelease,
+      String startedAt,
+      String seenAt) {}
+
+  public record InstanceList(
+      List<Instance> instances) {}
+
+  public record Partition(
+      long partition,
+      long incarnation,
+      boolean reachable,
+      Long buckets,
+      String problem,
+      String role,
+      Long atRisk,
+      String beganAt,
+      String cause) {}
+
+  public record Drain(
+      String instance,
+      boolean draining,
+      long bucketsLeft,
+      long moved,
+      long keysLeft,
+      boolean done,
+      String problem,
+      Long quarantined,
+      Long returned) {}
+
+  public record RebalanceRequest(
+      Boolean dryRun) {}
+
+  public record Rebalance(
+      boolean dryRun,
+      long budgets,
+      long misplaced,
+      long moved,
+      List<BucketMove> moves,
+      String problem) {}
+
+  public record BucketMove(
+      String bucket,
+      String from,
+      String to) {}
+
+  public record Identity(
+      String principal,
+      String role,
+      String tenant,
+      List<String> budgets,
+      String keyId,
+      String expiresAt) {}
+
+  public record KeyRequest(
+      String principal,
+      String role,
+      String tenant,
+      List<String> budgets,
+      String expiresAt) {}
+
+  public record Rotation(
+      String overlap) {}
+
+  public record Key(
+      String id,
+      String principal,
+      String role,
+      String tenant,
+      List<String> budgets,
+      String createdAt,
+      String createdBy,
+      String expiresAt,
+      String lastUsedAt,
+      String revokedAt) {}
+
+  public record IssuedKey(
+      String id,
+      String principal,
+      String role,
+      String tenant,
+      List<String> budgets,
+      String createdAt,
+      String createdBy,
+      String expiresAt,
+      String lastUsedAt,
+      String revokedAt,
+      String token) {}
+
+  public record KeyPage(
+      List<Key> keys,
+      String nextPageToken) {}
+
+  public record Threshold(
+      String kind,
+      String of,
+      Long percent,
+      String limit,
+      String value) {}
+
+  public record Thresholds(
+      List<Threshold> thresholds,
+      boolean own) {}
+
+  public record ThresholdsChange(
+      List<Threshold> thresholds) {}
+
+  public record Alert(
+      long id,
+      String state,
+      String tenant,
+      String budget,
+      String threshold,
+      Long period,
+      long episode,
+      Long toldBy,
+      long total,
+      long spent,
+      long left,
+      String firedAt,
+      String resolvedAt,
+      String reason) {}
+
+  public record AlertPage(
+      List<Alert> alerts,
+      String nextPageToken) {}
+
+  public record WebhookRequest(
+      String tenant,
+      String url,
+      String secret,
+      List<String> types,
+      String description) {}
+
+  public record WebhookChange(
+      String url,
+      String secret,
+      List<String> types,
+      String description,
+      Boolean enabled) {}
+
+  public record Webhook(
+      String id,
+      String tenant,
+      String url,
+      String secret,
+      List<String> types,
+      String description,
+      boolean enabled,
+      String disabled,
+      String failingSince,
+      String createdAt,
+      String createdBy) {}
+
+  public record WebhookList(
+      List<Webhook> webhooks) {}
+
+  public record Attempt(
+      String at,
+      Long status,
+      String error,
+      long tookMs) {}
+
+  public record Delivery(
+      String message,
+      String type,
+      String state,
+      long tries,
+      List<Attempt> attempts,
+      String nextAttemptAt,
+      String createdAt) {}
+
+  public record DeliveryPage(
+      List<Delivery> deliveries,
+      String nextPageToken) {}
+
+  public record AuditLogPage(
+      List<AuditEntry> entries,
+      String head,
+      String removed) {}
+
+  public record AuditEntry(
+      long seq,
+      String at,
+      String principal,
+      String keyId,
+      String source,
+      String op,
+      String tenant,
+      String target,
+      String requestId,
+      String correlationId,
+      String before,
+      String after,
+      String outcome,
+      long times,
+      String hash) {}
+
+  public record Health(
+      String status) {}
+
+  public record Readiness(
+      boolean ready,
+      Boolean degraded,
+      List<String> reasons) {}
+
+  public record Problem(
+      String type,
+      String title,
+      long status,
+      String detail,
+      String code,
+      String docs,
+      String budget,
+      String requestId,
+      List<FieldError> errors,
+      Long available,
+      String limit,
+      String dimension,
+      String value,
+      Long used,
+      Long max,
+      String resetAt,
+      String state,
+      List<LimitState> limits,
+      Boolean never,
+      String startAt,
+      String reason,
+      Double retryAfter,
+      List<String> reasons,
+      String correlationId) {}
+
+  public record FieldError(
+      String field,
+      String message) {}
+}
