@@ -63,12 +63,13 @@ var house = map[string]place{
 	// rows, their chain, and the statements that append and read them, on database/sql
 	"auditlog": {may: words, stdOnly: true},
 	// the contract, and the verbs, which know each other through interfaces in bucket
-	"bucket":        {may: slices.Concat(rules, []string{"bucket/batch", "bucket/place"})},
-	"bucket/batch":  {stdOnly: true},
-	"bucket/place":  {may: actor},
-	"bucket/span":   {},
-	"bucket/deduct": {may: slices.Concat(actor, []string{"bucket/batch"})},
-	"bucket/store":  {may: slices.Concat(actor, ground)},
+	"bucket":         {may: slices.Concat(rules, []string{"bucket/batch", "bucket/place"})},
+	"bucket/batch":   {stdOnly: true},
+	"bucket/place":   {may: actor},
+	"bucket/span":    {},
+	"bucket/deduct":  {may: slices.Concat(actor, []string{"bucket/batch"})},
+	"bucket/store":   {may: slices.Concat(actor, ground)},
+	"bucket/counter": {may: slices.Concat(actor, shared, ground, []string{"bucket/store"})},
 	// a service holds its statements
 	"bucket/*": {may: slices.Concat(actor, shared, ground)},
 	// technologies
