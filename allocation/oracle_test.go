@@ -7,18 +7,18 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/allocation"
-	"github.com/budgetd/budgetd/allocation/naive"
+	"github.com/budgetd/budgetd/allocation/reference"
 	"github.com/budgetd/budgetd/budget"
 )
 
-// naively converts a rule for the oracle.
-func naively(rule allocation.Rule) naive.Rule {
-	to := naive.Rule{Kind: string(rule.Kind), Every: string(rule.Every), Quantity: rule.Quantity,
+// referenceRule converts a rule for the oracle.
+func referenceRule(rule allocation.Rule) reference.Rule {
+	to := reference.Rule{Kind: string(rule.Kind), Every: string(rule.Every), Quantity: rule.Quantity,
 		Unused: string(rule.Unused), MaxRollover: rule.MaxRollover, Partial: string(rule.Partial),
 		Day: rule.Anchor.Day, Hour: rule.Anchor.Hour}
 	to.Weekday, _ = rule.Anchor.Weekday.Index()
 	for _, w := range rule.Windows {
-		to.Windows = append(to.Windows, naive.Window{From: w.From, To: w.To, Quantity: w.Quantity})
+		to.Windows = append(to.Windows, reference.Window{From: w.From, To: w.To, Quantity: w.Quantity})
 	}
 	return to
 }
@@ -165,7 +165,7 @@ func TestPeriodsOfMadeUpZones(t *testing.T) {
 // compare compares one schedule with the oracle and returns its number of periods.
 func compare(t *testing.T, r *rand.Rand, s allocation.Schedule) int {
 	t.Helper()
-	want := naive.Periods(naively(s.Rule), s.Zone, s.Start, s.End)
+	want := reference.Periods(referenceRule(s.Rule), s.Zone, s.Start, s.End)
 	got := list(s, len(want)+1)
 	if len(got) != len(want) {
 		t.Errorf("%v %s: %d periods, want %d", s.Rule, s.Zone, len(got), len(want))
@@ -190,9 +190,9 @@ func compare(t *testing.T, r *rand.Rand, s allocation.Schedule) int {
 }
 
 // compareAt compares the answers for one instant.
-func compareAt(t *testing.T, s allocation.Schedule, all []naive.Period, at time.Time) {
+func compareAt(t *testing.T, s allocation.Schedule, all []reference.Period, at time.Time) {
 	t.Helper()
-	var present, next *naive.Period
+	var present, next *reference.Period
 	left := int64(0)
 	for i, p := range all {
 		if !at.Before(p.Start) && at.Before(p.End) {
@@ -205,7 +205,7 @@ func compareAt(t *testing.T, s allocation.Schedule, all []naive.Period, at time.
 			left++
 		}
 	}
-	check := func(what string, got allocation.Span, ok bool, want *naive.Period) {
+	check := func(what string, got allocation.Span, ok bool, want *reference.Period) {
 		t.Helper()
 		if ok != (want != nil) || ok && !same(got, allocation.Span{Start: want.Start, End: want.End,
 			Quantity: want.Quantity, Whole: want.Whole}) {

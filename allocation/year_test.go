@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/allocation"
-	"github.com/budgetd/budgetd/allocation/naive"
+	"github.com/budgetd/budgetd/allocation/reference"
 	"github.com/budgetd/budgetd/budget"
 )
 
@@ -77,7 +77,7 @@ func (a *account) rollTo(now time.Time) {
 }
 
 // apply applies an event and reports whether it had an effect.
-func (a *account) apply(e naive.Event) bool {
+func (a *account) apply(e reference.Event) bool {
 	a.rollTo(e.At)
 	a.uses = append(a.uses, counted{})
 	p := a.current()
@@ -117,7 +117,7 @@ func (a *account) topUp(now time.Time) {
 	}
 }
 
-func (a *account) refund(use *counted, e naive.Event) bool {
+func (a *account) refund(use *counted, e reference.Event) bool {
 	if use.units < e.Refund {
 		return false
 	}
@@ -151,7 +151,7 @@ func (a *account) shrink(units int64) bool {
 }
 
 // conserved fails the test unless T = F + U + X + used and all terms are at least 0.
-func (a *account) conserved(after naive.Event) {
+func (a *account) conserved(after reference.Event) {
 	a.t.Helper()
 	sum := a.unfunded + a.u + a.forfeited
 	for _, use := range a.uses {
@@ -164,7 +164,7 @@ func (a *account) conserved(after naive.Event) {
 }
 
 // TestAYear runs every rule with every destination of unused units and late refunds through a year
-// of random events, and compares every answer and every figure with the naive books.
+// of random events, and compares every answer and every figure with the reference books.
 func TestAYear(t *testing.T) {
 	segments := windows(window("00:00", "06:00", 2_000), window("06:00", "12:00", 3_000),
 		window("14:30", "24:00", 6_000))
@@ -173,7 +173,7 @@ func TestAYear(t *testing.T) {
 	}
 	location := zone(t, "Europe/Berlin")
 	start, end := instant(t, "2027-02-10T09:30:00+01:00"), instant(t, "2028-02-10T09:30:00+01:00")
-	known := map[allocation.Every][]naive.Period{} // calendar periods do not depend on the quantity
+	known := map[allocation.Every][]reference.Period{} // calendar periods do not depend on the quantity
 	for seed, rule := range []allocation.Rule{{Kind: allocation.Free}, segments,
 		calendarOf(allocation.Hour, 0), calendarOf(allocation.Hour, 500),
 		calendarOf(allocation.Day, 0), calendarOf(allocation.Day, 11_000),
@@ -182,7 +182,7 @@ func TestAYear(t *testing.T) {
 		r := rand.New(rand.NewPCG(uint64(seed), 3))
 		periods := known[rule.Every]
 		if rule.Kind != allocation.Calendar || periods == nil {
-			periods = naive.Periods(naively(rule), location, start, end)
+			periods = reference.Periods(referenceRule(rule), location, start, end)
 			known[rule.Every] = periods
 		}
 		for _, unused := range []allocation.Where{allocation.SpreadOut, allocation.ToNext, allocation.Forfeit} {
@@ -198,7 +198,7 @@ func TestAYear(t *testing.T) {
 					StartAt: start, EndAt: end, TotalQuantity: 3_650_000}
 				name := fmt.Sprintf("%s/%s/%d/unused %s/late %s", rule.Kind, rule.Every, rule.Quantity, unused, late)
 				t.Run(name, func(t *testing.T) {
-					playYear(t, d, periods, naive.Events(r, naively(rule), periods, naive.Pace{Pause: 6 * time.Hour,
+					playYear(t, d, periods, reference.Events(r, referenceRule(rule), periods, reference.Pace{Pause: 6 * time.Hour,
 						Gap: 240 * time.Hour, GapEvery: 60, Use: d.TotalQuantity / 100, Append: d.TotalQuantity / 20,
 						Shrink: d.TotalQuantity / 15}))
 				})
@@ -208,14 +208,14 @@ func TestAYear(t *testing.T) {
 }
 
 // playYear plays the events on both sides and compares them.
-func playYear(t *testing.T, d budget.Definition, periods []naive.Period, list []naive.Event) {
+func playYear(t *testing.T, d budget.Definition, periods []reference.Period, list []reference.Event) {
 	t.Helper()
-	book := naive.Play(naively(*d.Rule), periods, string(d.LateRefund), d.TotalQuantity, list, d.EndAt)
+	book := reference.Play(referenceRule(*d.Rule), periods, string(d.LateRefund), d.TotalQuantity, list, d.EndAt)
 	a := begin(t, d)
 	accepted, refused := 0, 0
 	for i, e := range list {
 		got := a.apply(e)
-		if want := book.Replies[i].Answer == naive.Accepted; got != want {
+		if want := book.Replies[i].Answer == reference.Accepted; got != want {
 			t.Fatalf("event %d %+v: %v, want %+v", i, e, got, book.Replies[i])
 		}
 		if got {
@@ -237,7 +237,7 @@ func playYear(t *testing.T, d budget.Definition, periods []naive.Period, list []
 	}
 	for i, want := range book.Pages {
 		p := a.periods[i]
-		got := naive.Page{Start: p.Start, End: p.End, Period: want.Period, Funded: p.Funded, Carried: p.Carried,
+		got := reference.Page{Start: p.Start, End: p.End, Period: want.Period, Funded: p.Funded, Carried: p.Carried,
 			Used: a.used[i], Before: p.Before, Returned: a.returned[i], Passed: a.passed[i], Forfeited: a.expired[i]}
 		if !got.Start.Equal(want.Start) || !got.End.Equal(want.End) {
 			t.Fatalf("period %d is %s to %s, want %s to %s", i, got.Start, got.End, want.Start, want.End)
@@ -246,7 +246,7 @@ func playYear(t *testing.T, d budget.Definition, periods []naive.Period, list []
 			t.Fatalf("period %d: %+v, want %+v", i, got, want)
 		}
 	}
-	if accepted < 100 || refused < 10 || !slices.ContainsFunc(book.Pages, func(p naive.Page) bool { return p.Used > 0 }) {
+	if accepted < 100 || refused < 10 || !slices.ContainsFunc(book.Pages, func(p reference.Page) bool { return p.Used > 0 }) {
 		t.Errorf("%d events accepted, %d refused", accepted, refused)
 	}
 }

@@ -24,10 +24,10 @@ type deduction struct {
 	window map[string]int
 }
 
-// naive computes each count from the list of all deductions, without the package under test. Two
+// reference computes each count from the list of all deductions, without the package under test. Two
 // instants are in the same calendar window if their local times, or the days on which their windows
 // began, have the same text.
-type naive struct{ ledger []*deduction }
+type reference struct{ ledger []*deduction }
 
 // carries reports whether a deduction counts in the limit for the same values as dimensions.
 func carries(l budget.Limit, d *deduction, dimensions map[string]string) bool {
@@ -102,7 +102,7 @@ func begins(w budget.LimitWindow, day time.Time) bool {
 	return true
 }
 
-func (n *naive) used(l budget.Limit, dimensions map[string]string, now int64) (sum int64) {
+func (n *reference) used(l budget.Limit, dimensions map[string]string, now int64) (sum int64) {
 	if l.Window.Kind == budget.WindowFirstHit {
 		_, sum = n.firstHit(l, dimensions, now)
 		return sum
@@ -131,7 +131,7 @@ func (n *naive) used(l budget.Limit, dimensions map[string]string, now int64) (s
 // firstHit returns the number of the first_hit window that is open at an instant, and what it
 // counts: it begins with the oldest of its deductions that still counts. If none is open, the number
 // is that of the next one.
-func (n *naive) firstHit(l budget.Limit, dimensions map[string]string, now int64) (number int, sum int64) {
+func (n *reference) firstHit(l budget.Limit, dimensions map[string]string, now int64) (number int, sum int64) {
 	began := int64(-1)
 	for _, d := range n.ledger {
 		if at, in := d.window[l.Name]; in && carries(l, d, dimensions) {
@@ -151,7 +151,7 @@ func (n *naive) firstHit(l budget.Limit, dimensions map[string]string, now int64
 }
 
 // number puts a deduction into the windows of the first_hit limits for which it counts.
-func (n *naive) number(limits []budget.Limit, d *deduction) {
+func (n *reference) number(limits []budget.Limit, d *deduction) {
 	for _, l := range limits {
 		if l.Window.Kind != budget.WindowFirstHit || !carries(l, d, d.dimensions) {
 			continue
@@ -165,7 +165,7 @@ func (n *naive) number(limits []budget.Limit, d *deduction) {
 
 // recount puts the deductions of the past into the windows of a first_hit limit that has changed:
 // those that still count.
-func (n *naive) recount(l budget.Limit, ledger []*deduction) {
+func (n *reference) recount(l budget.Limit, ledger []*deduction) {
 	n.ledger = nil
 	for _, d := range ledger {
 		delete(d.window, l.Name)
@@ -178,7 +178,7 @@ func (n *naive) recount(l budget.Limit, ledger []*deduction) {
 }
 
 // refuses returns the first limit that would be exceeded, or "".
-func (n *naive) refuses(limits []budget.Limit, d *deduction) string {
+func (n *reference) refuses(limits []budget.Limit, d *deduction) string {
 	for _, l := range limits {
 		add := asks(l, d.amount, d.counts)
 		most, exempt := l.Max, !l.Enforce
@@ -340,9 +340,9 @@ func (w *table) expire(now int64) {
 	})
 }
 
-// TestCalendarAgainstNaive compares which pairs of instants are in one calendar window, for every
+// TestCalendarAgainstReference compares which pairs of instants are in one calendar window, for every
 // length, anchor and zone.
-func TestCalendarAgainstNaive(t *testing.T) {
+func TestCalendarAgainstReference(t *testing.T) {
 	random, same := rand.New(rand.NewPCG(2, 0)), 0 //nolint:gosec // reproducible
 	const pairs = 40_000
 	for range pairs {
@@ -366,10 +366,10 @@ func TestCalendarAgainstNaive(t *testing.T) {
 	}
 }
 
-// TestAgainstNaive compares the package with sums over the list of all deductions, for every kind
+// TestAgainstReference compares the package with sums over the list of all deductions, for every kind
 // of window, with clock changes, rollbacks, changed limits and expired rows. They must agree
 // exactly, and no sliding window, to the millisecond, may exceed its maximum.
-func TestAgainstNaive(t *testing.T) {
+func TestAgainstReference(t *testing.T) {
 	worlds, calls, accepted, refused, loads, back := 60, 0, 0, 0, 0, 0
 	// 1,200 worlds make 218,000 calls and take one or two minutes.
 	if text := os.Getenv("BUDGETD_LIMIT_WORLDS"); text != "" {
@@ -389,7 +389,7 @@ func TestAgainstNaive(t *testing.T) {
 			w.limits = nil
 		}
 		w.compile()
-		oracle := &naive{}
+		oracle := &reference{}
 		for range 240 {
 			now += steps[random.IntN(len(steps))] * random.Int64N(3)
 			if latest = max(latest, now); stepsBack && random.IntN(10) == 0 {
@@ -444,7 +444,7 @@ func TestAgainstNaive(t *testing.T) {
 }
 
 // compare checks the figures after an accepted deduction.
-func (w *table) compare(oracle *naive, seed int, states []budget.LimitState, d *deduction) {
+func (w *table) compare(oracle *reference, seed int, states []budget.LimitState, d *deduction) {
 	w.Helper()
 	for _, s := range states {
 		l := w.set.Limit(s.Limit)

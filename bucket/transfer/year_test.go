@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/budgetd/budgetd/allocation/naive"
+	"github.com/budgetd/budgetd/allocation/reference"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/budget"
@@ -38,27 +38,27 @@ var yearRules = []yearRule{
 	{"months", budget.Rule{Kind: budget.Calendar, Every: budget.Month}, 100 * time.Hour, 3_000_000},
 }
 
-func naively(rule budget.Rule) naive.Rule {
-	to := naive.Rule{Kind: string(rule.Kind), Every: string(rule.Every), Quantity: rule.Quantity,
+func referenceRule(rule budget.Rule) reference.Rule {
+	to := reference.Rule{Kind: string(rule.Kind), Every: string(rule.Every), Quantity: rule.Quantity,
 		Unused: string(rule.Unused)}
 	for _, w := range rule.Windows {
-		to.Windows = append(to.Windows, naive.Window{From: w.From, To: w.To, Quantity: w.Quantity})
+		to.Windows = append(to.Windows, reference.Window{From: w.From, To: w.To, Quantity: w.Quantity})
 	}
 	return to
 }
 
-// year is the life of a daily budget beside the naive books, which share no code with it.
+// year is the life of a daily budget beside the reference books, which share no code with it.
 type year struct {
 	*world
 	id   int64
 	d    budget.Definition
-	book *naive.Book
+	book *reference.Book
 	// accepted and refused count deductions.
 	accepted, refused int
 }
 
 // TestAYearOfDailyMode checks that every rule, with every destination of unused units and late
-// refunds, matches the naive books to the unit at any instant, on days of 23, 24 and 25 hours (I1,
+// refunds, matches the reference books to the unit at any instant, on days of 23, 24 and 25 hours (I1,
 // I2, I3).
 func TestAYearOfDailyMode(t *testing.T) {
 	location, err := iana.Zone("Europe/Berlin")
@@ -71,7 +71,7 @@ func TestAYearOfDailyMode(t *testing.T) {
 	lates := []budget.Where{budget.ToTotal, budget.Next, budget.Forfeit}
 	seed, refused := uint64(0), 0
 	for k, of := range yearRules {
-		periods := naive.Periods(naively(of.rule), location, start, end)
+		periods := reference.Periods(referenceRule(of.rule), location, start, end)
 		for i, unused := range wheres {
 			rule, late := of.rule, lates[(i+k)%3]
 			if rule.Unused = unused; rule.Kind == budget.Free {
@@ -81,8 +81,8 @@ func TestAYearOfDailyMode(t *testing.T) {
 			d := promo("year", 3_650_000, 2+int(seed%2))
 			d.Type, d.Rule, d.Timezone, d.LateRefund = budget.Daily, &rule, "Europe/Berlin", late
 			d.StartAt, d.EndAt = start, end
-			events := naive.Events(rand.New(rand.NewPCG(seed, 5)), naively(rule), periods,
-				naive.Pace{Pause: of.pace, Gap: 60 * dayLong, GapEvery: 12, Use: of.use,
+			events := reference.Events(rand.New(rand.NewPCG(seed, 5)), referenceRule(rule), periods,
+				reference.Pace{Pause: of.pace, Gap: 60 * dayLong, GapEvery: 12, Use: of.use,
 					Append: 200_000, Shrink: 250_000})
 			driver := "sqlite"
 			if i == k%3 && k%4 == 1 {
@@ -102,10 +102,10 @@ func TestAYearOfDailyMode(t *testing.T) {
 }
 
 // live plays the year.
-func (y *year) live(events []naive.Event, periods []naive.Period) {
+func (y *year) live(events []reference.Event, periods []reference.Period) {
 	y.at(y.d.StartAt)
 	y.id = y.create(y.d).ID
-	y.book = naive.NewBook(naively(*y.d.Rule), periods, string(y.d.LateRefund), y.d.TotalQuantity)
+	y.book = reference.NewBook(referenceRule(*y.d.Rule), periods, string(y.d.LateRefund), y.d.TotalQuantity)
 	for i, e := range events {
 		y.at(e.At)
 		must(y.rolledOver(y.id))(y.world)
@@ -131,10 +131,10 @@ func (y *year) live(events []naive.Event, periods []naive.Period) {
 }
 
 // happen applies an event on both sides.
-func (y *year) happen(i int, e naive.Event) {
+func (y *year) happen(i int, e reference.Event) {
 	y.Helper()
 	reply := y.book.Apply(e)
-	accepted := reply.Answer == naive.Accepted
+	accepted := reply.Answer == reference.Accepted
 	switch {
 	case e.Use > 0 && accepted:
 		y.accepted++
@@ -188,7 +188,7 @@ func (y *year) take(id string, units int64) {
 }
 
 // refund gives units of a deduction back, part by part, and sweeps them.
-func (y *year) refund(i int, e naive.Event) {
+func (y *year) refund(i int, e reference.Event) {
 	y.Helper()
 	left := e.Refund
 	for part := 0; left > 0 && part < 20; part++ {
@@ -227,7 +227,7 @@ func (y *year) compare(when string) {
 	}
 	for i, row := range list {
 		page := y.book.Pages[i]
-		got := naive.Page{Start: page.Start, End: page.End, Period: page.Period, Funded: row.Funded,
+		got := reference.Page{Start: page.Start, End: page.End, Period: page.Period, Funded: row.Funded,
 			Carried: row.Carried, Used: usedIn[row.Number], Before: row.Before,
 			Returned: row.Returned, Passed: row.Passed, Forfeited: row.Forfeited}
 		if got != page || !row.Start.Equal(page.Start) || !row.End.Equal(page.End) {

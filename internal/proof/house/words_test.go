@@ -16,6 +16,7 @@ var renamed = []struct{ word, now string }{
 	{"activation", "incarnation"},
 	{"fence", "halt"},
 	{"unfence", "resume"},
+	{"naive", "reference"},
 }
 
 // mayHave lists files that may have such words, with the reason.

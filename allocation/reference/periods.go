@@ -1,8 +1,8 @@
-// Package naive recomputes the results of package allocation slowly and by other means, for tests.
-// It finds periods by reading a zone's clock minute by minute, and figures by dealing units out
-// over a list of periods. It shares no code with the system, so a test can run a budget for a year
-// on both and compare.
-package naive
+// Package reference recomputes the results of package allocation slowly and by other means, for
+// tests. It finds periods by reading a zone's clock minute by minute, and figures by dealing units
+// out over a list of periods. It shares no code with the system, so a test can run a budget for a
+// year on both and compare.
+package reference
 
 import (
 	"math/big"
