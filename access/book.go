@@ -163,7 +163,8 @@ func (b *Book) Confirm(readMS int64) {
 
 // Authenticate returns the principal that a token stands for at an instant. For any other token it
 // returns the reason: Malformed, Mistyped, Stale, Unknown, WrongSecret, Revoked or Expired. Unknown
-// and WrongSecret take the same time. It records the use of the key, to the hour.
+// and WrongSecret take the same time. A key that is not in a book that the database has not
+// confirmed for a few seconds is Stale: it may be new. It records the use of the key, to the hour.
 func (b *Book) Authenticate(text string, nowMS int64) (*Principal, Reason) {
 	token, reason := ParseToken(text)
 	if reason != Accepted {
@@ -180,7 +181,10 @@ func (b *Book) Authenticate(text string, nowMS int64) (*Principal, Reason) {
 	}
 	// Compare for an unknown id as well, so that it takes as long.
 	if right := token.Hash().Equal(found.key.Hash); !known || !right {
-		if !known {
+		switch {
+		case !known && nowMS-confirmed > newKeysMS:
+			return nil, Stale
+		case !known:
 			return nil, Unknown
 		}
 		return nil, WrongSecret
@@ -193,6 +197,9 @@ func (b *Book) Authenticate(text string, nowMS int64) (*Principal, Reason) {
 	}
 	return found.principal, Accepted
 }
+
+// newKeysMS is the age of a book that may lack keys. A loop confirms it several times as often.
+const newKeysMS = 5_000
 
 // nobody stands in for a key that does not exist.
 var nobody entry

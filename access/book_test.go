@@ -49,6 +49,26 @@ func TestAuthenticate(t *testing.T) {
 	}
 }
 
+// TestNewKeys checks that a key that the book lacks is unknown only while the database has confirmed
+// the book in the last seconds: later it may be a new one. What is known of a key stays true.
+func TestNewKeys(t *testing.T) {
+	live, other, gone := newToken(t), newToken(t), newToken(t)
+	revoked := keyOf(gone, "gone")
+	revoked.RevokedMS = now - 1
+	book := NewBook(60_000)
+	book.Replace([]Key{keyOf(live, "shop"), revoked}, now)
+	for _, test := range []struct {
+		token Token
+		after int64
+		want  Reason
+	}{{other, 5000, Unknown}, {other, 5001, Stale}, {live, 5001, Accepted}, {gone, 5001, Revoked},
+		{live, 60_000, Accepted}, {live, 60_001, Stale}} {
+		if _, reason := book.Authenticate(test.token.Reveal(), now+test.after); reason != test.want {
+			t.Errorf("after %d ms: %q, want %q", test.after, reason, test.want)
+		}
+	}
+}
+
 func otherThan(digit byte) string {
 	if digit == '0' {
 		return "1"

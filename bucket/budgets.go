@@ -37,6 +37,9 @@ type BudgetsConfig struct {
 	Clock       Clock
 	// Size is the number of cached budgets; 10,000.
 	Size int
+	// Without is how long a budget in store mode is served by the last definition that was read while
+	// the database does not answer; 0, that none is.
+	Without time.Duration
 	// Points is the number of virtual nodes per bucket; ring.DefaultPointsPerNode. All nodes must use
 	// the same.
 	Points int
@@ -45,7 +48,8 @@ type BudgetsConfig struct {
 }
 
 // Budgets is an LRU cache of budgets by id and by name. What it returns is at most a second old
-// (I8) and must not be changed. It compares the versions of recently used budgets with the database
+// (I8) and must not be changed. While the database does not answer, budgets in store mode may be
+// older: see IsCurrent. It compares the versions of recently used budgets with the database
 // in statements for many budgets each, and reads only the budgets that have changed. It runs no
 // goroutine while it is unused. It is safe for concurrent use.
 type Budgets struct {
@@ -54,6 +58,8 @@ type Budgets struct {
 	points      int
 	failed      func(error)
 	base        time.Time
+	without     time.Duration
+	silence     silence
 	// strange is set once a budget with an unknown zone was read.
 	strange atomic.Bool
 
@@ -61,7 +67,8 @@ type Budgets struct {
 	byName     *lru.Cache[BudgetRef, *cached]
 	rings      *lru.Cache[int, *ring.Ring]
 	refreshing atomic.Bool
-	refreshes  int64 // how many have begun; only the running one uses it
+	refreshes  int64        // how many have begun; only the running one uses it
+	calmUntil  atomic.Int64 // none begins before, because one has failed
 	checks     *batch.Queue[*check]
 }
 
@@ -71,6 +78,7 @@ type cached struct {
 	value     atomic.Pointer[Budget]
 	checkedAt atomic.Int64 // when the last comparison of its versions began
 	usedAt    atomic.Int64 // accurate to refreshAfter
+	changed   atomic.Bool  // the database has a later version, which was not read yet
 	refresh   int64        // number of the last refresh that found it
 	reloading sync.Mutex
 }
@@ -78,7 +86,8 @@ type cached struct {
 // NewBudgets returns an empty cache.
 func NewBudgets(c BudgetsConfig) (*Budgets, error) {
 	const size, rings = 10_000, 256
-	b := &Budgets{definitions: c.Definitions, clock: c.Clock, points: c.Points, failed: c.Failed}
+	b := &Budgets{definitions: c.Definitions, clock: c.Clock, points: c.Points, failed: c.Failed,
+		without: c.Without}
 	if b.clock == nil {
 		b.clock = SystemClock{}
 	}
@@ -115,8 +124,8 @@ func overloaded(op string) *budget.Error {
 
 func (c *Budgets) now() int64 { return int64(c.clock.Now().Sub(c.base)) }
 
-// Find returns a budget that is at most a second old. Errors: BudgetNotFound, also if ref names a
-// tenant other than the budget's; Unavailable.
+// Find returns a budget that is at most a second old, or as Fresh while the database does not
+// answer. Errors: BudgetNotFound, also if ref names a tenant other than the budget's; Unavailable.
 func (c *Budgets) Find(ctx context.Context, ref BudgetRef) (*Budget, error) {
 	if b := c.Fresh(ref); b != nil {
 		return b, nil
@@ -125,6 +134,29 @@ func (c *Budgets) Find(ctx context.Context, ref BudgetRef) (*Budget, error) {
 		return c.freshen(ctx, entry, ref)
 	}
 	return c.load(ctx, ref)
+}
+
+// IsSilent reports whether the database does not answer: a comparison of versions has failed in the
+// last second or has lasted for one, and none was answered since.
+func (c *Budgets) IsSilent() bool { return c.silence.lasts(c.now()) }
+
+// IsCurrent reports whether the definition of a budget that Find returned was the database's within
+// the last second. By an older one nobody may be told "no": it may have changed since (I8). Buckets
+// and period are not compared: they change with every movement.
+func (c *Budgets) IsCurrent(b *Budget) bool {
+	entry, known := c.byID.Peek(b.ID)
+	if !known || entry.value.Load().Version != b.Version {
+		return false
+	}
+	age := c.now() - entry.checkedAt.Load()
+	return age >= 0 && age < int64(freshness)
+}
+
+// mayServe reports whether a budget of that age may be served, because the database does not
+// answer, and had no other version when it last did.
+func (c *Budgets) mayServe(entry *cached, b *Budget, age int64) bool {
+	return age >= 0 && age < int64(c.without) && b.InStoreMode() && !entry.changed.Load() &&
+		c.IsSilent()
 }
 
 // FindAll is Find for each reference. Budgets that are not cached are read concurrently.
@@ -153,7 +185,8 @@ func (c *Budgets) FindAll(ctx context.Context, refs []BudgetRef) ([]*Budget, []e
 	return found, errs
 }
 
-// Fresh is Find without waiting. It returns nil if the budget must be read.
+// Fresh is Find without waiting. It returns nil if the budget must be read. While the database does
+// not answer, a budget in store mode may be as old as BudgetsConfig.Without.
 func (c *Budgets) Fresh(ref BudgetRef) *Budget {
 	entry, known := c.lookUp(ref)
 	if !known {
@@ -164,13 +197,15 @@ func (c *Budgets) Fresh(ref BudgetRef) *Budget {
 		entry.usedAt.Store(now)
 	}
 	age := now - entry.checkedAt.Load()
-	if age < 0 || age >= int64(freshness) { // a clock that stepped back makes nothing fresh
-		return nil
-	}
-	if age >= int64(refreshAfter) && c.refreshing.CompareAndSwap(false, true) {
+	if age >= int64(refreshAfter) && now >= c.calmUntil.Load() &&
+		c.refreshing.CompareAndSwap(false, true) {
 		go c.refresh()
 	}
-	return entry.value.Load()
+	b := entry.value.Load()
+	if age >= 0 && age < int64(freshness) || c.mayServe(entry, b, age) { // a clock may step back
+		return b
+	}
+	return nil
 }
 
 // Reload reads a budget, unless it was read after the call began. Errors are those of Find.
@@ -197,6 +232,8 @@ func (c *Budgets) lookUp(ref BudgetRef) (*cached, bool) {
 
 // load reads a budget that is not cached.
 func (c *Budgets) load(ctx context.Context, ref BudgetRef) (*Budget, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
 	at := c.now()
 	read, err := c.definitions.Budget(ctx, ref)
 	if err != nil {
@@ -244,6 +281,7 @@ func (c *Budgets) store(entry *cached, b *Budget, at int64) (*Budget, error) {
 		return nil, err
 	}
 	entry.value.Store(b)
+	entry.changed.Store(false)
 	entry.checkedAt.Store(max(at, entry.checkedAt.Load()))
 	if old == nil {
 		entry.usedAt.Store(at)
@@ -312,6 +350,10 @@ func (c *Budgets) reload(ctx context.Context, entry *cached) (*Budget, error) {
 	asked := c.now()
 	entry.reloading.Lock()
 	defer entry.reloading.Unlock()
+	if c.now()-asked >= int64(readTime) { // those before it got no answer
+		return nil, &budget.Error{Code: budget.Unavailable, Op: "find",
+			Message: "the definition could not be read in time", Reason: budget.ReasonDatabaseDown}
+	}
 	if at := entry.checkedAt.Load(); at > asked && at <= c.now() {
 		return entry.value.Load(), nil
 	}

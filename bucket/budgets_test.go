@@ -21,6 +21,7 @@ type defined struct {
 	asked           []int // budgets of each statement
 	fail            error
 	took            time.Duration // by each statement for versions
+	unread          bool          // budgets cannot be read, only versions
 }
 
 func newDefined(n int) *defined {
@@ -41,18 +42,24 @@ func (d *defined) Budget(_ context.Context, ref bucket.BudgetRef) (bucket.Budget
 	defer d.mu.Unlock()
 	d.reads++
 	for _, b := range d.budgets {
-		if d.fail == nil && (b.ID == ref.ID || ref.ID == 0 && b.Name == ref.Name) && (ref.Tenant == "" || ref.Tenant == b.Tenant) {
+		if d.fail == nil && !d.unread && (b.ID == ref.ID || ref.ID == 0 && b.Name == ref.Name) && (ref.Tenant == "" || ref.Tenant == b.Tenant) {
 			return b, nil
 		}
 	}
 	if d.fail != nil {
 		return bucket.Budget{}, d.fail
 	}
+	if d.unread {
+		return bucket.Budget{}, errDown
+	}
 	return bucket.Budget{}, budget.Refuse(budget.BudgetNotFound, "find", "no %v", ref)
 }
 
 func (d *defined) Versions(_ context.Context, ids []int64) (map[int64]bucket.Version, error) {
-	time.Sleep(d.took)
+	d.mu.Lock()
+	took := d.took
+	d.mu.Unlock()
+	time.Sleep(took)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.versions++

@@ -98,7 +98,13 @@ type Entries interface {
 	// newest epoch is this one and its entry is missing), NotFound (the epoch is not known here),
 	// Broken.
 	Read(ctx context.Context, m Memory, refs []Ref) ([]Entry, error)
+	// Raise makes buckets answer Outdated to deductions whose Terms have a smaller LimitsVersion. A
+	// version only grows.
+	Raise(ctx context.Context, m Memory, versions []LimitsVersion) error
 }
+
+// LimitsVersion is the newest version of the limits of a bucket's budget.
+type LimitsVersion struct{ Bucket, Version int64 }
 
 // Changes reports to SQL what happened in a partition.
 type Changes interface {

@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/budgetd/budgetd/budget"
 )
@@ -14,24 +17,33 @@ type check struct {
 	done  chan error
 }
 
-// freshen waits until the versions of a budget were compared with the database. Callers share
-// statements.
+// freshen waits until the versions of a budget were compared with the database, or until Fresh
+// serves it without. Callers share statements.
 func (c *Budgets) freshen(ctx context.Context, entry *cached, ref BudgetRef) (*Budget, error) {
+	const patience = 100 * time.Millisecond
 	one := &check{entry: entry, done: make(chan error, 1)}
 	c.checks.Add(one)
-	select {
-	case err := <-one.done:
-		if err != nil {
-			return nil, err
+	again := time.NewTicker(patience)
+	defer again.Stop()
+	for {
+		select {
+		case err := <-one.done:
+			if b := c.Fresh(ref); b != nil {
+				return b, nil
+			}
+			if err != nil {
+				return nil, err
+			}
+			return c.load(ctx, ref)
+		case <-again.C:
+			if b := c.Fresh(ref); b != nil {
+				return b, nil
+			}
+		case <-ctx.Done():
+			return nil, &budget.Error{Code: budget.Unavailable, Op: "find", Err: ctx.Err(),
+				Message: "the definition could not be read in time", Reason: budget.ReasonDatabaseDown}
 		}
-	case <-ctx.Done():
-		return nil, &budget.Error{Code: budget.Unavailable, Op: "find", Err: ctx.Err(),
-			Message: "the definition could not be read in time", Reason: budget.ReasonDatabaseDown}
 	}
-	if b := c.Fresh(ref); b != nil {
-		return b, nil
-	}
-	return c.load(ctx, ref)
 }
 
 // runChecks compares the budgets that callers wait for, together.
@@ -46,8 +58,10 @@ func (c *Budgets) runChecks(checks []*check) {
 	}
 }
 
-// refresh compares all budgets that were used recently.
+// refresh compares all budgets that were used recently. After a failure no other refresh begins for
+// a while.
 func (c *Budgets) refresh() {
+	const calm = 200 * time.Millisecond
 	defer c.refreshing.Store(false)
 	now := c.now()
 	c.refreshes++
@@ -61,6 +75,7 @@ func (c *Budgets) refresh() {
 	for chunk := range slices.Chunk(used, versionsChunk) {
 		if err := c.compare(chunk); err != nil {
 			c.failed(err)
+			c.calmUntil.Store(c.now() + int64(calm))
 			return
 		}
 	}
@@ -75,8 +90,9 @@ func (c *Budgets) compare(entries []*cached) error {
 	at := c.now()
 	ids, known, sound := summed(entries)
 	if len(ids) > 1 && sound {
+		c.silence.asked(at)
 		exist, sum, err := c.definitions.VersionSum(ctx, ids)
-		if err != nil {
+		if c.silence.heard(c.now(), err); err != nil {
 			return err
 		}
 		if exist == len(ids) && sum == known {
@@ -86,8 +102,9 @@ func (c *Budgets) compare(entries []*cached) error {
 			return nil
 		}
 	}
+	c.silence.asked(c.now())
 	versions, err := c.definitions.Versions(ctx, ids)
-	if err != nil {
+	if c.silence.heard(c.now(), err); err != nil {
 		return err
 	}
 	for _, entry := range entries {
@@ -100,12 +117,59 @@ func (c *Budgets) compare(entries []*cached) error {
 		case v.Definition == b.Version && v.List == b.ListVersion:
 			entry.noteCheck(at)
 		case entry.checkedAt.Load() < at:
+			entry.changed.Store(true)
 			if _, err := c.reload(ctx, entry); err != nil {
 				c.failed(err)
 			}
 		}
 	}
 	return nil
+}
+
+// silence tells whether the database answers the statements of comparisons. Instants are
+// nanoseconds since Budgets.base. The zero value says that it does.
+type silence struct {
+	// since is when the first one began that was not answered, if none was answered since, and
+	// otherwise 0.
+	since atomic.Int64
+
+	mu       sync.Mutex
+	inTheAir int
+	failedAt int64 // when the last one that failed ended
+}
+
+// asked notes that a statement begins. What failed more than a second ago says nothing about now.
+func (s *silence) asked(at int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.since.Load() == 0 || s.inTheAir == 0 && at-s.failedAt >= int64(freshness) {
+		s.since.Store(at)
+	}
+	s.inTheAir++
+}
+
+// heard notes that a statement ended.
+func (s *silence) heard(at int64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.inTheAir--
+	if err == nil {
+		s.since.Store(0)
+	} else {
+		s.failedAt = at
+	}
+}
+
+// lasts reports whether the database does not answer now.
+func (s *silence) lasts(now int64) bool {
+	if s.since.Load() == 0 {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	since := s.since.Load()
+	return since != 0 && (s.failedAt >= since && now-s.failedAt < int64(freshness) ||
+		s.inTheAir > 0 && now-since >= int64(freshness))
 }
 
 // summed sorts entries, and returns their ids and the sums of their versions. It reports whether

@@ -2,6 +2,7 @@ package counter
 
 import (
 	"errors"
+	"time"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/deduct"
@@ -103,9 +104,10 @@ func (w *wave) advance(o *op) {
 	case stepFound:
 		w.lookedUp(o)
 	case stepExhausted:
+		o.certain = true
 		w.refuse(o, o.Budget.Exhausted(o.cover, o.Amount, w.SQLNow))
 	case stepSupplied:
-		w.Again(&o.Op)
+		w.again(o)
 	case stepGone:
 		w.out.PutFor(w.s.supplies, o)
 	default:
@@ -146,7 +148,7 @@ func (w *wave) judge(o *op) {
 	case bucket.Lost, bucket.Broken:
 		w.out.PutFor(w.s.supplies, o)
 	default: // Closed, Moving, Outdated, WindowOver
-		w.Again(&o.Op)
+		w.again(o)
 	}
 }
 
@@ -177,6 +179,7 @@ func (w *wave) lookedUp(o *op) {
 	case o.Err != nil && kind == budget.NotDone:
 		w.Failed(&o.Op, o.Refusal)
 	case errors.Is(o.Err, bucket.ErrOtherMemory):
+		o.certain = false // it begins by the same definition
 		w.Pause(&o.Op)
 	case o.Err != nil:
 		w.Failed(&o.Op, storeDown(o.Route.Partition, o.Err))
@@ -184,7 +187,7 @@ func (w *wave) lookedUp(o *op) {
 		o.Unsure = false
 		w.repeat(o, &o.found.Record)
 	case o.found.Verdict == bucket.Moving:
-		w.Again(&o.Op)
+		w.again(o)
 	default:
 		w.deny(o, o.Refusal)
 	}
@@ -192,11 +195,44 @@ func (w *wave) lookedUp(o *op) {
 
 // deny answers a refusal, unless the reply of an earlier attempt was lost. The store may still
 // receive that attempt, after this one, and accept it. Then the operation is begun again until it
-// has a record, or the outcome is unknown at the deadline.
+// has a record, or the outcome is unknown at the deadline. A definition that the database has not
+// confirmed in the last second refuses nothing (I8): it is read again, once, and if the database
+// does not answer, the answer is Unavailable.
 func (w *wave) deny(o *op, refusal error) {
-	if o.Unsure {
+	switch {
+	case o.Unsure:
 		w.Failed(&o.Op, refusal)
+	case w.s.mayRefuse(o, refusal):
+		w.Fail(&o.Op, refusal)
+	default:
+		o.certain = true // if it can be read
+		w.again(o)
+	}
+}
+
+// mayRefuse reports whether a refusal rests on what the database said in the last second, or since
+// the request began.
+func (s *Service) mayRefuse(o *op, refusal error) bool {
+	return o.certain || budget.CodeOf(refusal).Kind() == budget.NotDone ||
+		s.budgets.IsCurrent(o.Budget)
+}
+
+// again begins an operation again with the present definition, which nobody waits for while the
+// database does not answer.
+func (w *wave) again(o *op) {
+	if w.s.budgets.IsSilent() {
+		w.Failed(&o.Op, outOfDate())
 		return
 	}
-	w.Fail(&o.Op, refusal)
+	w.Again(&o.Op)
+}
+
+// outOfDate is the answer if what this node knows does not suffice while the database does not
+// answer.
+func outOfDate() error {
+	e := budget.Refuse(budget.Unavailable, "deduct", "the database does not answer, and by what this "+
+		"node last read of the budget it cannot decide; nothing was deducted; repeat later")
+	e.Reason = budget.ReasonDatabaseDown
+	e.RetryAfter = time.Second
+	return e
 }

@@ -156,7 +156,7 @@ func (w *wave) complete(o *op) {
 	if !o.Budget.Unlimited {
 		read := o.state.Fresh(w.Now, figuresAge)
 		if read == nil && o.Step != stepFigures && w.Seen == deduct.InTime &&
-			w.MayRead(o.Budget.ID) {
+			!w.s.budgets.IsSilent() && w.MayRead(o.Budget.ID) {
 			w.out.Put(w.s.figures, o)
 			return
 		}

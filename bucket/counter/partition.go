@@ -32,6 +32,9 @@ type partition struct {
 	suspect   string
 	suspected int64
 
+	raising sync.Mutex
+	raises  map[int64]int64 // bucket -> version of the limits that the store has not confirmed
+
 	away atomic.Int64 // the time of a round trip to the store, in ns
 
 	syncing  sync.Mutex
@@ -186,6 +189,7 @@ type op struct {
 	partitionMS int64
 	cover       ledger.Cover
 	turn        bool // the budget's period must be rolled over first
+	certain     bool // the database has confirmed, since the request began, what may refuse it
 }
 
 // The steps after which an operation returns to its wave, and the fields that each one sets.

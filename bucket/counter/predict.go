@@ -81,6 +81,10 @@ func (s *Service) predict(ctx context.Context,
 	}
 	s.judgeCovers(ctx, looked)
 	for _, c := range looked {
+		if kind := budget.CodeOf(c.answer.Err).Kind(); kind == budget.Refused && s.budgets.IsSilent() &&
+			!s.budgets.IsCurrent(c.Budget) {
+			c.answer.Err = outOfDate()
+		}
 		answers[c.at] = c.answer
 	}
 	return answers

@@ -362,9 +362,11 @@ func (s *Service) Tell(ctx context.Context, buckets []int64) (map[bucket.Partiti
 	return failed, err
 }
 
-// Push opens the epochs of a budget and delivers its grants, for example after it was created.
-// Errors: BudgetNotFound; Unavailable with ReasonStoreDown; OutcomeUnknown. Repeating it is
-// harmless.
+// Push opens the epochs of a budget and delivers its grants, for example after it was created. It
+// first tells the stores the version of the budget's limits, by which they refuse what is judged by
+// an older definition, on a node that the database does not answer (I8). A store that does not
+// answer is told later. Errors: BudgetNotFound; Unavailable with ReasonStoreDown; OutcomeUnknown.
+// Repeating it is harmless.
 func (s *Service) Push(ctx context.Context, budgetID int64) error {
 	b, err := s.budgets.Reload(ctx, budgetID)
 	if err != nil {
@@ -373,9 +375,59 @@ func (s *Service) Push(ctx context.Context, budgetID int64) error {
 	if !b.InStoreMode() {
 		return budget.Refuse(budget.Invalid, "push", "budget %s is not in store mode", b.Name)
 	}
-	ids := make([]int64, len(b.Buckets))
+	ids, homes := make([]int64, len(b.Buckets)), map[bucket.Partition]bool{}
 	for i := range b.Buckets {
-		ids[i] = b.Buckets[i].ID
+		bk := &b.Buckets[i]
+		ids[i] = bk.ID
+		if l := s.partitionOf(bk.Partition); l != nil && b.LimitsVersion() > 0 {
+			homes[bk.Partition] = true
+			l.noteRaise(bk.ID, b.LimitsVersion())
+		}
 	}
-	return s.push(ctx, ids, -1)
+	var first error
+	for _, err := range s.sideBySide(ctx, ctx, slices.Collect(maps.Keys(homes)), s.raise) {
+		first = orFirst(first, err)
+	}
+	return orFirst(s.push(ctx, ids, -1), first)
+}
+
+// noteRaise notes a version of the limits of a bucket's budget, which the store has to know.
+func (l *partition) noteRaise(bucketID, version int64) {
+	l.raising.Lock()
+	defer l.raising.Unlock()
+	if l.raises == nil {
+		l.raises = map[int64]int64{}
+	}
+	l.raises[bucketID] = max(l.raises[bucketID], version)
+}
+
+// raise tells a partition's store the versions that it has not confirmed. Errors: Unavailable with
+// ReasonStoreDown; then they stay noted.
+func (s *Service) raise(ctx context.Context, name bucket.Partition) error {
+	l := s.partitionOf(name)
+	l.raising.Lock()
+	all := make([]bucket.LimitsVersion, 0, len(l.raises))
+	for id, version := range l.raises {
+		all = append(all, bucket.LimitsVersion{Bucket: id, Version: version})
+	}
+	l.raising.Unlock()
+	if len(all) == 0 {
+		return nil
+	}
+	m, err := l.memory(ctx)
+	if err != nil {
+		return err
+	}
+	if err := l.store.Raise(ctx, m.Memory, all); err != nil {
+		l.failed(m, err)
+		return storeDown(l.name, err)
+	}
+	l.raising.Lock()
+	defer l.raising.Unlock()
+	for _, told := range all {
+		if l.raises[told.Bucket] == told.Version {
+			delete(l.raises, told.Bucket)
+		}
+	}
+	return nil
 }

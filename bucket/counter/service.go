@@ -74,6 +74,8 @@ type Store struct {
 type Budgets interface {
 	deduct.Budgets
 	Find(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budget, error)
+	IsCurrent(b *bucket.Budget) bool
+	IsSilent() bool
 }
 
 // Observer receives events for metrics.

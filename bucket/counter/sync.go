@@ -179,8 +179,8 @@ type SyncLoop struct {
 	partitions []bucket.Partition
 }
 
-// RunOnce syncs every partition, ends lost epochs and removes expired records. It returns the first
-// error, after it has handled the other partitions.
+// RunOnce syncs every partition, tells its store what Push could not tell it, ends lost epochs and
+// removes expired records. It returns the first error, after it has handled the other partitions.
 func (y *SyncLoop) RunOnce(ctx context.Context) error {
 	const atOnce, sweepSteps = 8, 4
 	began := y.s.clock.Now()
@@ -198,6 +198,9 @@ func (y *SyncLoop) RunOnce(ctx context.Context) error {
 			err := l.sync(ctx, began)
 			y.s.observer.Lag(name, l.lag())
 			if err != nil {
+				return err
+			}
+			if err := y.s.raise(ctx, name); err != nil {
 				return err
 			}
 			m, err := l.memory(ctx)

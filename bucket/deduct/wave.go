@@ -240,7 +240,9 @@ func (w *Wave) Doubtful(o *Op) bool {
 // then after a pause, because a definition that keeps changing must not keep the database busy.
 func (w *Wave) Again(o *Op) {
 	const atOnce = 3
-	b, err := w.host.Budgets.Reload(w.Ctx, o.Budget.ID)
+	ctx, cancel := context.WithTimeout(w.Ctx, w.soft.Sub(w.Now))
+	defer cancel()
+	b, err := w.host.Budgets.Reload(ctx, o.Budget.ID)
 	if err != nil {
 		w.Failed(o, err)
 		return

@@ -29,6 +29,9 @@ func TestCorrections(t *testing.T) {
 			want := b.Definition
 			want.Name, want.GLCode, want.Unit = name, code, unit
 			want.Version, want.UpdatedAt = 2, after.UpdatedAt
+			if mode == budget.Store {
+				want.Limits = &budget.Limits{Version: 1} // by which the stores know of the change
+			}
 			equal(w, "definition", after.Definition, want)
 			for i, one := range after.Buckets {
 				equal(w, "key", one.Key, bucket.KeyOf(name, i))
@@ -104,5 +107,34 @@ func TestArchive(t *testing.T) {
 		w.refused(err, budget.BudgetNotOver)
 		w.change(b.ID, bucket.Change{Archived: &no})
 		equal(w, "list again", listed(bucket.Page{}), []string{"other", "sale"})
+	})
+}
+
+// TestVersionForStores checks that every change of a budget in store mode raises the version of its
+// limits, which its stores are told, and that limits keep counting: only a change of what a limit
+// counts begins it again. In ledger mode only a change of the limits raises it.
+func TestVersionForStores(t *testing.T) {
+	paused, name, end := true, "other", time.Now().Add(time.Hour)
+	more := []budget.Limit{{Name: "each", Dimension: "user", Max: 7, Enforce: true,
+		Measure: budget.MeasureAmount, Window: budget.LimitWindow{Kind: budget.WindowLifetime}}}
+	onEveryEngine(t, func(w *world) {
+		w.partition(partitions(1)[0].Instance)
+		for mode, rises := range map[budget.Durability]int64{budget.Store: 4, budget.Ledger: 1} {
+			d := promo("sale-"+string(mode), 100, 1)
+			d.Durability, d.RoutingDimension, d.Limits = mode, "user", &budget.Limits{List: more}
+			b := w.create(d)
+			for _, change := range []bucket.Change{{Paused: &paused}, {EndAt: &end}, {Name: &name},
+				{Limits: &more}} {
+				w.change(b.ID, change)
+			}
+			after := w.read(b.ID)
+			if got, want := after.LimitsVersion(), b.LimitsVersion()+rises; got != want {
+				t.Errorf("%s: version %d, want %d", mode, got, want)
+			}
+			if got, want := after.Limits.List[0].ChangedVersion, b.Limits.List[0].ChangedVersion; got != want {
+				t.Errorf("%s: the limit counts since version %d, want %d", mode, got, want)
+			}
+			name += "-too"
+		}
 	})
 }

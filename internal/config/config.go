@@ -132,8 +132,12 @@ type Deduct struct {
 	Queue, BatchSize      int
 }
 
-// StoreMode configures how long stores remember request ids.
-type StoreMode struct{ RecordWindow time.Duration }
+// StoreMode configures budgets with durability "store".
+type StoreMode struct {
+	// RecordWindow is how long stores remember request ids, WithoutDatabase how long they serve while
+	// the database does not answer.
+	RecordWindow, WithoutDatabase time.Duration
+}
 
 // Audit configures the interval and speed of background audits.
 type Audit struct {

@@ -32,6 +32,7 @@ func (c *Config) serviceSettings() []setting {
 		{"deduct.batch_size", integer(&c.Deduct.BatchSize, 1, 4096)},
 
 		{"store_mode.record_window", duration(&c.StoreMode.RecordWindow, "1s", "24h")},
+		{"store_mode.without_database", duration(&c.StoreMode.WithoutDatabase, "0s", "1h")},
 
 		{"recycle.schedule", schedule(&c.Recycle.Schedule)},
 		{"recycle.timezone", timezone(&c.Recycle.Timezone)},

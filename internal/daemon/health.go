@@ -28,6 +28,12 @@ type health struct {
 	*nodes.Part
 	// ping checks whether the database answers.
 	ping func(ctx context.Context) error
+	// without is how long budgets in store mode are served while the database does not answer: 0 if
+	// this node has no store. answered is when it last answered a check, in Unix nanoseconds; silent
+	// says that it did not answer the last one.
+	without  time.Duration
+	answered atomic.Int64
+	silent   atomic.Bool
 	// refusing returns why the database refuses changes, or nil. It may answer reads meanwhile.
 	refusing func() error
 	// asked reports whether every store was asked once.
@@ -61,12 +67,15 @@ func (h *health) once(ctx context.Context) error {
 	back := h.clock()
 	views, err := h.Partitions(ctx)
 	if err != nil {
+		h.silent.Store(true)
 		return err
 	}
 	zones, err := h.sameZones(ctx)
 	if err != nil {
 		return err
 	}
+	h.answered.Store(time.Now().UnixNano())
+	h.silent.Store(false)
 	now := &partitionCheck{missing: slices.Concat(h.Service.Missing(ctx), h.strange(), back, zones),
 		takes: map[bucket.Partition]bool{}, problems: map[bucket.Partition]string{}}
 	for i := range views {
@@ -166,13 +175,20 @@ func (h *health) problem(partition bucket.Partition) string {
 }
 
 // Ready returns why the node cannot serve: the database does not answer, or refuses changes, or a
-// store was not asked yet.
+// store was not asked yet. A node with stores is ready for as long as it serves without the
+// database.
 func (h *health) Ready(ctx context.Context) []string {
 	ctx, cancel := context.WithTimeout(ctx, readyTime)
 	defer cancel()
-	if err := h.ping(ctx); err != nil {
+	err := h.ping(ctx)
+	h.silent.Store(err != nil)
+	if err != nil {
+		if last := h.answered.Load(); last != 0 && time.Since(time.Unix(0, last)) < h.without {
+			return nil
+		}
 		return []string{"the database does not answer"} // the loops log the reason
 	}
+	h.answered.Store(time.Now().UnixNano())
 	if h.refusing() != nil {
 		return []string{"the database refuses changes: it is out of space, memory or connections, " +
 			"or read-only, or its settings or rights do not let it; the log has its error"}
@@ -184,11 +200,15 @@ func (h *health) Ready(ctx context.Context) []string {
 }
 
 // Missing returns what was out of reach at the last check.
-func (h *health) Missing() []string {
-	if seen := h.seen.Load(); seen != nil {
-		return seen.missing
+func (h *health) Missing() (out []string) {
+	if h.without > 0 && h.silent.Load() {
+		out = append(out, "the database does not answer: budgets in store mode are served for "+
+			h.without.String()+" by what this node knows, others wait")
 	}
-	return nil
+	if seen := h.seen.Load(); seen != nil {
+		out = append(out, seen.missing...)
+	}
+	return out
 }
 
 // unreachable returns the partitions that did not answer the last check.

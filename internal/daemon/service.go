@@ -89,7 +89,8 @@ func (b *backends) service(c config.Config, log *slog.Logger, observer *metrics.
 		tracer: tracer}
 	var err error
 	m.budgets, err = bucket.NewBudgets(bucket.BudgetsConfig{Definitions: m.definitions,
-		Size: c.Cache.Budgets, Failed: func(err error) { log.Warn("budgets not read", "error", err) }})
+		Size: c.Cache.Budgets, Without: c.StoreMode.WithoutDatabase,
+		Failed: func(err error) { log.Warn("budgets not read", "error", err) }})
 	if err != nil {
 		return nil, err
 	}
@@ -103,6 +104,9 @@ func (b *backends) service(c config.Config, log *slog.Logger, observer *metrics.
 	m.health = &health{Service: m.moves.Service, Part: nodes.New(b.db), ping: b.db.SyncClock,
 		refusing: b.db.Refusing, strange: m.budgets.UnknownZones, now: b.db.Now,
 		log: log, asked: func() bool { return len(b.partitions) == 0 || m.stores.Asked() }}
+	if len(b.partitions) > 0 {
+		m.health.without = c.StoreMode.WithoutDatabase
+	}
 	m.parts.stores.Node = c.NodeName()
 	m.moves.health = m.health
 	rows, err := m.rowService()

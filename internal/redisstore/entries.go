@@ -45,6 +45,22 @@ func (s *Store) Close(ctx context.Context, m bucket.Memory, refs []bucket.Ref,
 	})
 }
 
+// Raise implements bucket.Entries.
+func (s *Store) Raise(ctx context.Context, m bucket.Memory, versions []bucket.LimitsVersion) error {
+	const op = "raise versions"
+	k, err := s.keysOf(op, m)
+	if err != nil {
+		return err
+	}
+	return inParts(op, len(versions), func(from, to int) error {
+		a := packer(nil).array(2)
+		a = decimals(a, from, to, func(i int) int64 { return versions[i].Bucket })
+		a = numbers(a, from, to, func(i int) int64 { return versions[i].Version })
+		_, err := s.call(ctx, op, m, raise, []string{k.marker, k.limits}, []byte(a))
+		return err
+	})
+}
+
 // onEntries runs a script that answers six integers per element.
 func (s *Store) onEntries(ctx context.Context, op string, m bucket.Memory, script *driver.Script,
 	n int, argument func(a packer, from, to int) packer) ([]bucket.Entry, error) {

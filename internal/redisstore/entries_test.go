@@ -60,6 +60,7 @@ func otherMemory(k *kit) {
 		_, errs["open"] = k.store.Open(ctx, m, []bucket.Opening{{Ref: ref}})
 		_, errs["grant"] = k.store.Grant(ctx, m, []bucket.StoreGrant{{Ref: ref, Number: 2, Amount: 1}})
 		_, errs["close"] = k.store.Close(ctx, m, []bucket.Ref{ref}, false)
+		errs["raise"] = k.store.Raise(ctx, m, []bucket.LimitsVersion{{Bucket: 1, Version: 9}})
 		_, errs["read"] = k.store.Read(ctx, m, []bucket.Ref{ref})
 		_, _, errs["changed"] = k.store.Changed(ctx, m, "")
 		errs["acknowledge"] = k.store.Acknowledge(ctx, m, nil)
@@ -72,6 +73,48 @@ func otherMemory(k *kit) {
 		}
 	}
 	k.entry(1, 1, bucket.Entry{Verdict: bucket.Accepted, Epoch: 1, Balance: 10, LastGrant: 1})
+	k.deducted(k.deduction("a", 1, k.terms()), bucket.Accepted) // no version was raised
+}
+
+// raises checks that buckets whose version was raised refuse older terms and no others, whether
+// they have an entry yet or not, that a version never falls, and that a repeat of an accepted id is
+// answered by its record whatever the version is.
+func raises(k *kit) {
+	const many = 3000 // more than one call takes
+	k.fill(1, 1, 100)
+	known := k.deduction("known", 1, k.terms())
+	k.deducted(known, bucket.Accepted)
+	raise := func(bucketID, version int64) {
+		k.Helper()
+		all := make([]bucket.LimitsVersion, many)
+		for i := range all {
+			all[i] = bucket.LimitsVersion{Bucket: 1000 + int64(i), Version: 7}
+		}
+		all[many-1] = bucket.LimitsVersion{Bucket: bucketID, Version: version}
+		k.must(k.store.Raise(k.Context(), k.m, all))
+	}
+	deduct := func(id string, bucketID, version int64, want bucket.Verdict) {
+		k.Helper()
+		d := k.deduction(id, 1, &bucket.Terms{LimitsVersion: version})
+		d.Bucket = bucketID
+		k.deducted(d, want)
+	}
+	for range 2 {
+		raise(1, 2)
+		deduct("old", 1, 1, bucket.Outdated)
+	}
+	k.deducted(known, bucket.Known)
+	deduct("present", 1, 2, bucket.Accepted)
+	raise(1, 1)
+	deduct("old", 1, 1, bucket.Outdated)
+	deduct("newer", 1, 3, bucket.Accepted)
+	raise(1, 2)
+	deduct("old", 1, 2, bucket.Outdated)
+	raise(2, 5)
+	k.fill(2, 1, 10)
+	deduct("old", 2, 4, bucket.Outdated)
+	deduct("present", 2, 5, bucket.Accepted)
+	k.entry(1, 1, bucket.Entry{Verdict: bucket.Accepted, Epoch: 1, Balance: 97, Taken: 3, LastGrant: 1})
 }
 
 // openGrantClose goes through the life of an epoch and repeats every step.

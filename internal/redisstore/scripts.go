@@ -18,6 +18,7 @@ var (
 	grant       = script("shared", "entries", "grant")
 	closing     = script("shared", "entries", "close")
 	read        = script("shared", "entries", "read")
+	raise       = script("shared", "raise")
 	deduct      = script("shared", "counters", "deduct")
 	undo        = script("shared", "entries", "counters", "undo")
 	find        = script("shared", "find")

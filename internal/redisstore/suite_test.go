@@ -23,7 +23,7 @@ func TestConformance(t *testing.T) {
 		{"Order", orderOfChecks}, {"Refusals", refusalsWriteNothing}, {"Repeat", repeats},
 		{"Slices", slicesOfRecords}, {"Instants", instants}, {"Calendar", calendarWindow}, {"WindowOfOthers", windowOfOthers},
 		{"Sliding", slidingWindow}, {"FirstHit", firstHitWindow}, {"Lifetime", lifetimeWindow},
-		{"LimitChanged", limitChanged}, {"OwnCounts", ownCounts}, {"SameValue", sameValue},
+		{"LimitChanged", limitChanged}, {"Raise", raises}, {"OwnCounts", ownCounts}, {"SameValue", sameValue},
 		{"Predict", predictions}, {"Sums", sumsStayNumbers}, {"Rollback", rollbacks},
 		{"RollbackLimits", rollbackLimits}, {"LargeCounts", rollbackLargeCounts},
 		{"Cancel", cancels}, {"Young", youngMemory}, {"Older", olderIncarnation},

@@ -21,18 +21,22 @@ type Redefinition struct {
 }
 
 // Change gives a budget another definition. Its live epochs refuse what was judged by an older one
-// (I8). It ends the open period, or gives it another end, as allocation.Change says, and hands out
-// what the period gets in addition. The buckets that another number of buckets retires return their
-// units; those that it adds or brings back get a share. The budget's buckets, limits, the epochs
-// that are newest or hold units, and their periods are loaded.
+// (I8); in store mode its stores do, once they know the version of its limits. It ends the open
+// period, or gives it another end, as allocation.Change says, and hands out what the period gets in
+// addition. The buckets that another number of buckets retires return their units; those that it
+// adds or brings back get a share. The budget's buckets, limits, the epochs that are newest or hold
+// units, and their periods are loaded.
 //
 // Errors: Unavailable for a time zone that is unknown here, and for a halted bucket that would
 // retire. Keeps I1.
 func (b *Books) Change(u *Budget, c Redefinition) error {
 	undistributed := u.Undistributed
 	u.define(budgetOf(c.After, at(b.NowMS)))
-	if c.Limits {
+	switch {
+	case c.Limits:
 		b.replaceLimits(u, c.After)
+	case c.After.Durability == budget.Store:
+		u.LimitsVersion++ // the stores refuse what a node judges that the database does not answer
 	}
 	moved := b.movePeriod(u, c)
 	if err := b.topUp(u); err != nil {

@@ -44,7 +44,7 @@ type Network struct {
 
 // Inject lets decide choose the fault of each later call; nil ends the faults. op is the call's
 // name: deduct, predict, rollback, cancel, find, open, grant, close, read, changed, acknowledge,
-// sweep, identity, marker, mark, doubt or copy. decide must be safe for concurrent use.
+// sweep, identity, marker, mark, doubt, raise or copy. decide must be safe for concurrent use.
 func (n *Network) Inject(decide func(op string, partition bucket.Partition) Fault) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

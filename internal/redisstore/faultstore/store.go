@@ -98,6 +98,13 @@ func (s Store) Read(ctx context.Context, m bucket.Memory, refs []bucket.Ref) (
 	return list(ctx, s, "read", m, refs, s.Store.Read)
 }
 
+// Raise implements bucket.Entries.
+func (s Store) Raise(ctx context.Context, m bucket.Memory, all []bucket.LimitsVersion) error {
+	return done(ctx, s, "raise", m, func(ctx context.Context) error {
+		return s.Store.Raise(ctx, m, all)
+	})
+}
+
 // Changed implements bucket.Changes.
 func (s Store) Changed(ctx context.Context, m bucket.Memory, cursor string) (
 	sums []bucket.Sum, next string, err error) {
