@@ -9,21 +9,24 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// flaky fails to record sums while failures is above 0. Each call lowers it.
+// flaky fails to record sums while failures is above 0. Each call lowers it. Each failure calls
+// meanwhile.
 type flaky struct {
 	recorder
-	failures *atomic.Int32
+	failures  *atomic.Int32
+	meanwhile func()
 }
 
 func (f flaky) Record(ctx context.Context, m bucket.Memory, sums []bucket.Sum) (
 	store.Recorded, error) {
 	if f.failures.Add(-1) >= 0 {
+		f.meanwhile()
 		return store.Recorded{}, budget.Refuse(budget.Unavailable, "record", "planned")
 	}
 	return f.recorder.Record(ctx, m, sums)
 }
 
-// FailRecords makes SQL fail to record sums while failures is above 0.
-func (s *Service) FailRecords(failures *atomic.Int32) {
-	s.recorder = flaky{s.recorder, failures}
+// FailRecords makes SQL fail to record sums while failures is above 0. Each failure calls meanwhile.
+func (s *Service) FailRecords(failures *atomic.Int32, meanwhile func()) {
+	s.recorder = flaky{s.recorder, failures, meanwhile}
 }

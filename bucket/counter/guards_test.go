@@ -185,7 +185,7 @@ func TestOwnRollbackIsNoReplay(t *testing.T) {
 	everywhere(t, 1, func(w *world) {
 		var failures atomic.Int32
 		node, _ := w.newNode(func(*counter.Config) {})
-		node.FailRecords(&failures)
+		node.FailRecords(&failures, func() {})
 		b := w.create(promo("sale", 100, 1))
 		w.deduct(b, "a", 30)
 		for i, call := range []func(context.Context, bucket.RollbackRequest) (
@@ -202,6 +202,32 @@ func TestOwnRollbackIsNoReplay(t *testing.T) {
 					w.Errorf("call %d, time %d: %+v, %v", i, again+1, v, err)
 				}
 			}
+		}
+		w.settled(b, books{T: 100, O: 100})
+	})
+}
+
+// TestOwnRollbackShowsItsOwnEffect checks that a rollback that the service repeats because SQL did
+// not have it answers what it did, and not what another call has given back since.
+func TestOwnRollbackShowsItsOwnEffect(t *testing.T) {
+	everywhere(t, 1, func(w *world) {
+		b := w.create(promo("sale", 100, 1))
+		w.deduct(b, "a", 30)
+		r := bucket.RollbackRequest{NoKey: true, Budget: ref(b), RequestID: "a", RollbackID: "part",
+			Amount: 10}
+		var failures atomic.Int32
+		failures.Store(1)
+		node, _ := w.newNode(func(*counter.Config) {})
+		node.FailRecords(&failures, func() {
+			_, err := w.node.Cancel(t.Context(), r)
+			w.ok(err)
+		})
+		v, err := node.Rollback(t.Context(), r)
+		if w.ok(err); v.RolledBack != 10 || v.State != ledger.StateUsed || v.Replayed {
+			w.Errorf("%+v", v)
+		}
+		if v, err = node.Rollback(t.Context(), r); err != nil || v.RolledBack != 30 || !v.Replayed {
+			w.Errorf("repeated: %+v, %v", v, err)
 		}
 		w.settled(b, books{T: 100, O: 100})
 	})

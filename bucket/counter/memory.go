@@ -248,3 +248,44 @@ func (s *Service) endAllLost(ctx context.Context, name bucket.Partition,
 	}
 	return nil
 }
+
+// noteRaise notes a version of the limits of a bucket's budget, which the store has to know.
+func (l *partition) noteRaise(bucketID, version int64) {
+	l.raising.Lock()
+	defer l.raising.Unlock()
+	if l.raises == nil {
+		l.raises = map[int64]int64{}
+	}
+	l.raises[bucketID] = max(l.raises[bucketID], version)
+}
+
+// raise tells a partition's store the versions that it has not confirmed. Errors: Unavailable with
+// ReasonStoreDown; then they stay noted.
+func (s *Service) raise(ctx context.Context, name bucket.Partition) error {
+	l := s.partitionOf(name)
+	l.raising.Lock()
+	all := make([]bucket.LimitsVersion, 0, len(l.raises))
+	for id, version := range l.raises {
+		all = append(all, bucket.LimitsVersion{Bucket: id, Version: version})
+	}
+	l.raising.Unlock()
+	if len(all) == 0 {
+		return nil
+	}
+	m, err := l.memory(ctx)
+	if err != nil {
+		return err
+	}
+	if err := l.store.Raise(ctx, m.Memory, all); err != nil {
+		l.failed(m, err)
+		return storeDown(l.name, err)
+	}
+	l.raising.Lock()
+	defer l.raising.Unlock()
+	for _, told := range all {
+		if l.raises[told.Bucket] == told.Version {
+			delete(l.raises, told.Bucket)
+		}
+	}
+	return nil
+}

@@ -181,7 +181,7 @@ func (s *Service) returnUnits(ctx context.Context, b *bucket.Budget, bk *bucket.
 	r bucket.RollbackRequest, cancel bool) (returnResult, error) {
 	const first, longest = 5 * time.Millisecond, 200 * time.Millisecond
 	unsure, pause, until := false, first, s.clock.Now().Add(s.set.Deadline)
-	own := false // this call returned the units; a repetition of it finds them returned
+	var own *bucket.StoreReturn // what this call did; a repetition finds it, and what others did since
 	for {
 		l := s.partitionOf(bk.Partition)
 		if l == nil {
@@ -200,9 +200,11 @@ func (s *Service) returnUnits(ctx context.Context, b *bucket.Budget, bk *bucket.
 		case <-ctx.Done():
 			return returnResult{}, s.unclear(g, ctx.Err())
 		}
-		own = own || got.err == nil && got.Verdict == bucket.Accepted
-		if own && got.Verdict == bucket.Known {
-			got.Verdict = bucket.Accepted
+		switch {
+		case got.err == nil && got.Verdict == bucket.Accepted:
+			own = &got.StoreReturn
+		case own != nil && got.Verdict == bucket.Known:
+			got.StoreReturn = *own
 		}
 		moving := got.err == nil && got.Verdict == bucket.Moving
 		if got.err == nil && !moving && got.synced {

@@ -18,7 +18,7 @@ import (
 const (
 	mostProduct = 60_350 // what budgetd, budgetctl and the client are made of
 	mostSupport = 10_950 // all other code outside tests
-	mostTests   = 66_150
+	mostTests   = 66_700
 )
 
 // lineCount counts lines of code and lines that have only a comment.
