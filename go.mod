@@ -4,6 +4,7 @@ go 1.26.7
 
 // What users of the client import are modules of their own.
 replace (
+	github.com/budgetd/budgetd/api => ./api
 	github.com/budgetd/budgetd/budget => ./budget
 	github.com/budgetd/budgetd/client => ./client
 )
@@ -14,6 +15,7 @@ require (
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/adhocore/gronx v1.20.4
 	github.com/anishathalye/porcupine v1.3.1
+	github.com/budgetd/budgetd/api v0.0.0
 	github.com/budgetd/budgetd/budget v0.0.0
 	github.com/budgetd/budgetd/client v0.0.0
 	github.com/charmbracelet/x/ansi v0.11.9

@@ -4,6 +4,7 @@ go 1.26.7
 
 replace (
 	github.com/budgetd/budgetd => ../
+	github.com/budgetd/budgetd/api => ../api
 	github.com/budgetd/budgetd/budget => ../budget
 	github.com/budgetd/budgetd/client => ../client
 )
@@ -23,6 +24,7 @@ require (
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0 // indirect
 	github.com/aclements/go-moremath v0.0.0-20210112150236-f10218a38794 // indirect
 	github.com/andybalholm/brotli v1.2.2 // indirect
+	github.com/budgetd/budgetd/api v0.0.0 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3 // indirect
 	github.com/google/uuid v1.6.0 // indirect

@@ -5,26 +5,6 @@ import (
 	"net/http"
 )
 
-// AppendRequest changes a budget's total.
-type AppendRequest struct {
-	RequestID string `json:"request_id"`
-	// Quantity is in minor units; negative to shrink.
-	Quantity int64 `json:"quantity"`
-}
-
-// Adjustment is an append or a shrink.
-type Adjustment struct {
-	RequestID string `json:"request_id"`
-	// Quantity is in minor units; negative for a shrink.
-	Quantity int64 `json:"quantity"`
-	// State is "done".
-	State string `json:"state"`
-	// Replayed means that the request id was known and nothing was changed again.
-	Replayed bool `json:"replayed"`
-	// Budget is the budget after the change.
-	Budget `json:",inline"`
-}
-
 // Append raises a budget's total, or lowers it if the quantity is negative, down to what is used or
 // held. The same request id again returns the same answer; with another quantity it is
 // request_conflict. Errors: budget_not_found, invalid (the total would leave its range),

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/budgetd/budgetd/api"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -15,12 +16,6 @@ import (
 
 // MaxBatch is the most deductions in one batch.
 const MaxBatch = 1000
-
-// BatchItem is one deduction of a batch.
-type BatchItem struct {
-	Budget        string `json:"budget"`
-	DeductRequest `json:",inline"`
-}
 
 // BatchResult is the result of one BatchItem: exactly one of its fields is set. Err is what Deduct
 // would have returned.
@@ -195,17 +190,14 @@ func (c *Client) unreadable(what call, err error) error {
 
 // problemIn parses a result that is a problem. Anything else is an error.
 func problemIn(what call, text jsontext.Value) (*Problem, error) {
-	var wire struct {
-		Status      int `json:"status"`
-		problemBody `json:",inline"`
-	}
-	if err := json.Unmarshal(text, &wire); err != nil {
+	var body api.Problem
+	if err := json.Unmarshal(text, &body); err != nil {
 		return nil, err
 	}
-	if wire.Code == "" {
+	if body.Code == "" {
 		return nil, errors.New("neither an outcome nor a code")
 	}
-	return wire.problem(what, wire.Status), nil
+	return problemOf(what, body.Status, &body), nil
 }
 
 // itemAnswer parses one result of a batch: a deduct answer or a problem, which lacks "outcome".
@@ -219,7 +211,7 @@ func (c *Client) itemAnswer(text jsontext.Value, id, correlation string) (*Deduc
 	if answer.Outcome == "" {
 		p, err = problemIn(what, text)
 	} else if err == nil {
-		err = answer.of(id)
+		err = about(id, &answer)
 	}
 	switch {
 	case err != nil:

@@ -2,48 +2,7 @@ package client
 
 import (
 	"context"
-	"time"
 )
-
-// Bucket is one shard of a budget. Quantities are minor units.
-type Bucket struct {
-	// Key names the bucket within its budget.
-	Key     string `json:"key"`
-	Ordinal int    `json:"ordinal"`
-	// Status is "online" or "offline".
-	Status string `json:"status"`
-	// OfflineBy is "operator" or "service" while offline.
-	OfflineBy string `json:"offline_by,omitzero"`
-	Home      Home   `json:"home"`
-	Epoch     int64  `json:"epoch"`
-	// EpochStatus is opening, open, closing, closed or lost.
-	EpochStatus string `json:"epoch_status,omitzero"`
-	// Incarnation is the partition's incarnation under which the epoch was opened.
-	Incarnation int64 `json:"incarnation,omitzero"`
-	// Remaining is what the bucket holds according to the ledger.
-	Remaining int64 `json:"remaining"`
-	// OutQuantity is all that it ever got. OutCnt is how often it applied for units that no bucket had
-	// (adjust_cnt bounds it), CollectCnt how often it got units of other buckets; both since its last
-	// recycle or the beginning of its period.
-	OutQuantity int64 `json:"out_quantity"`
-	OutCnt      int64 `json:"out_cnt"`
-	CollectCnt  int64 `json:"collect_cnt"`
-	// Outstanding, Held, Used and Returning are the newest epoch's in the database.
-	Outstanding int64 `json:"outstanding"`
-	Held        int64 `json:"held"`
-	Used        int64 `json:"used"`
-	Returning   int64 `json:"returning"`
-	// Halted says why nothing may move on this bucket until Resume; "" means that it may.
-	Halted string `json:"halted,omitzero"`
-	// Problem says why its store does not answer the server; "" if it does.
-	Problem   string    `json:"problem,omitzero"`
-	UpdatedAt time.Time `json:"updated_at,omitzero"`
-}
-
-// BucketList is the buckets of one budget, in order of creation.
-type BucketList struct {
-	Buckets []Bucket `json:"buckets"`
-}
 
 // Buckets returns a budget's buckets, online and offline. Errors: budget_not_found.
 func (c *Client) Buckets(ctx context.Context, name string) (*BucketList, error) {

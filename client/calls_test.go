@@ -88,7 +88,7 @@ func TestRequests(t *testing.T) {
 				ShardingQuantity: &quantity, AdjustCnt: &count, IfVersion: 3})
 			return err
 		}, seen{"PATCH", "/v1/budgets/b?tenant=games",
-			`{"status":"paused","end_at":"2026-12-31T23:59:59+01:00","sharding_quantity":7,"adjust_cnt":0}`,
+			`{"status":"paused","sharding_quantity":7,"adjust_cnt":0,"end_at":"2026-12-31T23:59:59+01:00"}`,
 			"application/json", `"3"`}},
 		{"patch that removes the end", func(ctx context.Context, c *client.Client) error {
 			_, err := c.Patch(ctx, "b", client.PatchRequest{EndAt: new(time.Time)})

@@ -13,33 +13,6 @@ import (
 // MaxChecks is the most deductions in one Check.
 const MaxChecks = 1000
 
-// CheckItem asks whether a deduction would be accepted now.
-type CheckItem struct {
-	Budget string `json:"budget"`
-	// Amount is in minor units.
-	Amount     int64             `json:"amount"`
-	Dimensions map[string]string `json:"dimensions,omitempty"`
-	// Counts are the request's own amounts by limit name.
-	Counts map[string]int64 `json:"counts,omitempty"`
-}
-
-// Foreseen is the present answer to a deduction.
-type Foreseen struct {
-	RequestID string `json:"request_id,omitzero"`
-	// Outcome is "would_be_accepted", or "accepted" if the request id is known: a repeat would be
-	// answered from the ledger.
-	Outcome string `json:"outcome"`
-	Amount  int64  `json:"amount"`
-	// BudgetRemaining is what the whole budget still holds; 0 if Unlimited.
-	BudgetRemaining int64  `json:"budget_remaining"`
-	PeriodRemaining *int64 `json:"period_remaining,omitzero"`
-	Unlimited       bool   `json:"unlimited,omitzero"`
-	// Limits are those that it would count for, without counting it.
-	Limits []LimitState `json:"limits"`
-	// Replayed means that the request id is known.
-	Replayed bool `json:"replayed,omitzero"`
-}
-
 // CheckResult is the answer to one CheckItem: either Answer or Err is set. Err is the refusal that
 // Deduct would return.
 type CheckResult struct {
@@ -117,18 +90,6 @@ type UsageRequest struct {
 	Dimensions map[string]string
 	// From is the first instant that counts, To the first one that does not; zero means no bound.
 	From, To time.Time
-}
-
-// Usage is the sum of the deductions with given values of dimensions.
-type Usage struct {
-	Dimensions map[string]string `json:"dimensions"`
-	From       time.Time         `json:"from,omitzero"`
-	To         time.Time         `json:"to,omitzero"`
-	// Calls is their number, Amount what they deducted in minor units, RolledBack the part of it
-	// that was given back.
-	Calls      int64 `json:"calls"`
-	Amount     int64 `json:"amount"`
-	RolledBack int64 `json:"rolled_back"`
 }
 
 // Usage returns what was counted for values of dimensions in any span. Errors: budget_not_found,

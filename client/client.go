@@ -237,18 +237,12 @@ func (c *Client) exchange(ctx context.Context, what call, out any) (correlation 
 		reflect.ValueOf(out).Elem().SetZero() // the next attempt's answer must not mix with this one
 		return transportError(true, fmt.Errorf("answer cannot be read: %w", err))
 	}
-	if answer, ok := out.(outcome); ok {
-		if err := answer.of(what.requestID); err != nil {
-			reflect.ValueOf(out).Elem().SetZero()
-			return transportError(true, err)
-		}
+	if err := about(what.requestID, out); err != nil {
+		reflect.ValueOf(out).Elem().SetZero()
+		return transportError(true, err)
 	}
 	return correlation, nil
 }
-
-// outcome is an answer about one request id. of returns an error unless the answer is about that
-// id.
-type outcome interface{ of(requestID string) error }
 
 // readAnswer reads an answer to its end, so that its connection can be reused, or until it is
 // longer than maxAnswerBytes.

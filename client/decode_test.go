@@ -38,7 +38,7 @@ func TestProblemIsDecoded(t *testing.T) {
 }
 
 func TestReadyzReturnsTheReasons(t *testing.T) {
-	server := newScripted(t, answer(503, `{"status":"not ready","reasons":["database: connection refused"]}`))
+	server := newScripted(t, answer(503, `{"status":503,"reasons":["database: connection refused"]}`))
 	c, _ := impatient(t, server.URL)
 	err := c.Readyz(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "HTTP status 503: database: connection refused") {

@@ -3,65 +3,7 @@ package client
 import (
 	"context"
 	"fmt"
-	"time"
 )
-
-// DeductRequest asks for units of a budget.
-type DeductRequest struct {
-	// RequestID identifies the deduction permanently: 1-128 bytes of UTF-8 without control
-	// characters. See NewRequestID.
-	RequestID string `json:"request_id"`
-	// Amount is in minor units, 1 … 9007199254740991.
-	Amount int64 `json:"amount"`
-	// Key routes the request to a bucket; "" routes it by the request id.
-	Key string `json:"key,omitzero"`
-	// Dimensions say whom the deduction is for, such as {"user": "u1"}. They are recorded, and
-	// limits count by them.
-	Dimensions map[string]string `json:"dimensions,omitempty"`
-	// Counts are the request's own amounts by limit name; 0 counts nothing.
-	Counts map[string]int64 `json:"counts,omitempty"`
-	// Reference is the caller's note, recorded.
-	Reference string `json:"reference,omitzero"`
-	// HoldTTL makes a hold, which expires after this time unless it is confirmed, and then gives
-	// its units back: 1 ms to 366 days, such as "15m"; "" uses the units at once.
-	HoldTTL string `json:"hold_ttl,omitzero"`
-	// Group names holds that are confirmed or rolled back together: 1-128 bytes.
-	Group string `json:"group,omitzero"`
-}
-
-// DeductAnswer is an accepted deduction.
-type DeductAnswer struct {
-	RequestID string `json:"request_id"`
-	// Outcome is "accepted".
-	Outcome string `json:"outcome"`
-	Amount  int64  `json:"amount"`
-	// State is the present state of the deduction, even in a replay: "used" or "held".
-	State  string `json:"state"`
-	Bucket string `json:"bucket"`
-	// BucketRemaining is what the serving bucket still holds, in minor units. It is nil if Unlimited,
-	// and if it could not be read in time.
-	BucketRemaining *int64 `json:"bucket_remaining"`
-	// BudgetRemaining is what the whole budget still holds after the deduction, except for changes
-	// of other nodes within the last second. It is nil if Unlimited, and if it could not be read in
-	// time.
-	BudgetRemaining *int64 `json:"budget_remaining"`
-	// PeriodRemaining is what the open period of a daily budget still holds; nil for other budgets,
-	// and if it could not be read in time.
-	PeriodRemaining *int64 `json:"period_remaining,omitzero"`
-	// Unlimited means that the budget has no total.
-	Unlimited bool `json:"unlimited,omitzero"`
-	// HoldUntil is when a hold expires, by the database's clock.
-	HoldUntil time.Time `json:"hold_until,omitzero"`
-	// Limits are those that it counts for, and their usage.
-	Limits []LimitState `json:"limits,omitempty"`
-	// Receipt helps a later rollback or cancel to find the deduction; it is opaque.
-	Receipt string `json:"receipt"`
-	// Replayed means that the request id was known, from an earlier call or an earlier attempt of
-	// this one.
-	Replayed bool `json:"replayed"`
-	// Attempts is the number of attempts until this answer.
-	Attempts int `json:"-"`
-}
 
 // Deduct takes units from a budget, at most once per request id. It returns once they certainly are
 // or are not taken, or with an *UnknownOutcome. The id must not be empty.
@@ -88,7 +30,7 @@ func (c *Client) Deduct(ctx context.Context, name string, request DeductRequest)
 		return err
 	}
 	if c.coalescer != nil {
-		what.item = &BatchItem{name, request}
+		what.item = &BatchItem{Budget: name, DeductRequest: request}
 	}
 	var answer DeductAnswer
 	attempts, err := c.do(ctx, what, &answer)
@@ -96,14 +38,25 @@ func (c *Client) Deduct(ctx context.Context, name string, request DeductRequest)
 	return result(&answer, err)
 }
 
-// of implements outcome. An answer without an id belongs to the call.
-func (a *DeductAnswer) of(requestID string) error {
-	return aboutRequest(requestID, a.RequestID, "outcome", a.Outcome)
-}
-
-// of implements outcome.
-func (d *Deduction) of(requestID string) error {
-	return aboutRequest(requestID, d.RequestID, "state", d.State)
+// about returns an error unless an answer is about a request id or a group. An answer without an id
+// belongs to the call.
+func about(requestID string, out any) error {
+	switch answer := out.(type) {
+	case *DeductAnswer:
+		return aboutRequest(requestID, answer.RequestID, "outcome", answer.Outcome)
+	case *Deduction:
+		return aboutRequest(requestID, answer.RequestID, "state", answer.State)
+	case *Group:
+		if answer.Group != requestID || len(answer.Deductions) == 0 {
+			return fmt.Errorf("the answer is not about group %q", requestID)
+		}
+		for i := range answer.Deductions {
+			if err := about("", &answer.Deductions[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // aboutRequest returns an error if an answer is not about a request id; named is the id in the
@@ -118,108 +71,6 @@ func aboutRequest(requestID, named, field, value string) error {
 	return nil
 }
 
-// RollbackRequest gives a deduction's units back.
-type RollbackRequest struct {
-	// RequestID is the deduction's.
-	RequestID string `json:"request_id"`
-	// Amount is the part to give back; 0 means all that is left.
-	Amount int64 `json:"amount,omitzero"`
-	// RollbackID names the rollback; "" means the rollback of the whole. The same id again replays.
-	RollbackID string `json:"rollback_id,omitzero"`
-	// Key and Dimensions are the deduction's, NoKey means that it had no key, and Receipt is from its
-	// answer. Store mode needs one of Key, NoKey and Receipt, and of a budget with a routing dimension
-	// its value in Key or Dimensions, or the receipt. DeductRequest.Return sets what is needed.
-	Key        string            `json:"key,omitzero"`
-	NoKey      bool              `json:"-"`
-	Dimensions map[string]string `json:"dimensions,omitzero"`
-	Receipt    string            `json:"receipt,omitzero"`
-}
-
-// CancelRequest ensures that a request id has no effect.
-type CancelRequest struct {
-	// RequestID is the deduction's.
-	RequestID string `json:"request_id"`
-	// Key, NoKey, Dimensions and Receipt find the deduction; see RollbackRequest.
-	// DeductRequest.Cancellation sets what is needed.
-	Key        string            `json:"key,omitzero"`
-	NoKey      bool              `json:"-"`
-	Dimensions map[string]string `json:"dimensions,omitzero"`
-	Receipt    string            `json:"receipt,omitzero"`
-}
-
-// Cancellation returns the cancel of the request, which finds it wherever it was routed.
-func (r DeductRequest) Cancellation() CancelRequest {
-	return CancelRequest{
-		RequestID:  r.RequestID,
-		Key:        r.Key,
-		NoKey:      r.Key == "",
-		Dimensions: r.allDimensions(),
-	}
-}
-
-// Return returns the rollback of the whole request, which finds it wherever it was routed.
-func (r DeductRequest) Return() RollbackRequest {
-	return RollbackRequest{
-		RequestID:  r.RequestID,
-		Key:        r.Key,
-		NoKey:      r.Key == "",
-		Dimensions: r.allDimensions(),
-	}
-}
-
-// allDimensions returns the dimensions, {} instead of nil: it has no others.
-func (r DeductRequest) allDimensions() map[string]string {
-	if r.Dimensions == nil {
-		return map[string]string{}
-	}
-	return r.Dimensions
-}
-
-// body returns the request as it is sent: with "key": "" if the deduction had no key.
-func (r RollbackRequest) body() any {
-	if r.NoKey && r.Key == "" {
-		return struct {
-			RollbackRequest
-			Key string `json:"key"`
-		}{RollbackRequest: r}
-	}
-	return r
-}
-
-// body is that of a rollback.
-func (r CancelRequest) body() any {
-	if r.NoKey && r.Key == "" {
-		return struct {
-			CancelRequest
-			Key string `json:"key"`
-		}{CancelRequest: r}
-	}
-	return r
-}
-
-// Deduction is the ledger's record of a request id. Quantities are minor units.
-type Deduction struct {
-	RequestID string `json:"request_id"`
-	// State is "used", "held", "rolled_back", "expired", or "void" if it never happened and never
-	// will.
-	State      string `json:"state"`
-	Amount     int64  `json:"amount"`
-	RolledBack int64  `json:"rolled_back"`
-	// Confirmed is the confirmed part of a hold, HoldUntil its expiry, Group its group.
-	Confirmed  int64             `json:"confirmed,omitzero"`
-	HoldUntil  time.Time         `json:"hold_until,omitzero"`
-	Group      string            `json:"group,omitzero"`
-	Bucket     string            `json:"bucket,omitzero"`
-	Dimensions map[string]string `json:"dimensions,omitempty"`
-	Reference  string            `json:"reference,omitzero"`
-	// CountedAt is when the deduction was committed, by the database's clock.
-	CountedAt time.Time `json:"counted_at,omitzero"`
-	// Receipt helps a later rollback or cancel to find the deduction; it is opaque.
-	Receipt string `json:"receipt,omitzero"`
-	// Replayed means that the rollback was known and nothing was given back again.
-	Replayed bool `json:"replayed,omitzero"`
-}
-
 // Rollback gives units of a deduction back, never more than it took, wherever its bucket is by now.
 // The same rollback id replays. Errors: deduction_not_found (not final: the deduction may still
 // arrive; Cancel is final), already_rolled_back (by another rollback id), amount_exceeds_remaining,
@@ -227,7 +78,7 @@ type Deduction struct {
 func (c *Client) Rollback(ctx context.Context, name string, request RollbackRequest) (
 	*Deduction, error,
 ) {
-	what := c.post("rollback", request.body(), name, "rollback")
+	what := c.post("rollback", request, name, "rollback")
 	what.requestID, what.repeatable = request.RequestID, true
 	var answer Deduction
 	_, err := c.do(ctx, what, &answer)
@@ -240,7 +91,7 @@ func (c *Client) Rollback(ctx context.Context, name string, request RollbackRequ
 func (c *Client) Cancel(ctx context.Context, name string, request CancelRequest) (
 	*Deduction, error,
 ) {
-	what := c.post("cancel", request.body(), name, "cancel")
+	what := c.post("cancel", request, name, "cancel")
 	what.requestID, what.repeatable = request.RequestID, true
 	var answer Deduction
 	_, err := c.do(ctx, what, &answer)

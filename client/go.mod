@@ -5,6 +5,7 @@ module github.com/budgetd/budgetd/client
 go 1.24
 
 require (
+	github.com/budgetd/budgetd/api v0.0.0
 	github.com/budgetd/budgetd/budget v0.0.0
 	github.com/go-json-experiment/json v0.0.0-20250725192818-e39067aee2d2
 	github.com/google/go-cmp v0.7.0
@@ -12,4 +13,7 @@ require (
 	pgregory.net/rapid v1.3.0
 )
 
-replace github.com/budgetd/budgetd/budget => ../budget
+replace (
+	github.com/budgetd/budgetd/api => ../api
+	github.com/budgetd/budgetd/budget => ../budget
+)

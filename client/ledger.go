@@ -16,39 +16,6 @@ const (
 	MaxLedgerWait = 30 * time.Second
 )
 
-// LedgerEntry is an event of one deduction. Bucket and Entry together identify it permanently. A
-// reader that gets an entry twice, because it stored its cursor too late, recognises it by them, or
-// by request id, kind, rollback id, Cancelled and OfGroup.
-type LedgerEntry struct {
-	// Kind is "deduct", "rollback", or how a hold ended: "confirm", "expire".
-	Kind   string `json:"kind"`
-	Bucket string `json:"bucket"`
-	// Entry numbers the entries of the bucket, from 1, without gaps.
-	Entry     int64  `json:"entry"`
-	RequestID string `json:"request_id"`
-	// RollbackID is the caller's; "" for the default one, that of a cancel (Cancelled), or of the
-	// rollback of a whole group (OfGroup).
-	RollbackID string `json:"rollback_id,omitzero"`
-	Cancelled  bool   `json:"cancelled,omitzero"`
-	OfGroup    bool   `json:"of_group,omitzero"`
-	// Amount is what was deducted or given back, in minor units.
-	Amount int64 `json:"amount"`
-	// Held means that the units are held and not used.
-	Held bool `json:"held"`
-	// Dimensions and Reference are the deduction's.
-	Dimensions map[string]string `json:"dimensions,omitempty"`
-	Reference  string            `json:"reference,omitzero"`
-	// At is when it was committed, by the database's clock.
-	At time.Time `json:"at"`
-}
-
-// LedgerPage is a part of a budget's change feed.
-type LedgerPage struct {
-	Entries []LedgerEntry `json:"entries"`
-	// Next resumes after these entries, even after an empty page.
-	Next string `json:"next"`
-}
-
 // Ledger returns a page of a budget's change feed: at most limit entries after a cursor (0 means
 // the server's default of 100). The cursor is the Next of the previous page; "" begins with the
 // oldest stored entry. While there is nothing new it waits for up to wait, at most MaxLedgerWait,

@@ -5,41 +5,16 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/api"
 	"github.com/go-json-experiment/json"
 )
 
 // correlationHeader names an answer in the service's logs.
 const correlationHeader = "X-Correlation-Id"
 
-// problemBody is a document of type application/problem+json. For the item of a batch its status is
-// the item's; otherwise it is that of the answer.
-type problemBody struct {
-	Code       budget.Code  `json:"code"`
-	Budget     string       `json:"budget"`
-	RequestID  string       `json:"request_id"`
-	Title      string       `json:"title"`
-	Detail     string       `json:"detail"`
-	Errors     []FieldError `json:"errors"`
-	Available  *int64       `json:"available"`
-	Reasons    []string     `json:"reasons"`
-	RetryAfter float64      `json:"retry_after"` // seconds
-
-	Limit     string    `json:"limit"`
-	Dimension string    `json:"dimension"`
-	Value     string    `json:"value"`
-	Used      int64     `json:"used"`
-	Max       *int64    `json:"max"`
-	ResetAt   time.Time `json:"reset_at"`
-
-	Limits  []LimitState  `json:"limits"`
-	State   string        `json:"state"`
-	Never   bool          `json:"never"`
-	StartAt time.Time     `json:"start_at"`
-	Reason  budget.Reason `json:"reason"`
-}
-
-func (b problemBody) problem(what call, status int) *Problem {
+// problemOf returns the error that a document is. For the item of a batch the status is the item's;
+// otherwise it is that of the answer.
+func problemOf(what call, status int, b *api.Problem) *Problem {
 	p := &Problem{
 		Op: what.op, Status: status, Code: b.Code, Title: b.Title, Detail: b.Detail,
 		Errors: b.Errors, Available: b.Available, Reasons: b.Reasons,
@@ -48,20 +23,22 @@ func (b problemBody) problem(what call, status int) *Problem {
 		Limits: b.Limits, State: b.State, Never: b.Never, StartAt: b.StartAt, Reason: b.Reason,
 	}
 	if b.Limit != "" {
-		p.Limit = &LimitState{Name: b.Limit, Dimension: b.Dimension, Value: b.Value, Used: b.Used,
-			Max:     b.Max,
+		p.Limit = &LimitState{Name: b.Limit, Dimension: b.Dimension, Value: b.Value, Max: b.Max,
 			ResetAt: b.ResetAt}
+		if b.Used != nil {
+			p.Limit.Used = *b.Used
+		}
 	}
 	return p
 }
 
 // problemFrom parses a refusal. If the body is not budgetd's, the code is empty.
 func problemFrom(what call, response *http.Response, body []byte) *Problem {
-	var wire problemBody
-	if err := json.Unmarshal(body, &wire); err != nil {
-		wire = problemBody{}
+	var document api.Problem
+	if err := json.Unmarshal(body, &document); err != nil {
+		document = api.Problem{}
 	}
-	p := wire.problem(what, response.StatusCode)
+	p := problemOf(what, response.StatusCode, &document)
 	p.CorrelationID = response.Header.Get(correlationHeader)
 	if header, err := strconv.ParseUint(response.Header.Get("Retry-After"), 10, 32); err == nil {
 		p.RetryAfter = max(p.RetryAfter, seconds(float64(header)))

@@ -6,36 +6,6 @@ import (
 	"time"
 )
 
-// Recycle is a run that brings the units of a budget's buckets together and hands them out again by
-// recent demand. Quantities are in minor units.
-type Recycle struct {
-	// Run is its number among the budget's runs.
-	Run int64 `json:"run"`
-	// Cause is "operator", "schedule" or "automatic".
-	Cause string `json:"cause"`
-	// Skipped of the Buckets could not be recycled.
-	Buckets int `json:"buckets"`
-	Skipped int `json:"skipped"`
-	// Moved is the number of units that came back to the total.
-	Moved int64 `json:"moved"`
-	// The units of buckets and total at the beginning and the end, and how many of them were in
-	// buckets with little demand.
-	UnitsBefore    int64 `json:"units_before"`
-	StrandedBefore int64 `json:"stranded_before"`
-	UnitsAfter     int64 `json:"units_after"`
-	StrandedAfter  int64 `json:"stranded_after"`
-
-	BeganAt time.Time `json:"began_at"`
-	EndedAt time.Time `json:"ended_at"`
-}
-
-// RecyclePage is a part of a budget's recycles, newest first.
-type RecyclePage struct {
-	Recycles []Recycle `json:"recycles"`
-	// NextPageToken requests the next page; "" on the last page.
-	NextPageToken string `json:"next_page_token,omitzero"`
-}
-
 // recycleAnswered is the service's default http.request_timeout, which ends a recycle.
 const recycleAnswered = 15 * time.Second
 

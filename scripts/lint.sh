@@ -22,7 +22,7 @@ if [ -n "$unformatted" ]; then
 fi
 check go vet ./...
 check go tool -modfile=tools/go.mod golangci-lint run
-for module in budget client bench deploy/release examples; do # modules of their own
+for module in api budget client bench deploy/release examples; do # modules of their own
 	check go -C "$module" vet ./...
 	check go -C "$module" tool -modfile="$PWD/tools/go.mod" golangci-lint run
 done

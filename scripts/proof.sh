@@ -56,7 +56,7 @@ properties() {
 	packages=$(go list -f '{{.Dir}} {{.TestImports}} {{.XTestImports}}' ./... |
 		grep -F pgregory.net/rapid | cut -d ' ' -f 1)
 	# shellcheck disable=SC2086 # a list
-	beside go test -timeout 0 -p 1 $packages github.com/budgetd/budgetd/{budget,client} \
+	beside go test -timeout 0 -p 1 $packages github.com/budgetd/budgetd/{api,budget,client} \
 		-rapid.checks "$(pick 2000 20000)" -rapid.nofailfile
 }
 

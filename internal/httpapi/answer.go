@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/budgetd/budgetd/api"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/edge"
 	"github.com/budgetd/budgetd/internal/httpapi/wire"
@@ -15,7 +16,7 @@ import (
 
 // answer is a success, or a problem without an error (not ready).
 type answer struct {
-	problem *wire.Problem
+	problem *api.Problem
 	// status is the HTTP status; 0 means 200.
 	status int
 	body   any
@@ -49,12 +50,12 @@ func (c *call) write(a answer) {
 func (c *call) fail(e *budget.Error) { c.refuse(e, wire.ProblemOf(e)) }
 
 // refuse logs an error and sends document p.
-func (c *call) refuse(e *budget.Error, p *wire.Problem) {
+func (c *call) refuse(e *budget.Error, p *api.Problem) {
 	c.api.logError(c.ctx, c.route.op, e)
 	c.sendProblem(p)
 }
 
-func (c *call) sendProblem(p *wire.Problem) {
+func (c *call) sendProblem(p *api.Problem) {
 	p.CorrelationID = c.work.marks.correlation
 	if p.Code == budget.Unauthenticated {
 		c.w.Header()["Www-Authenticate"] = bearer
@@ -104,7 +105,7 @@ func (c *call) send(status int, contentType []string, body any) error {
 }
 
 // WriteProblem sends a problem document for a request that no API handles.
-func WriteProblem(w http.ResponseWriter, p *wire.Problem) {
+func WriteProblem(w http.ResponseWriter, p *api.Problem) {
 	d := new(wire.Document)
 	d.Value(p)
 	edge.SecureAnswer(w.Header(), false)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/budgetd/budgetd/api"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/httpapi/wire"
@@ -139,14 +140,14 @@ func (a *API) dryRuns(ctx context.Context, items []*wire.BatchItem, at []int, re
 }
 
 // itemProblem logs the error of an item and returns its problem.
-func (a *API) itemProblem(ctx context.Context, item *wire.BatchItem, err error) *wire.Problem {
+func (a *API) itemProblem(ctx context.Context, item *wire.BatchItem, err error) *api.Problem {
 	e := wire.ErrorOf(err, "deduct", true)
 	a.logError(ctx, "deduct", e)
 	return named(item.Budget, item.Request.RequestID, wire.ProblemOf(e))
 }
 
 // named adds the budget and request id of its item to a problem.
-func named(budgetName, requestID string, p *wire.Problem) *wire.Problem {
+func named(budgetName, requestID string, p *api.Problem) *api.Problem {
 	p.Budget, p.RequestID = budgetName, requestID
 	return p
 }

@@ -1,12 +1,12 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
-	"time"
 
+	"github.com/budgetd/budgetd/api"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/httpapi/strictjson"
 	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
@@ -80,15 +80,15 @@ func (a *API) quarantine(c *call) (answer, error) {
 		return answer{}, err
 	}
 	list, err := a.service.Quarantines(c.ctx, ref)
-	out := quarantineList{Quarantines: make([]quarantineView, len(list))}
+	out := api.QuarantineList{Quarantines: make([]api.Quarantine, len(list))}
 	for i, q := range list {
 		out.Held += q.Held()
-		out.Quarantines[i] = quarantineView{Bucket: q.Key, Epoch: q.Epoch, Quantity: q.Quantity,
+		out.Quarantines[i] = api.Quarantine{Bucket: q.Key, Epoch: q.Epoch, Quantity: q.Quantity,
 			Released: q.Released, Held: q.Held(), Cause: q.Cause, At: wire.InUTC(q.At)}
-		out.Quarantines[i].Releases = make([]decisionView, len(q.Releases))
+		out.Quarantines[i].Releases = make([]api.Decision, len(q.Releases))
 		for n, r := range q.Releases {
-			out.Quarantines[i].Releases[n] = decisionView{r.RequestID, r.Quantity, r.Used, r.Reason, r.By,
-				wire.InUTC(r.At)}
+			out.Quarantines[i].Releases[n] = api.Decision{RequestID: r.RequestID,
+				Quantity: r.Quantity, Used: r.Used, Reason: r.Reason, By: r.By, At: wire.InUTC(r.At)}
 		}
 	}
 	return answer{body: out}, err
@@ -99,79 +99,21 @@ func (a *API) release(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	var body releaseBody
+	var body api.ReleaseRequest
 	if err := c.read(&body); err != nil {
 		return answer{}, err
 	}
-	body.request.Budget = ref
-	c.target(ref.Tenant, c.named, body.request.RequestID)
-	if by := c.by(); by != "" {
-		body.request.By = by // overrides the request
-	}
-	done, err := a.service.Release(c.ctx, body.request)
-	return answer{body: releaseView{RequestID: body.request.RequestID, Released: done.Released,
+	c.target(ref.Tenant, c.named, body.RequestID)
+	done, err := a.service.Release(c.ctx, bucket.ReleaseRequest{
+		Budget:    ref,
+		RequestID: body.RequestID,
+		Quantity:  body.Quantity,
+		Used:      body.Used,
+		Reason:    body.Reason,
+		By:        cmp.Or(c.by(), body.By),
+	})
+	return answer{body: api.ReleaseAnswer{RequestID: body.RequestID, Released: done.Released,
 		Quarantined: done.Quarantined, Replayed: done.Replayed}}, err
-}
-
-// releaseBody is the body of a release. Without a quantity it releases all that is held.
-type releaseBody struct{ request bucket.ReleaseRequest }
-
-func (b *releaseBody) Member(r *strictjson.Reader, name string) bool {
-	switch name {
-	case "request_id":
-		r.Text(name, &b.request.RequestID, budget.CheckRequestID)
-	case "quantity":
-		r.Amount(name, &b.request.Quantity)
-	case "reason":
-		r.Text(name, &b.request.Reason, budget.CheckKey)
-	case "by":
-		r.Text(name, &b.request.By, budget.CheckRequestID)
-	case "used":
-		r.Bool(name, &b.request.Used)
-	default:
-		return false
-	}
-	return true
-}
-
-func (b *releaseBody) Check(r *strictjson.Reader) { r.Require("request_id", "reason") }
-
-// quarantineView is what an epoch held when its store lost its memory. Quantities are in minor
-// units.
-type quarantineView struct {
-	Bucket   string    `json:"bucket"`
-	Epoch    int64     `json:"epoch"`
-	Quantity int64     `json:"quantity"`
-	Released int64     `json:"released"`
-	Held     int64     `json:"held"`
-	Cause    string    `json:"cause"`
-	At       time.Time `json:"at"`
-	// Releases are the decisions by which units left it, the oldest first.
-	Releases []decisionView `json:"releases"`
-}
-
-// decisionView is an operator's decision on units in quarantine.
-type decisionView struct {
-	RequestID string    `json:"request_id"`
-	Quantity  int64     `json:"quantity"`
-	Used      bool      `json:"used"`
-	Reason    string    `json:"reason"`
-	By        string    `json:"by"`
-	At        time.Time `json:"at"`
-}
-
-type quarantineList struct {
-	// Held is what is in quarantine now, by the listed rows.
-	Held        int64            `json:"held"`
-	Quarantines []quarantineView `json:"quarantines"`
-}
-
-type releaseView struct {
-	RequestID string `json:"request_id"`
-	// Released units went back to the total. Quarantined units are still held.
-	Released    int64 `json:"released"`
-	Quarantined int64 `json:"quarantined"`
-	Replayed    bool  `json:"replayed"`
 }
 
 // Recycles is the part of the service that recycles budgets.
@@ -213,7 +155,7 @@ func (a *API) recycles(c *call) (answer, error) {
 		return answer{}, err
 	}
 	list, err := a.service.Recycles(c.ctx, ref, before, limit)
-	out := recyclePage{Recycles: make([]recycleView, len(list))}
+	out := api.RecyclePage{Recycles: make([]api.Recycle, len(list))}
 	for i := range list {
 		out.Recycles[i] = recycleOf(&list[i])
 	}
@@ -223,33 +165,9 @@ func (a *API) recycles(c *call) (answer, error) {
 	return answer{body: out}, err
 }
 
-// recycleView is the JSON form of a recycle. Quantities are in minor units.
-type recycleView struct {
-	Run int64 `json:"run"`
-	// Cause is "operator", "schedule" or "automatic".
-	Cause bucket.RecycleCause `json:"cause"`
-	// Skipped of the Buckets could not be recycled.
-	Buckets int `json:"buckets"`
-	Skipped int `json:"skipped"`
-	// Moved is the number of units that came back to the total.
-	Moved          int64 `json:"moved"`
-	UnitsBefore    int64 `json:"units_before"`
-	StrandedBefore int64 `json:"stranded_before"`
-	UnitsAfter     int64 `json:"units_after"`
-	StrandedAfter  int64 `json:"stranded_after"`
-
-	BeganAt time.Time `json:"began_at"`
-	EndedAt time.Time `json:"ended_at"`
-}
-
-type recyclePage struct {
-	Recycles      []recycleView `json:"recycles"`
-	NextPageToken string        `json:"next_page_token,omitzero"`
-}
-
-func recycleOf(r *bucket.Recycle) recycleView {
-	return recycleView{
-		Run: r.Number, Cause: r.Cause, Buckets: r.Buckets,
+func recycleOf(r *bucket.Recycle) api.Recycle {
+	return api.Recycle{
+		Run: r.Number, Cause: string(r.Cause), Buckets: r.Buckets,
 		Skipped: r.Skipped, Moved: r.Moved, UnitsBefore: r.Before.Units,
 		StrandedBefore: r.Before.Stranded,
 		UnitsAfter:     r.After.Units, StrandedAfter: r.After.Stranded,

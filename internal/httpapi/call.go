@@ -16,7 +16,6 @@ import (
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/guard"
-	"github.com/budgetd/budgetd/internal/httpapi/strictjson"
 	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
@@ -119,7 +118,7 @@ func (c *call) nothing() error {
 }
 
 // readOptional is read for a call whose body may be absent.
-func (c *call) readOptional(into strictjson.Body) error {
+func (c *call) readOptional(into any) error {
 	if c.r.ContentLength == 0 {
 		return c.faults.Err(c.route.op)
 	}

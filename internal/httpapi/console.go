@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/budgetd/budgetd/api"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/edge"
@@ -153,10 +154,10 @@ type refusalView struct {
 	Reference  string            `json:"reference,omitzero"`
 	// RoutingKey is the key by which the request is routed now, Bucket the bucket to which it is,
 	// and Home where that bucket's balance is.
-	RoutingKey string        `json:"routing_key,omitzero"`
-	Bucket     string        `json:"bucket,omitzero"`
-	Home       *wire.Home    `json:"home,omitzero"`
-	Problem    *wire.Problem `json:"problem"`
+	RoutingKey string       `json:"routing_key,omitzero"`
+	Bucket     string       `json:"bucket,omitzero"`
+	Home       *wire.Home   `json:"home,omitzero"`
+	Problem    *api.Problem `json:"problem"`
 }
 
 type refusalList struct {

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"bytes"
 	"context"
+	"github.com/budgetd/budgetd/api"
 	"net/url"
 	"slices"
 	"strings"
@@ -37,7 +38,7 @@ type data struct {
 	body   []byte
 	unread *call
 	// faults collects the faults of the request until its body is read.
-	faults strictjson.Faults
+	faults api.Faults
 	deduct deductWork
 	// text holds the answer that package front sends.
 	text wire.Document
@@ -109,7 +110,7 @@ func (d *data) query(names ...string) url.Values {
 }
 
 // read reads the body into an object. Its error lists all faults of the request.
-func (d *data) read(into strictjson.Body) error {
+func (d *data) read(into any) error {
 	if d.unread == nil {
 		strictjson.Read(d.body, into, &d.faults)
 		return d.faults.Err(d.route.op)

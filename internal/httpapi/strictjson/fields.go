@@ -159,7 +159,7 @@ func (r *Reader) ID(name string, into *string) {
 		return
 	}
 	r.Text(name, into, nil)
-	if r.id = ""; len(*into) <= maxFieldBytes {
+	if r.id = ""; len(*into) <= maxNameBytes {
 		r.id = *into
 	}
 }

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
+	"github.com/budgetd/budgetd/api"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -25,7 +25,8 @@ type Body interface {
 // Reader reads one body. Its methods add faults instead of returning them, and leave their target
 // unchanged after a fault.
 type Reader struct {
-	*Faults
+	// Object is the object being read. Its Members are the end of seen.
+	api.Object
 	scan
 	// decoder reads source once the library takes over.
 	decoder jsontext.Decoder
@@ -36,34 +37,41 @@ type Reader struct {
 	id string
 	// strings is the target of Texts.
 	strings texts
-	// member is the member being read, for faults of syntax. seen lists the members of the object
+	// member is the member being read, for faults of syntax. seen lists the members of the objects
 	// being read.
 	member string
 	seen   []string
 	broken bool
-	// within is the place of the object being read, as in its members' faults: "type_rule.".
-	within string
+	// whole is the object that is read into a struct, or one element of a list.
+	whole record
 }
 
 var readers = sync.Pool{New: func() any { return new(Reader) }}
 
 // Read reads a body into an object and adds every fault. It keeps nothing of the body.
-func Read(body []byte, into Body, faults *Faults) { read(body, into, faults, false) }
+func Read(body []byte, into any, faults *api.Faults) { read(body, into, faults, false) }
 
 // read is Read; with library set, the library reads the whole body.
-func read(body []byte, into Body, faults *Faults, library bool) {
+func read(body []byte, into any, faults *api.Faults, library bool) {
 	if len(body) == 0 {
 		faults.Malformed("", "the body is empty, a JSON object is needed")
 		return
 	}
 	r := readers.Get().(*Reader)
 	defer readers.Put(r)
-	r.Faults, r.member, r.seen, r.broken, r.within = faults, "", r.seen[:0], false, ""
+	r.Object = api.Object{Faults: faults}
+	r.member = ""
+	r.seen = r.seen[:0]
+	r.broken = false
 	r.scan = scan{text: body}
 	if library {
 		r.handOver()
 	}
-	r.object("", into)
+	if body, is := into.(Body); is {
+		r.object("", body)
+	} else {
+		r.object("", r.whole.of(into))
+	}
 	if !r.broken && !r.ended() {
 		r.needLibrary()
 		if _, err := r.decoder.ReadToken(); !errors.Is(err, io.EOF) {
@@ -74,8 +82,12 @@ func read(body []byte, into Body, faults *Faults, library bool) {
 		r.source = bytes.Buffer{}
 		r.decoder.Reset(&r.source) // so it keeps nothing of the body either
 	}
-	r.Faults, r.scan, r.source, r.strings = nil, scan{}, bytes.Buffer{}, texts{}
-	if len(r.seen) > 0 || cap(r.seen) > maxFaults {
+	r.Object = api.Object{}
+	r.scan = scan{}
+	r.source = bytes.Buffer{}
+	r.strings = texts{}
+	r.whole = record{}
+	if len(r.seen) > 0 || cap(r.seen) > maxNames {
 		r.seen = nil
 	}
 }
@@ -103,19 +115,19 @@ func (r *Reader) object(name string, into Body) {
 		}
 	}
 	if r.close('}') {
-		seen := r.seen
-		r.seen = seen[outer:]
+		r.Members = r.seen[outer:]
 		into.Check(r)
-		r.seen = seen[:outer]
+		r.Members = nil
+		r.seen = r.seen[:outer]
 	}
 }
 
-// Object reads an object within the one being read. Faults name its members "name.member".
-func (r *Reader) Object(name string, into Body) {
-	outer := r.within
-	defer func() { r.within, r.member = outer, name }()
+// Nested reads an object within the one being read. Faults name its members "name.member".
+func (r *Reader) Nested(name string, into Body) {
+	outer := r.Within
+	defer func() { r.Within, r.member = outer, name }()
 	if r.expect(name, '{', "an object") {
-		r.within = outer + name + "."
+		r.Within = outer + name + "."
 		r.object("", into)
 	}
 }
@@ -127,8 +139,8 @@ func (r *Reader) List(name string, next func(i int) Body) {
 	if !r.expect(name, '[', "an array") {
 		return
 	}
-	outer := r.within
-	defer func() { r.within = outer }()
+	outer := r.Within
+	defer func() { r.Within = outer }()
 	r.open()
 	for i := 0; !r.broken && r.peek() != ']'; i++ {
 		into := next(i)
@@ -139,55 +151,19 @@ func (r *Reader) List(name string, next func(i int) Body) {
 		}
 		item := fmt.Sprintf("%s[%d]", name, i)
 		if r.expect(item, '{', "an object") {
-			r.within = outer + item + "."
+			r.Within = outer + item + "."
 			r.object("", into)
-			r.within = outer
+			r.Within = outer
 		}
 		r.member = name
 	}
 	r.close(']')
 }
 
-// Malformed adds a fault of form of a member of the object being read.
-func (r *Reader) Malformed(name, format string, args ...any) {
-	r.Faults.Malformed(r.field(name), format, args...)
-}
-
-// Invalid adds a value of a member of the object being read that is not allowed, or is missing.
-func (r *Reader) Invalid(name, format string, args ...any) {
-	r.Faults.Invalid(r.field(name), format, args...)
-}
-
-// Has reports whether a member of the object being read has a fault.
-func (r *Reader) Has(name string) bool { return r.Faults.Has(r.field(name)) }
-
-// field returns the name in answers of a member of the object being read; "" is the object itself.
-func (r *Reader) field(name string) string {
-	if name == "" {
-		return strings.TrimSuffix(r.within, ".")
-	}
-	return r.within + name
-}
-
-// Seen reports whether the object being read has a member with that name.
-func (r *Reader) Seen(name string) bool { return slices.Contains(r.seen, name) }
-
-// None reports whether the object being read has no known member.
-func (r *Reader) None() bool { return len(r.seen) == 0 }
-
-// Require adds a fault for each of these members that is missing.
-func (r *Reader) Require(names ...string) {
-	for _, name := range names {
-		if !r.Seen(name) {
-			r.Invalid(name, "is missing")
-		}
-	}
-}
-
 // Objects reads an array of objects. next is called with each index before the element is read, and
 // returns the element's target and its faults; nil stops the reading of the whole body. An element
 // that is not an object is a fault of the whole.
-func (r *Reader) Objects(name string, next func(i int) (Body, *Faults)) {
+func (r *Reader) Objects(name string, next func(i int) (Body, *api.Faults)) {
 	if !r.expect(name, '[', "an array") {
 		return
 	}
@@ -215,13 +191,7 @@ func (r *Reader) Objects(name string, next func(i int) (Body, *Faults)) {
 		r.Faults = whole
 		if r.broken {
 			// The text itself is wrong: that is a fault of the whole, not of the item.
-			item := fmt.Sprintf("%s[%d]", name, i)
-			for _, fault := range faults.malformed {
-				if !strings.HasPrefix(fault.Field, item) {
-					fault.Field = item + "." + fault.Field
-				}
-				r.Malformed(fault.Field, "%s", fault.Message)
-			}
+			faults.Raise(whole, fmt.Sprintf("%s[%d]", name, i))
 			return
 		}
 		r.member = name

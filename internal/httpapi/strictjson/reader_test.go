@@ -1,6 +1,7 @@
 package strictjson_test
 
 import (
+	"github.com/budgetd/budgetd/api"
 	"strings"
 	"testing"
 	"time"
@@ -12,68 +13,31 @@ import (
 
 // order is a body with a member of each kind.
 type order struct {
-	ID         string
-	Budget     string
-	Amount     int64
-	Count      int
-	On         bool
-	At         time.Time
-	Dimensions map[string]string
-	Items      []*order
-	ItemFaults []*strictjson.Faults
-	Within     *order
-	List       []*order
+	ID         string            `json:"id" check:"required id"`
+	Budget     string            `json:"budget" check:"same"`
+	Amount     int64             `json:"amount" check:"1..max"`
+	Count      int               `json:"count" check:"-5..5"`
+	On         bool              `json:"on"`
+	At         *time.Time        `json:"at" check:"null"`
+	Dimensions map[string]string `json:"dimensions" check:"most=2 key"`
+	Within     *order            `json:"within"`
+	List       []order           `json:"list" check:"most=1"`
 }
 
-func (o *order) Member(r *strictjson.Reader, name string) bool {
-	switch name {
-	case "id":
-		r.Text(name, &o.ID, budget.CheckRequestID)
-	case "budget":
-		r.ID(name, &o.Budget)
-	case "amount":
-		r.Amount(name, &o.Amount)
-	case "count":
-		r.Int(name, &o.Count, -5, 5)
-	case "on":
-		r.Bool(name, &o.On)
-	case "at":
-		if !r.Null() {
-			r.Time(name, &o.At)
-		}
-	case "dimensions":
-		r.Texts(name, &o.Dimensions, 2, budget.CheckKey)
-	case "items":
-		r.Objects(name, func(i int) (strictjson.Body, *strictjson.Faults) {
-			if i == 3 {
-				return nil, nil
-			}
-			o.Items = append(o.Items, new(order))
-			o.ItemFaults = append(o.ItemFaults, new(strictjson.Faults))
-			return o.Items[i], o.ItemFaults[i]
-		})
-	case "within":
-		o.Within = new(order)
-		r.Object(name, o.Within)
-	case "list":
-		r.List(name, func(i int) strictjson.Body {
-			if i == 2 {
-				return nil
-			}
-			o.List = append(o.List, new(order))
-			return o.List[i]
-		})
-	default:
-		return false
-	}
-	return true
+// readItems reads a body of orders, each with its own faults.
+func readItems(body string) (ofItems []*api.Faults, tooMany bool, err error) {
+	each := strictjson.Each{Name: "items", Most: 3, Next: func() (any, *api.Faults) {
+		ofItems = append(ofItems, new(api.Faults))
+		return new(order), ofItems[len(ofItems)-1]
+	}}
+	var faults api.Faults
+	strictjson.Read([]byte(body), &each, &faults)
+	return ofItems, each.TooMany, faults.Err("test")
 }
-
-func (o *order) Check(r *strictjson.Reader) { r.Require("id") }
 
 func read(body string) (order, error) {
 	var o order
-	var faults strictjson.Faults
+	var faults api.Faults
 	strictjson.Read([]byte(body), &o, &faults)
 	return o, faults.Err("test")
 }
@@ -85,10 +49,11 @@ func TestReadsEveryKind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := order{ID: "a b", Budget: "7", Amount: budget.MaxAmount, Count: -5, On: true,
-		At:         time.Date(2026, 1, 31, 9, 0, 0, 1_000_000, time.UTC),
+	at := time.Date(2026, 1, 31, 9, 0, 0, 1_000_000, time.UTC)
+	want := order{ID: "a b", Budget: "7", Amount: budget.MaxAmount, Count: -5, On: true, At: &at,
 		Dimensions: map[string]string{"user": "u1", "ad": "ü"},
-		Within:     &order{ID: "w", List: []*order{{ID: "l", Within: &order{ID: "d"}}, {ID: "m"}}}}
+		Within:     &order{ID: "w", List: []order{{ID: "l", Within: &order{ID: "d"}}, {ID: "m"}}},
+		List:       []order{}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -152,9 +117,9 @@ func TestFaults(t *testing.T) {
 		{"dimension without a name", `{"id":"a","dimensions":{"":"x"}}`, invalid, "dimensions"},
 		{"dimension with CR LF", `{"id":"a","dimensions":{"u\r\n":"x"}}`, invalid, "dimensions"},
 		{"too many dimensions", `{"id":"a","dimensions":{"a":"x","b":"x","c":"x"}}`, invalid, "dimensions"},
-		{"items an object", `{"id":"a","items":{}}`, malformed, "items"},
-		{"items broken", `{"id":"a","items":[{"id":"b"},{"id":tru}]}`, malformed, "items[1].id"},
-		{"item with a duplicate", `{"id":"a","items":[{"id":"b"},{"id":"c","id":"d"}]}`, malformed, "items[1].id"},
+		{"items an object", `{"items":{}}`, malformed, "items"},
+		{"items broken", `{"items":[{"id":"b"},{"id":tru}]}`, malformed, "items[1].id"},
+		{"item with a duplicate", `{"items":[{"id":"b"},{"id":"c","id":"d"}]}`, malformed, "items[1].id"},
 		{"within an array", `{"id":"a","within":[]}`, malformed, "within"},
 		{"within null", `{"id":"a","within":null}`, malformed, "within"},
 		{"within without an id", `{"id":"a","within":{}}`, invalid, "within.id"},
@@ -178,10 +143,13 @@ func TestFaults(t *testing.T) {
 		{"list broken in one too many", `{"id":"a","list":[{"id":"b"},{"id":"b"},{"id":tru}]}`, malformed, "list"},
 		{"list within", `{"id":"a","within":{"id":"b","list":[{"id":"c"},{"id":7}]}}`, malformed, "within.list[1].id"},
 		{"after a list", `{"id":"a","list":[{"id":"b"}],"amount":0}`, invalid, "amount"},
-		{"items cut", `{"id":"a","items":[{"id":"b"}`, malformed, "items"},
+		{"items cut", `{"items":[{"id":"b"}`, malformed, "items"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := read(c.body)
+			if strings.HasPrefix(c.body, `{"items"`) {
+				_, _, err = readItems(c.body)
+			}
 			expect(t, err, c.code, c.field)
 		})
 	}
@@ -258,26 +226,30 @@ func TestFaultsAreBounded(t *testing.T) {
 }
 
 func TestItemsHaveTheirOwnFaults(t *testing.T) {
-	o, err := read(`{"id":"a","items":[{"id":"x"},{"amount":0}]}`)
+	items, _, err := readItems(`{"items":[{"id":"x"},{"amount":0}]}`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := o.ItemFaults[0].Err("item"); err != nil {
+	if err := items[0].Err("item"); err != nil {
 		t.Error(err)
 	}
-	if e := o.ItemFaults[1].Err("item").(*budget.Error); e.Code != budget.Invalid || len(e.Fields) != 2 {
+	if e := items[1].Err("item").(*budget.Error); e.Code != budget.Invalid || len(e.Fields) != 2 {
 		t.Error(e)
 	}
 	// An element that can be no item makes the whole malformed, and does not end it.
-	_, err = read(`{"id":"a","items":[{"id":"x"},7,"seven"],"id":1}`)
-	if e := err.(*budget.Error); e.Code != budget.Malformed || len(e.Fields) < 2 ||
-		e.Fields[0].Field != "items[1]" || e.Fields[1].Field != "items[2]" {
+	_, _, err = readItems(`{"items":[{"id":"x"},7,"seven"],"id":1}`)
+	if e := err.(*budget.Error); e.Code != budget.Malformed || len(e.Fields) != 3 ||
+		e.Fields[0].Field != "items[1]" || e.Fields[1].Field != "items[2]" || e.Fields[2].Field != "id" {
 		t.Errorf("%+v", e)
 	}
-
-	o, err = read(`{"id":"a","items":[{"id":"1"},{"id":"2"},{"id":"3"},{"id":"4"},x`)
-	if len(o.Items) != 3 || err != nil {
-		t.Errorf("%d items, %v: reading must end where next says so", len(o.Items), err)
+	items, tooMany, err := readItems(`{"items":[{"id":"1"},{"id":"2"},{"id":"3"},{"id":"4"},x`)
+	if len(items) != 3 || !tooMany || err != nil {
+		t.Errorf("%d items, %t, %v: reading must end after the most items", len(items), tooMany, err)
+	}
+	for _, none := range []string{`{"items":[]}`, `{}`} {
+		if _, _, err = readItems(none); err == nil {
+			t.Errorf("%s passed", none)
+		}
 	}
 }
 
@@ -285,7 +257,7 @@ func TestReadersAreReused(t *testing.T) {
 	body := []byte(`{"id":"a","amount":5,"budget":"b"}`)
 	allocs := testing.AllocsPerRun(100, func() {
 		var o order
-		var faults strictjson.Faults
+		var faults api.Faults
 		strictjson.Read(body, &o, &faults)
 	})
 	if allocs > 10 {
@@ -294,7 +266,7 @@ func TestReadersAreReused(t *testing.T) {
 }
 
 func FuzzRead(f *testing.F) {
-	f.Add(`{"id":"a","amount":5,"dimensions":{"u":"v"},"items":[{"id":"b"}]}`)
+	f.Add(`{"id":"a","amount":5,"dimensions":{"u":"v"}}`)
 	f.Add(`{"id":"a","id":1,"amount":1e3}`)
 	f.Fuzz(func(t *testing.T, body string) {
 		o, err := read(body)

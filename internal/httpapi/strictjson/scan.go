@@ -166,7 +166,7 @@ func (r *Reader) name(outer int) (name string, kept, ok bool) {
 
 // keepName adds a name to the cache, so that its next use needs no copy.
 func (r *Reader) keepName(name string) {
-	if _, known := r.names[name]; known || len(name) > maxFieldBytes {
+	if _, known := r.names[name]; known || len(name) > maxNameBytes {
 		return
 	}
 	if r.names == nil || len(r.names) >= maxNames {
@@ -175,8 +175,8 @@ func (r *Reader) keepName(name string) {
 	r.names[name] = name
 }
 
-// maxNames bounds the cached names, because callers choose some of them.
-const maxNames = 64
+// maxNames and maxNameBytes bound the cached names, because callers choose some of them.
+const maxNames, maxNameBytes = 64, 64
 
 // plain returns the string at next and its end. ok is false if the library must read it.
 func (s *scan) plain() (text []byte, end int, ok bool) {

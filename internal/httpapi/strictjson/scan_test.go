@@ -1,7 +1,10 @@
 package strictjson
 
 import (
+	"encoding/json"
 	"fmt"
+	"github.com/budgetd/budgetd/api"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,86 +13,53 @@ import (
 	"pgregory.net/rapid"
 )
 
-// all is a body with a member for every method of a Reader; members may lie within each other. seen notes
-// what was read, in order.
+// all is a body with a member of every kind; members may lie within each other.
 type all struct {
-	seen   *strings.Builder
-	faults []*Faults
+	ID         string            `json:"id" check:"required id"`
+	Any        string            `json:"any"`
+	Budget     string            `json:"budget" check:"same"`
+	Amount     int64             `json:"amount" check:"1..max"`
+	Count      int               `json:"count" check:"-5..5"`
+	On         bool              `json:"on"`
+	At         *time.Time        `json:"at" check:"null"`
+	TTL        string            `json:"ttl" check:"length"`
+	Dimensions map[string]string `json:"dimensions" check:"most=2 key"`
+	Counts     map[string]int64  `json:"counts" check:"most=2 name"`
+	List       []string          `json:"list" check:"most=2 key"`
+	Within     *all              `json:"within"`
+	Objects    []all             `json:"objects" check:"most=1"`
+	members    [][]string
 }
 
-func (a *all) Member(r *Reader, name string) bool {
-	var text string
-	var number int64
-	var small int
-	var on bool
-	var at time.Time
-	var length time.Duration
-	var texts map[string]string
-	var integers map[string]int64
-	var list []string
-	switch name {
-	case "id":
-		r.Text(name, &text, budget.CheckRequestID)
-	case "any":
-		r.Text(name, &text, nil)
-	case "budget":
-		r.ID(name, &text)
-	case "amount":
-		r.Amount(name, &number)
-	case "count":
-		r.Int(name, &small, -5, 5)
-	case "on":
-		r.Bool(name, &on)
-	case "at":
-		if !r.Null() {
-			r.Time(name, &at)
-		}
-	case "ttl":
-		r.Duration(name, &length)
-	case "dimensions":
-		r.Texts(name, &texts, 2, budget.CheckKey)
-	case "counts":
-		r.Integers(name, &integers, 2, budget.CheckName)
-	case "list":
-		r.Strings(name, &list, 2, budget.CheckKey)
-	case "within":
-		r.Object(name, a)
-	case "objects":
-		r.List(name, func(i int) Body {
-			if i == 2 {
-				return nil
-			}
-			return a
-		})
-	case "items":
-		r.Objects(name, func(i int) (Body, *Faults) {
-			if i == 3 {
-				return nil, nil
-			}
-			a.faults = append(a.faults, new(Faults))
-			return a, a.faults[len(a.faults)-1]
-		})
-	default:
-		return false
-	}
-	fmt.Fprintf(a.seen, "%s %q %d %d %t %v %v %v %v %q\n", name, text, number, small, on, at, length, texts, integers, list)
-	return true
-}
-
-func (a *all) Check(r *Reader) {
-	fmt.Fprintf(a.seen, "end %q\n", r.seen)
-	r.Require("id")
-}
+// Validate notes the members that were read, in order.
+func (a *all) Validate(o *api.Object) { a.members = append(a.members, slices.Clone(o.Members)) }
 
 // outcome describes the result of reading a body: values, faults and their order.
 func outcome(body string, library bool) string {
-	a := all{seen: new(strings.Builder)}
-	faults := new(Faults)
-	read([]byte(body), &a, faults, library)
-	for _, f := range append(a.faults, faults) {
-		fmt.Fprintf(a.seen, "%q %q %d\n", f.malformed, f.invalid, f.dropped)
+	var a all
+	var items []all
+	var faults [2]api.Faults
+	var ofItems []*api.Faults
+	read([]byte(body), &a, &faults[0], library)
+	each := Each{Name: "items", Most: 3, Next: func() (any, *api.Faults) {
+		items = append(items, all{})
+		ofItems = append(ofItems, new(api.Faults))
+		return &items[len(items)-1], ofItems[len(ofItems)-1]
+	}}
+	read([]byte(body), &each, &faults[1], library)
+	var seen strings.Builder
+	encoded := json.NewEncoder(&seen)
+	for _, v := range append([]all{a}, items...) {
+		_ = encoded.Encode(v)
+		fmt.Fprintln(&seen, v.members)
 	}
-	return a.seen.String()
+	for _, f := range append(ofItems, &faults[0], &faults[1]) {
+		if err, is := f.Err("").(*budget.Error); is {
+			fmt.Fprintln(&seen, err.Code, err.Message, err.Fields)
+		}
+	}
+	fmt.Fprintln(&seen, each.TooMany)
+	return seen.String()
 }
 
 func compare(t interface{ Fatalf(string, ...any) }, body string) {
@@ -105,7 +75,7 @@ var seeds = []string{
 	`{"id":"a\u0020","any":"","budget":7,"count":-0,"at":null,"ttl":"1d12h","counts":{"a":1,"b":0},"list":["a","b","c"]}`,
 	`{"id":"a","id":"a"}`, `{"id":"a","dimensions":{"u":"1","u":"2"}}`, `{"id":"a","x":{"u":"1","u":"2"}}`,
 	`{"id":"a","items":[{"id":"1"},{"id":"2"},{"id":"3"},{"id":"4"},x`, `{"id":"a"}{}`, `{"id":"a",}`, `{"id":"a"]`,
-	`{"id":"a","list":["a"}`, `{"id":truex}`, `{"on":truex}`, `{"on":tru`, `{"on":true`, `{"amount":01}`, `{"amount":-}`, `{"amount":5`,
+	`{"items":[{"id":"a"},7,{"id":"b"}],"id":"c"}`, `{"items":[]}`, `{"id":"a","list":["a"}`, `{"id":truex}`, `{"on":truex}`, `{"on":tru`, `{"on":true`, `{"amount":01}`, `{"amount":-}`, `{"amount":5`,
 	`{"amount":1.5}`, `{"budget":"sale","budget":"sale"}`, `{"id" "a"}`, `{"id":,"a"}`, `{,"id":"a"}`, `{"items":[,{}]}`, `{"items":[{}{}]}`,
 	"{\"id\":\"\xff\"}", "{\"id\":\"\x01\"}", "{\"\xff\":1}", "\ufeff{}", `{"id":"a" "b"}`, `{"objects":[7,null,{}]}`, `{"list":[}`, `{1:2}`,
 }
@@ -154,7 +124,7 @@ func TestScanLeavesLargeObjects(t *testing.T) {
 			compare(t, `{"id":"a","dimensions":`+object+`}`)
 		}
 		var last lastMember
-		Read([]byte("{"+names.String()[1:]+"}"), &last, new(Faults))
+		Read([]byte("{"+names.String()[1:]+"}"), &last, new(api.Faults))
 		if want := n > maxScanNames; last.handed != want {
 			t.Errorf("%d names: read by the library: %v", n, last.handed)
 		}
@@ -206,7 +176,7 @@ func BenchmarkRead(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				var o small
-				var faults Faults
+				var faults api.Faults
 				read(body, &o, &faults, library)
 			}
 		})
@@ -214,23 +184,7 @@ func BenchmarkRead(b *testing.B) {
 }
 
 type small struct {
-	id         string
-	amount     int64
-	dimensions map[string]string
+	ID         string            `json:"id" check:"required id"`
+	Amount     int64             `json:"amount" check:"required 1..max"`
+	Dimensions map[string]string `json:"dimensions" check:"most=5 key"`
 }
-
-func (s *small) Member(r *Reader, name string) bool {
-	switch name {
-	case "id":
-		r.Text(name, &s.id, budget.CheckRequestID)
-	case "amount":
-		r.Amount(name, &s.amount)
-	case "dimensions":
-		r.Texts(name, &s.dimensions, 5, budget.CheckKey)
-	default:
-		return false
-	}
-	return true
-}
-
-func (s *small) Check(r *Reader) { r.Require("id", "amount") }

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"github.com/budgetd/budgetd/api"
 	"github.com/budgetd/budgetd/internal/httpapi/strictjson"
 )
 
@@ -19,7 +20,7 @@ func (d *Deductions) Member(r *strictjson.Reader, name string) bool {
 	if name != "deductions" {
 		return false
 	}
-	r.Objects(name, func(i int) (strictjson.Body, *strictjson.Faults) {
+	r.Objects(name, func(i int) (strictjson.Body, *api.Faults) {
 		if i == MaxBatch {
 			d.TooMany = true
 			return nil, nil
@@ -48,7 +49,7 @@ func (d *Deductions) Check(r *strictjson.Reader) {
 type BatchItem struct {
 	Deduction
 	Budget string
-	Faults strictjson.Faults
+	Faults api.Faults
 }
 
 func (d *BatchItem) Member(r *strictjson.Reader, name string) bool {

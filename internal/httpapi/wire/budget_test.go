@@ -1,6 +1,7 @@
 package wire_test
 
 import (
+	"github.com/budgetd/budgetd/api"
 	"testing"
 	"time"
 
@@ -62,7 +63,7 @@ func TestOnLossIsShownInStoreMode(t *testing.T) {
 
 func TestADefinitionIsReadWhole(t *testing.T) {
 	var d wire.Definition
-	var faults strictjson.Faults
+	var faults api.Faults
 	strictjson.Read([]byte(`{"name": "b", "unit": "count", "type": "daily", "total_quantity": 9,
 		"durability": "store", "routing_dimension": "user", "on_loss": "assume_unused", "allow_past": true, "type_rule": {"kind": "calendar",
 		"every": "month", "quantity": 3, "unused": "next", "max_rollover": 2, "partial": "whole",

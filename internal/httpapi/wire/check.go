@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"github.com/budgetd/budgetd/api"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/httpapi/strictjson"
@@ -20,7 +21,7 @@ func (d *CheckList) Member(r *strictjson.Reader, name string) bool {
 	if name != "checks" {
 		return false
 	}
-	r.Objects(name, func(i int) (strictjson.Body, *strictjson.Faults) {
+	r.Objects(name, func(i int) (strictjson.Body, *api.Faults) {
 		if i == MaxChecks {
 			d.TooMany = true
 			return nil, nil
@@ -44,7 +45,7 @@ func (d *CheckList) Check(r *strictjson.Reader) {
 type checkItem struct {
 	Request bucket.CheckRequest
 	Budget  string
-	Faults  strictjson.Faults
+	Faults  api.Faults
 }
 
 func (d *checkItem) Member(r *strictjson.Reader, name string) bool {
@@ -76,10 +77,10 @@ type foreseen struct {
 	Outcome   string `json:"outcome"`
 	Amount    int64  `json:"amount"`
 	// BudgetRemaining is null for an unlimited budget.
-	BudgetRemaining *int64       `json:"budget_remaining"`
-	PeriodRemaining *int64       `json:"period_remaining,omitzero"`
-	Unlimited       bool         `json:"unlimited,omitzero"`
-	Limits          []limitState `json:"limits"`
+	BudgetRemaining *int64           `json:"budget_remaining"`
+	PeriodRemaining *int64           `json:"period_remaining,omitzero"`
+	Unlimited       bool             `json:"unlimited,omitzero"`
+	Limits          []api.LimitState `json:"limits"`
 }
 
 // ForeseenOf returns the JSON form of the answer to a check.

@@ -3,6 +3,7 @@ package wire
 import (
 	"time"
 
+	"github.com/budgetd/budgetd/api"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/httpapi/strictjson"
@@ -124,14 +125,14 @@ type Accepted struct {
 	Bucket    string       `json:"bucket"`
 	// BucketRemaining and BudgetRemaining are null for an unlimited budget, and if they could not be
 	// read in time. They are never figures from before the deduction.
-	BucketRemaining *int64       `json:"bucket_remaining"`
-	BudgetRemaining *int64       `json:"budget_remaining"`
-	PeriodRemaining *int64       `json:"period_remaining,omitzero"`
-	Unlimited       bool         `json:"unlimited,omitzero"`
-	HoldUntil       time.Time    `json:"hold_until,omitzero"`
-	Limits          []limitState `json:"limits"`
-	Receipt         string       `json:"receipt"`
-	Replayed        bool         `json:"replayed"`
+	BucketRemaining *int64           `json:"bucket_remaining"`
+	BudgetRemaining *int64           `json:"budget_remaining"`
+	PeriodRemaining *int64           `json:"period_remaining,omitzero"`
+	Unlimited       bool             `json:"unlimited,omitzero"`
+	HoldUntil       time.Time        `json:"hold_until,omitzero"`
+	Limits          []api.LimitState `json:"limits"`
+	Receipt         string           `json:"receipt"`
+	Replayed        bool             `json:"replayed"`
 }
 
 // AcceptedOf returns the JSON form of d. It shares d's figures.

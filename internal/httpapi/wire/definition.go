@@ -173,7 +173,7 @@ func (d *Change) Check(r *strictjson.Reader) {
 	if d.Limits != nil {
 		mergeBelow(r, limit.CheckDefinition(budget.Definition{Limits: &budget.Limits{List: *d.Limits}}))
 	}
-	if r.None() {
+	if len(r.Members) == 0 {
 		r.Invalid("", "names nothing to change")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/budgetd/budgetd/api"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -28,10 +29,15 @@ func (d *Document) Write(text []byte) (int, error) {
 
 // Value appends any value.
 func (d *Document) Value(v any) {
-	if w, ok := v.(written); ok {
-		w.writeTo(d)
-	} else if err := json.MarshalWrite(d, v); err != nil {
-		d.Err = err
+	switch v := v.(type) {
+	case written:
+		v.writeTo(d)
+	case *api.Problem:
+		d.problem(v)
+	default:
+		if err := json.MarshalWrite(d, v); err != nil {
+			d.Err = err
+		}
 	}
 }
 
@@ -110,7 +116,7 @@ func (a *Accepted) writeTo(d *Document) {
 	d.Raw("}")
 }
 
-func (p *Problem) writeTo(d *Document) {
+func (d *Document) problem(p *api.Problem) {
 	d.Raw(`{"type":`)
 	d.quote(p.Type)
 	d.Raw(`,"title":`)
@@ -248,18 +254,18 @@ func (d *Document) optionalUnits(name string, n *int64) {
 }
 
 // states appends a list of limits.
-func (d *Document) states(list []limitState) {
+func (d *Document) states(list []api.LimitState) {
 	d.Raw("[")
 	for i := range list {
 		if i > 0 {
 			d.Raw(",")
 		}
-		list[i].writeTo(d)
+		d.state(&list[i])
 	}
 	d.Raw("]")
 }
 
-func (s *limitState) writeTo(d *Document) {
+func (d *Document) state(s *api.LimitState) {
 	d.Raw(`{"name":`)
 	d.quote(s.Name)
 	d.Raw(`,"dimension":`)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/budgetd/budgetd/api"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/httpapi/strictjson"
@@ -40,7 +41,7 @@ func (d *limitBody) Member(r *strictjson.Reader, name string) bool {
 	case "optional":
 		r.Bool(name, &l.Optional)
 	case "window":
-		r.Object(name, &windowBody{&l.Window})
+		r.Nested(name, &windowBody{&l.Window})
 	case "max":
 		r.Integer(name, &l.Max, 0, budget.MaxAmount)
 	case "measure":
@@ -77,7 +78,7 @@ func (d *windowBody) Member(r *strictjson.Reader, name string) bool {
 	case "timezone":
 		r.Text(name, &d.Timezone, checkZone)
 	case "anchor":
-		r.Object(name, &anchor{&d.Anchor})
+		r.Nested(name, &anchor{&d.Anchor})
 	case "length":
 		r.Duration(name, &d.Length)
 	case "slot":
@@ -208,26 +209,10 @@ func lengthOf(length time.Duration) string {
 	return strictjson.FormatDuration(length)
 }
 
-// limitState is the use of a limit by one value, in calls or minor units.
-type limitState struct {
-	Name      string `json:"name"`
-	Dimension string `json:"dimension"`
-	Value     string `json:"value"`
-	Used      int64  `json:"used"`
-	// Max is nil if the value is exempt.
-	Max    *int64 `json:"max,omitzero"`
-	Exempt bool   `json:"exempt,omitzero"`
-	// Asked is what the refused request would have counted.
-	Asked int64 `json:"asked,omitzero"`
-	// ResetAt is absent if the window never ends. For a limit that refuses, it is the first instant
-	// at which the request fits.
-	ResetAt time.Time `json:"reset_at,omitzero"`
-}
-
-func statesOf(states []budget.LimitState) []limitState {
-	out := make([]limitState, len(states))
+func statesOf(states []budget.LimitState) []api.LimitState {
+	out := make([]api.LimitState, len(states))
 	for i, s := range states {
-		out[i] = limitState{Name: s.Limit, Dimension: s.Dimension, Value: s.Value, Used: s.Used,
+		out[i] = api.LimitState{Name: s.Limit, Dimension: s.Dimension, Value: s.Value, Used: s.Used,
 			Exempt: s.Exempt, Asked: s.Asked,
 			ResetAt: InUTC(s.ResetAt)}
 		if !s.Exempt {
@@ -237,14 +222,7 @@ func statesOf(states []budget.LimitState) []limitState {
 	return out
 }
 
-// Nearest is the JSON form of the values that are nearest their maximum of a limit.
-type Nearest struct {
-	Values   []limitState `json:"values"`
-	Read     int          `json:"read"`
-	Complete bool         `json:"complete"`
-}
-
-// NearestOf returns the JSON form.
-func NearestOf(n *bucket.Nearest) Nearest {
-	return Nearest{Values: statesOf(n.Values), Read: n.Read, Complete: n.Complete}
+// NearestOf returns the JSON form of the values that are nearest their maximum of a limit.
+func NearestOf(n *bucket.Nearest) api.Nearest {
+	return api.Nearest{Values: statesOf(n.Values), Read: n.Read, Complete: n.Complete}
 }

@@ -13,7 +13,7 @@ type rule struct{ *budget.Rule }
 // readRule reads a type_rule. It returns nil, after adding a fault, if the value is not an object.
 func readRule(r *strictjson.Reader, name string) *budget.Rule {
 	read := new(budget.Rule)
-	r.Object(name, &rule{read})
+	r.Nested(name, &rule{read})
 	if r.Has(name) {
 		return nil
 	}
@@ -27,7 +27,7 @@ func (d *rule) Member(r *strictjson.Reader, name string) bool {
 	case "every":
 		r.Text(name, (*string)(&d.Every), notEmpty)
 	case "anchor":
-		r.Object(name, &anchor{&d.Anchor})
+		r.Nested(name, &anchor{&d.Anchor})
 	case "quantity":
 		r.Amount(name, &d.Quantity)
 	case "unused":
@@ -75,7 +75,7 @@ func (d *anchor) Member(r *strictjson.Reader, name string) bool {
 }
 
 func (d *anchor) Check(r *strictjson.Reader) {
-	if r.None() {
+	if len(r.Members) == 0 {
 		r.Invalid("", "names neither day, weekday nor hour")
 	}
 }

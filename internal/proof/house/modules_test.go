@@ -62,7 +62,7 @@ func main() { println(client.NewRequestID()) }
 		return string(out)
 	}
 	goes("build", "-o", os.DevNull, ".")
-	few := regexp.MustCompile(`^(shop|github\.com/budgetd/budgetd/(budget|client)|` +
+	few := regexp.MustCompile(`^(shop|github\.com/budgetd/budgetd/(api|budget|client)|` +
 		`github\.com/go-json-experiment/json|github\.com/google/(go-cmp|uuid)|pgregory\.net/rapid)$`)
 	for one := range strings.Lines(goes("list", "-m", "-f", "{{.Path}}", "all")) {
 		if one = strings.TrimSpace(one); !few.MatchString(one) {

@@ -21,7 +21,7 @@ import (
 
 // modules are the modules whose packages are checked by their types. The others are programs of a
 // few files without an interface.
-var modules = []string{".", "budget", "client", "bench"}
+var modules = []string{".", "api", "budget", "client", "bench"}
 
 // unit is a package of this repository as the compiler sees it: the package, the package with its
 // tests, its external tests, or a package compiled once more because a test is between the two.

@@ -1,7 +1,8 @@
-package strictjson
+package api
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -15,6 +16,48 @@ const (
 	// length.
 	maxFieldBytes = 64
 )
+
+// Object is a JSON object of a request that has been read, as a method Validate sees it.
+type Object struct {
+	*Faults
+	// Within is the place of the object, as in its members' faults: "type_rule.".
+	Within string
+	// Members are the names of its members.
+	Members []string
+}
+
+// Malformed adds a fault of form of a member.
+func (o *Object) Malformed(name, format string, args ...any) {
+	o.Faults.Malformed(o.field(name), format, args...)
+}
+
+// Invalid adds a value of a member that is not allowed, or is missing. "" is the object itself.
+func (o *Object) Invalid(name, format string, args ...any) {
+	o.Faults.Invalid(o.field(name), format, args...)
+}
+
+// Has reports whether a member has a fault.
+func (o *Object) Has(name string) bool { return o.Faults.Has(o.field(name)) }
+
+// field returns the name of a member in answers; "" is the object itself.
+func (o *Object) field(name string) string {
+	if name == "" {
+		return strings.TrimSuffix(o.Within, ".")
+	}
+	return o.Within + name
+}
+
+// Seen reports whether the object has a member.
+func (o *Object) Seen(name string) bool { return slices.Contains(o.Members, name) }
+
+// Require adds a fault for each of these members that is missing.
+func (o *Object) Require(names ...string) {
+	for _, name := range names {
+		if !o.Seen(name) {
+			o.Invalid(name, "is missing")
+		}
+	}
+}
 
 // Faults collects the faults of a request. The zero value is ready for use.
 type Faults struct {
@@ -49,6 +92,16 @@ func (f *Faults) note(list []budget.FieldError, field, format string,
 	}
 	message := fmt.Sprintf(format, args...)
 	return append(list, budget.FieldError{Field: shorten(field), Message: message})
+}
+
+// Raise adds the faults of form of an element to those of the whole.
+func (f *Faults) Raise(whole *Faults, element string) {
+	for _, fault := range f.malformed {
+		if !strings.HasPrefix(fault.Field, element) {
+			fault.Field = element + "." + fault.Field
+		}
+		whole.Malformed(fault.Field, "%s", fault.Message)
+	}
 }
 
 // Has reports whether a field has a fault.

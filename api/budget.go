@@ -1,0 +1,240 @@
+package api
+
+import (
+	"time"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// AppendRequest changes a budget's total.
+type AppendRequest struct {
+	RequestID string `json:"request_id"`
+	// Quantity is in minor units; negative to shrink.
+	Quantity int64 `json:"quantity"`
+}
+
+// Adjustment is an append or a shrink.
+type Adjustment struct {
+	RequestID string `json:"request_id"`
+	// Quantity is in minor units; negative for a shrink.
+	Quantity int64 `json:"quantity"`
+	// State is "done".
+	State string `json:"state"`
+	// Replayed means that the request id was known and nothing was changed again.
+	Replayed bool `json:"replayed"`
+	// Budget is the budget after the change.
+	Budget `json:",inline"`
+}
+
+// CreateRequest defines a budget. Zero fields are left out and take the service's defaults.
+// Quantities are minor units, 1 … 9007199254740991.
+type CreateRequest struct {
+	Name string `json:"name"`
+	// Tenant defaults to the client's (WithTenant), and that to the service's "default".
+	Tenant        string            `json:"tenant,omitzero"`
+	GLCode        string            `json:"gl_code,omitzero"`
+	Unit          budget.Unit       `json:"unit"`
+	Durability    budget.Durability `json:"durability,omitzero"`
+	TotalQuantity int64             `json:"total_quantity,omitzero"`
+	Type          budget.Type       `json:"type,omitzero"`
+	// BucketQuantity is the number of buckets; 0 means one per 1,000 units, or 1,000,000 for
+	// "amount".
+	BucketQuantity int `json:"bucket_quantity,omitzero"`
+	// ShardingQuantity is the most that one apply may take; 0 means no bound.
+	ShardingQuantity int64 `json:"sharding_quantity,omitzero"`
+	// AdjustCnt is how often one bucket may apply for units that no bucket had; 0 means no bound.
+	AdjustCnt int       `json:"adjust_cnt,omitzero"`
+	StartAt   time.Time `json:"start_at,omitzero"`
+	EndAt     time.Time `json:"end_at,omitzero"`
+	// TypeRule defines the periods of a daily budget, and what each of them gets.
+	TypeRule *budget.Rule `json:"type_rule,omitzero"`
+	// Timezone is the IANA zone of the periods; "" means UTC.
+	Timezone string `json:"timezone,omitzero"`
+	// LateRefund is the destination of a refund whose period is over: budget.ToTotal (the default),
+	// budget.Next or budget.Forfeit.
+	LateRefund budget.Where `json:"late_refund,omitzero"`
+	// Unlimited budgets have no total; only limits bound deductions. Type may then be left out.
+	Unlimited bool `json:"unlimited,omitzero"`
+	// RoutingDimension is the dimension whose value picks the bucket of a request without a key.
+	RoutingDimension string `json:"routing_dimension,omitzero"`
+	// Limits bound what each value of a dimension may take.
+	Limits []Limit `json:"limits,omitempty"`
+	// OnLoss is the policy for units whose store lost its memory (store mode); "" means quarantine.
+	OnLoss budget.OnLoss `json:"on_loss,omitzero"`
+	// AllowPast accepts an end that has passed.
+	AllowPast bool `json:"allow_past,omitzero"`
+	// DryRun creates nothing: the answer is the budget as it would be, with what its Periods would
+	// get.
+	DryRun bool `json:"dry_run,omitzero"`
+}
+
+// PatchRequest changes a budget; nil and "" leave a field unchanged.
+type PatchRequest struct {
+	// Status is budget.Paused or budget.Effective.
+	Status budget.Status `json:"status,omitzero" check:"status"`
+	// Name, GLCode and Unit correct what was given wrongly; GLCode may become "". A budget that is
+	// renamed is another one to keys that are bound to names.
+	Name   string      `json:"name,omitzero" check:"name"`
+	GLCode *string     `json:"gl_code,omitzero"`
+	Unit   budget.Unit `json:"unit,omitzero" check:"word"`
+	// StartAt is another start while the start is to come; the zero time is now.
+	StartAt *time.Time `json:"start_at,omitzero" check:"null"`
+	// Archived leaves a budget that is over out of lists, or shows it again.
+	Archived *bool `json:"archived,omitzero"`
+	// EndAt pointing to the zero time removes the end.
+	EndAt *time.Time `json:"end_at,omitzero" check:"null"`
+	// AllowPast accepts an end that has passed.
+	AllowPast bool `json:"allow_past,omitzero"`
+	// ShardingQuantity and AdjustCnt: 0 removes the bound.
+	ShardingQuantity *int64 `json:"sharding_quantity,omitzero" check:"0..max"`
+	AdjustCnt        *int   `json:"adjust_cnt,omitzero" check:"0..1000000000"`
+	// BucketQuantity is the number of buckets, 1 to 1,024; nil leaves it unchanged.
+	BucketQuantity *int `json:"bucket_quantity,omitzero" check:"1..buckets"`
+	// TypeRule and Timezone are another rule of a daily budget and another zone. They end the open
+	// period, unless it continues under the new rule from the same start and gets no less.
+	TypeRule *budget.Rule `json:"type_rule,omitzero"`
+	Timezone string       `json:"timezone,omitzero" check:"zone"`
+	// LateRefund is budget.ToTotal, budget.Next or budget.Forfeit.
+	LateRefund budget.Where `json:"late_refund,omitzero" check:"late_refund"`
+	// Limits replace all of the budget's: an empty list removes them, nil leaves them unchanged.
+	Limits []Limit `json:"limits,omitzero" check:"most=limits"`
+	// IfVersion applies the change only to that version of the budget, else returns
+	// version_conflict; 0 means any version. It is sent as If-Match.
+	IfVersion int64 `json:"-"`
+}
+
+// MarshalJSONTo implements json.MarshalerTo: null stands for the zero time.
+func (r PatchRequest) MarshalJSONTo(out *jsontext.Encoder) error {
+	type plain PatchRequest // without this method
+	return json.MarshalEncode(out, struct {
+		plain   `json:",inline"`
+		StartAt *orNull `json:"start_at,omitzero"`
+		EndAt   *orNull `json:"end_at,omitzero"`
+	}{plain(r), (*orNull)(r.StartAt), (*orNull)(r.EndAt)})
+}
+
+// orNull is a time whose zero value is null.
+type orNull time.Time
+
+// MarshalJSONTo implements json.MarshalerTo.
+func (at orNull) MarshalJSONTo(out *jsontext.Encoder) error {
+	if time.Time(at).IsZero() {
+		return out.WriteToken(jsontext.Null)
+	}
+	return json.MarshalEncode(out, time.Time(at))
+}
+
+// Validate refuses a change of nothing.
+func (r *PatchRequest) Validate(o *Object) {
+	if len(o.Members) == 0 {
+		o.Invalid("", "names nothing to change")
+	}
+}
+
+// Budget is a budget's definition and its live view. Quantities are minor units.
+type Budget struct {
+	ID         int64             `json:"id"`
+	Tenant     string            `json:"tenant"`
+	Name       string            `json:"name"`
+	GLCode     string            `json:"gl_code,omitzero"`
+	Unit       budget.Unit       `json:"unit"`
+	Durability budget.Durability `json:"durability"`
+	Type       budget.Type       `json:"type,omitzero"`
+	// Unlimited means that there is no total; the figures of what is left are then 0.
+	Unlimited        bool   `json:"unlimited,omitzero"`
+	RoutingDimension string `json:"routing_dimension,omitzero"`
+	// TypeRule, Timezone and LateRefund belong to daily budgets, with defaults written out.
+	TypeRule   *budget.Rule `json:"type_rule,omitzero"`
+	Timezone   string       `json:"timezone,omitzero"`
+	LateRefund budget.Where `json:"late_refund,omitzero"`
+	// OnLoss belongs to budgets in store mode.
+	OnLoss           budget.OnLoss `json:"on_loss,omitzero"`
+	BucketQuantity   int           `json:"bucket_quantity"`
+	ShardingQuantity int64         `json:"sharding_quantity,omitzero"`
+	AdjustCnt        int           `json:"adjust_cnt,omitzero"`
+	StartAt          time.Time     `json:"start_at,omitzero"`
+	EndAt            time.Time     `json:"end_at,omitzero"`
+	// EffectiveAt is the first instant at which units can be deducted, NextResetAt the beginning of
+	// the next period of a daily budget; zero means none.
+	EffectiveAt time.Time     `json:"effective_at,omitzero"`
+	NextResetAt time.Time     `json:"next_reset_at,omitzero"`
+	CreatedAt   time.Time     `json:"created_at,omitzero"`
+	UpdatedAt   time.Time     `json:"updated_at,omitzero"`
+	Status      budget.Status `json:"status"`
+	// Archived budgets are over, and lists leave them out.
+	Archived bool `json:"archived,omitzero"`
+	// Version increases with every change of the definition.
+	Version int64 `json:"version"`
+
+	TotalQuantity int64 `json:"total_quantity"`
+	// OutQuantity is what was handed out: total − undistributed − forfeited.
+	OutQuantity int64 `json:"out_quantity"`
+	// Undistributed is what no bucket holds, NotFunded the part that no period has received.
+	Undistributed int64 `json:"undistributed"`
+	NotFunded     int64 `json:"not_funded"`
+	// PendingShrink is what pending shrinks still wait for.
+	PendingShrink int64 `json:"pending_shrink,omitzero"`
+	// Remaining is what deductions can take now, InBuckets the part of it in open buckets.
+	Remaining int64 `json:"remaining"`
+	InBuckets int64 `json:"in_buckets"`
+	Held      int64 `json:"held"`
+	Used      int64 `json:"used"`
+	// InTransit is on the way back to the total.
+	InTransit   int64 `json:"in_transit"`
+	Quarantined int64 `json:"quarantined"`
+	Forfeited   int64 `json:"forfeited"`
+	// Period is the open one of a daily budget, or the next if none is open; nil after the last.
+	Period *Period `json:"period,omitzero"`
+	// Periods are the first ones and the last one, for a dry run only.
+	Periods []Planned   `json:"periods,omitempty"`
+	Buckets BucketCount `json:"buckets"`
+	Limits  []Limit     `json:"limits,omitempty"`
+
+	// ExhaustedAt is when the last unit is used at the recent rate, zero if there is no such instant.
+	// Only lists with a Search, Sort or Skip have it.
+	ExhaustedAt time.Time `json:"exhausted_at,omitzero"`
+	// Refusals is how many deductions the server refused in the last 8 to 15 minutes. Only lists
+	// sorted by refusals have it, otherwise it is nil.
+	Refusals *int64 `json:"refusals,omitzero"`
+}
+
+// Period is a span of time whose units are handed out within it.
+type Period struct {
+	// Number counts the budget's periods from 1.
+	Number int64 `json:"number"`
+	// Start is its first instant, End the first one after it; zero means unbounded.
+	Start time.Time `json:"start,omitzero"`
+	End   time.Time `json:"end,omitzero"`
+	// Total is what it got, Used the used part of it.
+	Total int64 `json:"total"`
+	Used  int64 `json:"used"`
+}
+
+// Planned is a period of a budget that was not created, and what it would get, in minor units.
+type Planned struct {
+	Number   int64     `json:"number"`
+	Start    time.Time `json:"start,omitzero"`
+	End      time.Time `json:"end,omitzero"`
+	Quantity int64     `json:"quantity"`
+}
+
+// BucketCount is how many of a budget's buckets serve, and how many do not.
+type BucketCount struct {
+	Online  int `json:"online"`
+	Offline int `json:"offline"`
+	// Unreachable is how many are on stores that the server cannot reach, for a single budget only.
+	Unreachable int `json:"unreachable,omitzero"`
+}
+
+// Page is a part of the list of budgets.
+type Page struct {
+	// Total is how many budgets were found, RankedAt when the server last looked at all budgets for
+	// their order. Both are only for a Search, Sort or Skip.
+	Total    *int64    `json:"total,omitzero"`
+	RankedAt time.Time `json:"ranked_at,omitzero"`
+	Budgets  []Budget  `json:"budgets"`
+	// NextPageToken requests the next page; "" on the last page.
+	NextPageToken string `json:"next_page_token,omitzero"`
+}
