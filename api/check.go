@@ -6,12 +6,12 @@ import (
 
 // CheckItem asks whether a deduction would be accepted now.
 type CheckItem struct {
-	Budget string `json:"budget"`
+	Budget string `json:"budget" check:"required same"`
 	// Amount is in minor units.
-	Amount     int64             `json:"amount"`
-	Dimensions map[string]string `json:"dimensions,omitempty"`
+	Amount     int64             `json:"amount" check:"required 1..max"`
+	Dimensions map[string]string `json:"dimensions,omitempty" check:"most=dimensions key"`
 	// Counts are the request's own amounts by limit name.
-	Counts map[string]int64 `json:"counts,omitempty"`
+	Counts map[string]int64 `json:"counts,omitempty" check:"most=limits name"`
 }
 
 // Foreseen is the present answer to a deduction.

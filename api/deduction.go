@@ -9,31 +9,45 @@ import (
 
 // BatchItem is one deduction of a batch.
 type BatchItem struct {
-	Budget        string `json:"budget"`
+	Budget        string `json:"budget" check:"required same"`
 	DeductRequest `json:",inline"`
+}
+
+// DeductBody is the body of a deduct.
+type DeductBody struct {
+	DeductRequest `json:",inline"`
+	// DryRun asks what the answer would be now, and changes nothing.
+	DryRun bool `json:"dry_run,omitzero"`
 }
 
 // DeductRequest asks for units of a budget.
 type DeductRequest struct {
 	// RequestID identifies the deduction permanently: 1-128 bytes of UTF-8 without control
 	// characters. See NewRequestID.
-	RequestID string `json:"request_id"`
+	RequestID string `json:"request_id" check:"required id"`
 	// Amount is in minor units, 1 … 9007199254740991.
-	Amount int64 `json:"amount"`
+	Amount int64 `json:"amount" check:"required 1..max"`
 	// Key routes the request to a bucket; "" routes it by the request id.
-	Key string `json:"key,omitzero"`
+	Key string `json:"key,omitzero" check:"key"`
 	// Dimensions say whom the deduction is for, such as {"user": "u1"}. They are recorded, and
 	// limits count by them.
-	Dimensions map[string]string `json:"dimensions,omitempty"`
+	Dimensions map[string]string `json:"dimensions,omitempty" check:"most=dimensions key"`
 	// Counts are the request's own amounts by limit name; 0 counts nothing.
-	Counts map[string]int64 `json:"counts,omitempty"`
+	Counts map[string]int64 `json:"counts,omitempty" check:"most=limits name"`
 	// Reference is the caller's note, recorded.
-	Reference string `json:"reference,omitzero"`
+	Reference string `json:"reference,omitzero" check:"key"`
 	// HoldTTL makes a hold, which expires after this time unless it is confirmed, and then gives
 	// its units back: 1 ms to 366 days, such as "15m"; "" uses the units at once.
-	HoldTTL string `json:"hold_ttl,omitzero"`
+	HoldTTL string `json:"hold_ttl,omitzero" check:"hold_ttl"`
 	// Group names holds that are confirmed or rolled back together: 1-128 bytes.
-	Group string `json:"group,omitzero"`
+	Group string `json:"group,omitzero" check:"id"`
+}
+
+// Validate refuses a group without a hold.
+func (r *DeductRequest) Validate(o *Object) {
+	if o.Seen("group") && !o.Seen("hold_ttl") {
+		o.Invalid("group", `needs "hold_ttl": it names holds that are confirmed or rolled back together`)
+	}
 }
 
 // DeductAnswer is an accepted deduction.
@@ -73,32 +87,52 @@ type DeductAnswer struct {
 // RollbackRequest gives a deduction's units back.
 type RollbackRequest struct {
 	// RequestID is the deduction's.
-	RequestID string `json:"request_id,omitzero"`
+	RequestID string `json:"request_id,omitzero" check:"id"`
 	// Group gives back every hold of a group, and excludes all other members.
-	Group string `json:"group,omitzero"`
+	Group string `json:"group,omitzero" check:"id"`
 	// Amount is the part to give back; 0 means all that is left.
-	Amount int64 `json:"amount,omitzero"`
+	Amount int64 `json:"amount,omitzero" check:"1..max"`
 	// RollbackID names the rollback; "" means the rollback of the whole. The same id again replays.
-	RollbackID string `json:"rollback_id,omitzero"`
+	RollbackID string `json:"rollback_id,omitzero" check:"id"`
 	// Key and Dimensions are the deduction's, NoKey means that it had no key, and Receipt is from its
 	// answer. Store mode needs one of Key, NoKey and Receipt, and of a budget with a routing dimension
 	// its value in Key or Dimensions, or the receipt. DeductRequest.Return sets what is needed.
-	Key        string            `json:"key,omitzero"`
+	Key        string            `json:"key,omitzero" check:"optional_key"`
 	NoKey      bool              `json:"-"`
-	Dimensions map[string]string `json:"dimensions,omitzero"`
-	Receipt    string            `json:"receipt,omitzero"`
+	Dimensions map[string]string `json:"dimensions,omitzero" check:"most=dimensions key"`
+	Receipt    string            `json:"receipt,omitzero" check:"key"`
+}
+
+// Validate requires a request id or a group. It sets NoKey for an empty key, and Dimensions for
+// empty ones.
+func (r *RollbackRequest) Validate(o *Object) {
+	oneOrGroup(o, "amount", "rollback_id", "key", "dimensions")
+	r.NoKey, r.Dimensions = found(o, r.Key, r.Dimensions)
+}
+
+// found returns whether the deduction had no key, and its dimensions.
+func found(o *Object, key string, of map[string]string) (noKey bool, all map[string]string) {
+	if o.Seen("dimensions") && of == nil {
+		of = map[string]string{}
+	}
+	return o.Seen("key") && key == "", of
 }
 
 // CancelRequest ensures that a request id has no effect.
 type CancelRequest struct {
 	// RequestID is the deduction's.
-	RequestID string `json:"request_id"`
+	RequestID string `json:"request_id" check:"required id"`
 	// Key, NoKey, Dimensions and Receipt find the deduction; see RollbackRequest.
 	// DeductRequest.Cancellation sets what is needed.
-	Key        string            `json:"key,omitzero"`
+	Key        string            `json:"key,omitzero" check:"optional_key"`
 	NoKey      bool              `json:"-"`
-	Dimensions map[string]string `json:"dimensions,omitzero"`
-	Receipt    string            `json:"receipt,omitzero"`
+	Dimensions map[string]string `json:"dimensions,omitzero" check:"most=dimensions key"`
+	Receipt    string            `json:"receipt,omitzero" check:"key"`
+}
+
+// Validate sets NoKey for an empty key, and Dimensions for empty ones.
+func (r *CancelRequest) Validate(o *Object) {
+	r.NoKey, r.Dimensions = found(o, r.Key, r.Dimensions)
 }
 
 // Deduction is the ledger's record of a request id. Quantities are minor units.

@@ -7,23 +7,45 @@ import (
 // ConfirmRequest uses the units of a hold.
 type ConfirmRequest struct {
 	// RequestID is the deduction's.
-	RequestID string `json:"request_id,omitzero"`
+	RequestID string `json:"request_id,omitzero" check:"id"`
 	// Group confirms all holds of a group, and excludes all other members.
-	Group string `json:"group,omitzero"`
+	Group string `json:"group,omitzero" check:"id"`
 	// Amount is the part to use, the rest is given back; 0 means the whole.
-	Amount  int64  `json:"amount,omitzero"`
-	Receipt string `json:"receipt,omitzero"`
+	Amount  int64  `json:"amount,omitzero" check:"1..max"`
+	Receipt string `json:"receipt,omitzero" check:"key"`
 }
+
+// Validate requires a request id or a group.
+func (r *ConfirmRequest) Validate(o *Object) { oneOrGroup(o, "amount") }
 
 // ExtendRequest extends or shortens a hold.
 type ExtendRequest struct {
 	// RequestID is the deduction's.
-	RequestID string `json:"request_id,omitzero"`
+	RequestID string `json:"request_id,omitzero" check:"id"`
 	// Group extends all holds of a group, and excludes RequestID and Receipt.
-	Group string `json:"group,omitzero"`
+	Group string `json:"group,omitzero" check:"id"`
 	// HoldTTL counts from the time of the call, such as "15m".
-	HoldTTL string `json:"hold_ttl"`
-	Receipt string `json:"receipt,omitzero"`
+	HoldTTL string `json:"hold_ttl" check:"hold_ttl"`
+	Receipt string `json:"receipt,omitzero" check:"key"`
+}
+
+// Validate requires a request id or a group, and a lifetime.
+func (r *ExtendRequest) Validate(o *Object) {
+	oneOrGroup(o)
+	o.Require("hold_ttl")
+}
+
+// oneOrGroup requires a request id or a group, and refuses members of single holds with a group.
+func oneOrGroup(o *Object, single ...string) {
+	if !o.Seen("group") {
+		o.Require("request_id")
+		return
+	}
+	for _, name := range append([]string{"request_id", "receipt"}, single...) {
+		if o.Seen(name) {
+			o.Invalid(name, `cannot stand beside "group", which names all of its holds`)
+		}
+	}
 }
 
 // Group is the deductions of a group, by request id.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/budgetd/budgetd/api"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -66,18 +67,12 @@ func (c *Client) checked(what call, text jsontext.Value) (*Foreseen, error) {
 	return nil, p
 }
 
-// dryRun is a deduct that is only checked.
-type dryRun struct {
-	DeductRequest `json:",inline"`
-	DryRun        bool `json:"dry_run"`
-}
-
 // DryRun returns what Deduct would now answer to the same request, and changes nothing. Errors:
 // those of Deduct.
 func (c *Client) DryRun(
 	ctx context.Context, name string, request DeductRequest,
 ) (*Foreseen, error) {
-	what := c.post("deduct", dryRun{request, true}, name, "deduct")
+	what := c.post("deduct", api.DeductBody{DeductRequest: request, DryRun: true}, name, "deduct")
 	what.repeatable, what.harmless = true, true
 	var answer Foreseen
 	_, err := c.do(ctx, what, &answer)

@@ -6,8 +6,10 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/budgetd/budgetd/api"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/httpapi/strictjson"
 	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
@@ -42,28 +44,54 @@ type Lookups interface {
 
 func (a *API) deduct(d *data) (answer, error) {
 	one := &d.deduct
-	body, got := &one.body, &one.got
+	body, request, got := &one.body, &one.request, &one.got
 	ref, err := d.budget(d.query("tenant"))
 	if err == nil {
 		err = d.read(body)
 	}
-	body.Request.Budget, body.Request.By = ref, d.by()
+	*request = requestOf(ref, &body.DeductRequest, d.by())
 	if err == nil && body.DryRun {
-		return a.dryRun(d.ctx, body.Request)
+		return a.dryRun(d.ctx, *request)
 	}
 	if err == nil {
-		*got, err = a.service.Deduct(d.ctx, body.Request)
+		*got, err = a.service.Deduct(d.ctx, *request)
 	}
-	a.observeDeduction(d.ctx, &body.Request, got, err)
+	a.observeDeduction(d.ctx, request, got, err)
 	one.made = wire.AcceptedOf(got)
 	return answer{body: &one.made}, err
 }
 
 // deductWork holds what a deduct needs, in one allocation.
 type deductWork struct {
-	body wire.Deduction
-	got  bucket.DeductAnswer
-	made wire.Accepted
+	body    api.DeductBody
+	request bucket.DeductRequest
+	got     bucket.DeductAnswer
+	made    wire.Accepted
+}
+
+// requestOf returns what a body asks for.
+func requestOf(ref bucket.BudgetRef, r *api.DeductRequest, by string) bucket.DeductRequest {
+	return bucket.DeductRequest{
+		Budget:     ref,
+		RequestID:  r.RequestID,
+		Amount:     r.Amount,
+		Key:        r.Key,
+		Dimensions: r.Dimensions,
+		Counts:     r.Counts,
+		Reference:  r.Reference,
+		HoldTTL:    lengthIn(r.HoldTTL),
+		Group:      r.Group,
+		By:         by,
+	}
+}
+
+// lengthIn returns the length of time that a checked text means, 0 for "".
+func lengthIn(text string) time.Duration {
+	if text == "" {
+		return 0
+	}
+	length, _ := strictjson.ParseDuration(text)
+	return length
 }
 
 // observeDeduction counts the outcome of a deduct. ctx has its span, if any. request is nil if it
@@ -91,15 +119,26 @@ func (a *API) rollback(d *data) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	var body wire.GiveBack
+	var body api.RollbackRequest
 	if err := d.read(&body); err != nil {
 		return answer{}, err
 	}
-	if body.Group != "" {
-		return a.rollbackGroup(d, ref, &body)
+	request := bucket.RollbackRequest{
+		Budget:     ref,
+		RequestID:  body.RequestID,
+		RollbackID: body.RollbackID,
+		Group:      body.Group,
+		Amount:     body.Amount,
+		Receipt:    body.Receipt,
+		OnlyBy:     d.onlyBy(),
+		Key:        body.Key,
+		NoKey:      body.NoKey,
+		Dimensions: body.Dimensions,
 	}
-	request := body.Request(ref)
-	request.OnlyBy = d.onlyBy()
+	if body.Group != "" {
+		views, err := a.service.RollbackGroup(d.ctx, request)
+		return answer{body: wire.HeldOf(body.Group, views)}, err
+	}
 	view, err := a.service.Rollback(d.ctx, request)
 	return answer{body: wire.DeductionOf(&view)}, err
 }
@@ -109,13 +148,13 @@ func (a *API) cancel(d *data) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	body := wire.GiveBack{Whole: true}
+	var body api.CancelRequest
 	if err := d.read(&body); err != nil {
 		return answer{}, err
 	}
-	request := body.Request(ref)
-	request.OnlyBy = d.onlyBy()
-	view, err := a.service.Cancel(d.ctx, request)
+	view, err := a.service.Cancel(d.ctx, bucket.RollbackRequest{Budget: ref,
+		RequestID: body.RequestID, Receipt: body.Receipt, OnlyBy: d.onlyBy(), Key: body.Key,
+		NoKey: body.NoKey, Dimensions: body.Dimensions})
 	return answer{body: wire.DeductionOf(&view)}, err
 }
 
@@ -132,7 +171,7 @@ func (a *API) deduction(c *call) (answer, error) {
 	request := bucket.RollbackRequest{Budget: ref, RequestID: id, Key: query.Get("key"),
 		Receipt: query.Get("receipt")}
 	request.NoKey = query.Has("key") && request.Key == ""
-	if why := wire.CheckOptionalKey(request.Key); why != "" {
+	if why := strictjson.CheckOptionalKey(request.Key); why != "" {
 		c.faults.Invalid("key", "%s", why)
 	}
 	if why := budget.CheckKey(request.Receipt); query.Has("receipt") && why != "" {
@@ -161,7 +200,7 @@ func (a *API) confirm(d *data) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	var body wire.Confirmation
+	var body api.ConfirmRequest
 	if err := d.read(&body); err != nil {
 		return answer{}, err
 	}
@@ -176,19 +215,12 @@ func (a *API) extend(d *data) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	var body wire.Extension
+	var body api.ExtendRequest
 	if err := d.read(&body); err != nil {
 		return answer{}, err
 	}
 	views, err := a.service.Extend(d.ctx, bucket.ExtendRequest{Budget: ref, RequestID: body.RequestID,
-		Group: body.Group, HoldTTL: body.TTL, Receipt: body.Receipt, OnlyBy: d.onlyBy()})
-	return answer{body: wire.HeldOf(body.Group, views)}, err
-}
-
-// rollbackGroup gives back every hold of a group.
-func (a *API) rollbackGroup(d *data, ref bucket.BudgetRef, body *wire.GiveBack) (answer, error) {
-	views, err := a.service.RollbackGroup(d.ctx, bucket.RollbackRequest{Budget: ref,
-		Group: body.Group, OnlyBy: d.onlyBy()})
+		Group: body.Group, HoldTTL: lengthIn(body.HoldTTL), Receipt: body.Receipt, OnlyBy: d.onlyBy()})
 	return answer{body: wire.HeldOf(body.Group, views)}, err
 }
 

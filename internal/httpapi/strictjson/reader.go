@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -86,7 +87,7 @@ func read(body []byte, into any, faults *api.Faults, library bool) {
 	r.scan = scan{}
 	r.source = bytes.Buffer{}
 	r.strings = texts{}
-	r.whole = record{}
+	r.whole.at = reflect.Value{}
 	if len(r.seen) > 0 || cap(r.seen) > maxNames {
 		r.seen = nil
 	}

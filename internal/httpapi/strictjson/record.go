@@ -17,6 +17,8 @@ import (
 type record struct {
 	plan *plan
 	at   reflect.Value
+	// next is the field after the one that was read last.
+	next int
 }
 
 // of returns the record, for the struct that into points to.
@@ -27,22 +29,38 @@ func (s *record) in(at reflect.Value) *record {
 		s.plan = planOf(at.Type())
 	}
 	s.at = at
+	s.next = 0
 	return s
 }
 
 func (s *record) Member(r *Reader, name string) bool {
-	f, known := s.plan.fields[name]
-	if known {
-		f.read(r, name, s.at.FieldByIndex(f.index))
+	fields := s.plan.fields
+	for range fields { // members usually come in the order of the fields
+		f := &fields[s.next]
+		if s.next++; s.next == len(fields) {
+			s.next = 0
+		}
+		if f.name == name {
+			f.read(r, name, s.at.FieldByIndex(f.index))
+			return true
+		}
 	}
-	return known
+	return false
+}
+
+// Tagged reads a member into the struct that into points to, as its tags say.
+func (r *Reader) Tagged(name string, into any) bool {
+	return new(record).of(into).Member(r, name)
 }
 
 // Check adds faults for missing members and calls the Validate of the struct.
 func (s *record) Check(r *Reader) {
 	r.Require(s.plan.required...)
+	if !s.plan.validated {
+		return
+	}
 	switch v := s.at.Addr().Interface().(type) {
-	case interface{ Validate(o *api.Object) }:
+	case validator:
 		v.Validate(&r.Object)
 	case *budget.Anchor:
 		if len(r.Members) == 0 {
@@ -55,14 +73,20 @@ func (s *record) Check(r *Reader) {
 	}
 }
 
+// validator is a struct with rules about several of its members.
+type validator interface{ Validate(o *api.Object) }
+
 // plan says how the members of a type of struct are read.
 type plan struct {
-	of       reflect.Type
-	fields   map[string]field
-	required []string
+	of reflect.Type
+	// validated means that there are rules about several members.
+	validated bool
+	fields    []field
+	required  []string
 }
 
 type field struct {
+	name  string
 	index []int
 	read  reading
 }
@@ -77,14 +101,18 @@ func planOf(of reflect.Type) *plan {
 	if known, ok := plans.Load(of); ok {
 		return known.(*plan)
 	}
-	p := &plan{of: of, fields: map[string]field{}}
+	p := &plan{of: of}
+	switch reflect.New(of).Interface().(type) {
+	case validator, *budget.Anchor, *budget.Rule:
+		p.validated = true
+	}
 	for _, f := range reflect.VisibleFields(of) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if name == "" || name == "-" {
 			continue
 		}
 		c := checksOf(f.Tag.Get("check"))
-		p.fields[name] = field{f.Index, c.reading(f.Type)}
+		p.fields = append(p.fields, field{name, f.Index, c.reading(f.Type)})
 		if c.required {
 			p.required = append(p.required, name)
 		}
@@ -95,7 +123,14 @@ func planOf(of reflect.Type) *plan {
 
 // reading returns how a value of a type is read.
 func (c checks) reading(of reflect.Type) reading {
-	switch at := reflect.New(of).Interface().(type) {
+	switch reflect.New(of).Interface().(type) {
+	case *string:
+		return c.string()
+	case *int64:
+		least, most := c.least, c.most
+		return func(r *Reader, name string, at reflect.Value) {
+			r.Integer(name, at.Addr().Interface().(*int64), least, most)
+		}
 	case *time.Time:
 		return func(r *Reader, name string, at reflect.Value) {
 			r.Time(name, at.Addr().Interface().(*time.Time))
@@ -112,12 +147,14 @@ func (c checks) reading(of reflect.Type) reading {
 		return func(r *Reader, name string, at reflect.Value) {
 			r.Integers(name, at.Addr().Interface().(*map[string]int64), int(c.most), c.text)
 		}
-	default:
-		_ = at
 	}
 	switch of.Kind() {
 	case reflect.String:
-		return c.readText
+		return func(r *Reader, name string, at reflect.Value) {
+			text := at.String()
+			r.Text(name, &text, c.text)
+			at.SetString(text)
+		}
 	case reflect.Int, reflect.Int64:
 		return func(r *Reader, name string, at reflect.Value) {
 			number := at.Int()
@@ -138,14 +175,16 @@ func (c checks) reading(of reflect.Type) reading {
 	panic("strictjson: a member cannot be a " + of.String())
 }
 
-func (c checks) readText(r *Reader, name string, at reflect.Value) {
-	text := at.String()
+func (c checks) string() reading {
 	if c.same {
-		r.ID(name, &text)
-	} else {
-		r.Text(name, &text, c.text)
+		return func(r *Reader, name string, at reflect.Value) {
+			r.ID(name, at.Addr().Interface().(*string))
+		}
 	}
-	at.SetString(text)
+	check := c.text
+	return func(r *Reader, name string, at reflect.Value) {
+		r.Text(name, at.Addr().Interface().(*string), check)
+	}
 }
 
 // pointer reads a value that may be absent. Faulty objects stay absent.
@@ -250,6 +289,9 @@ func (e *Each) Member(r *Reader, name string) bool {
 		}
 		into, faults := e.Next()
 		e.count++
+		if body, is := into.(Body); is {
+			return body, faults
+		}
 		return e.element.of(into), faults
 	})
 	return true
