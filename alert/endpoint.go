@@ -41,8 +41,9 @@ const (
 
 // EndpointChange changes the fields that are not nil.
 type EndpointChange struct {
-	URL, Description, Secret *string
-	Types                    *[]string
+	URL, Secret *string
+	Types       *[]string
+	Description *string
 	// Enabled disables the endpoint, or enables it and clears its failures.
 	Enabled *bool
 }

@@ -43,17 +43,17 @@ type IssuedKey struct {
 
 // KeyRequest describes a new key.
 type KeyRequest struct {
-	Principal string    `json:"principal"`
-	Role      string    `json:"role"`
-	Tenant    string    `json:"tenant,omitzero"`
-	Budgets   []string  `json:"budgets,omitempty"`
+	Principal string    `json:"principal" check:"required principal"`
+	Role      string    `json:"role" check:"required role"`
+	Tenant    string    `json:"tenant,omitzero" check:"name"`
+	Budgets   []string  `json:"budgets,omitempty" check:"most=patterns"`
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
 }
 
 // RotateRequest says how long the earlier key stays valid.
 type RotateRequest struct {
 	// Overlap is a duration such as "24h"; "" means the server's default of 24 hours.
-	Overlap string `json:"overlap,omitzero"`
+	Overlap string `json:"overlap,omitzero" check:"overlap"`
 }
 
 // KeyPage is a part of the list of keys.

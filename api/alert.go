@@ -9,14 +9,19 @@ import (
 // Threshold says when a budget needs attention.
 type Threshold struct {
 	// Kind is used_share, exhausted, projected, stranded_share or quarantine.
-	Kind string `json:"kind"`
+	Kind string `json:"kind" check:"required"`
 	// Of is total or period, for used_share also limit; "" for the last two kinds.
-	Of string `json:"of,omitzero"`
+	Of string `json:"of,omitzero" check:"word"`
 	// Percent is 1 to 100, for the shares; else 0.
-	Percent int64 `json:"percent,omitzero"`
+	Percent int64 `json:"percent,omitzero" check:"1..100"`
 	// Limit is the name of a limit of one dimension, Value the watched value.
 	Limit string `json:"limit,omitzero"`
-	Value string `json:"value,omitzero"`
+	Value string `json:"value,omitzero" check:"key"`
+}
+
+// ThresholdsRequest replaces the thresholds of a budget; nil restores the defaults.
+type ThresholdsRequest struct {
+	Thresholds []Threshold `json:"thresholds,format:emitnull" check:"required null most=thresholds"`
 }
 
 // Thresholds are the thresholds of a budget. Own is false for the defaults.
@@ -93,10 +98,10 @@ type Webhook struct {
 
 // WebhookRequest describes a new endpoint. Types nil means all.
 type WebhookRequest struct {
-	Tenant      string   `json:"tenant,omitzero"`
-	URL         string   `json:"url"`
-	Secret      string   `json:"secret"`
-	Types       []string `json:"types,omitempty"`
+	Tenant      string   `json:"tenant,omitzero" check:"name"`
+	URL         string   `json:"url" check:"required"`
+	Secret      string   `json:"secret" check:"required"`
+	Types       []string `json:"types,omitempty" check:"most=types"`
 	Description string   `json:"description,omitzero"`
 }
 
@@ -104,7 +109,7 @@ type WebhookRequest struct {
 type WebhookPatch struct {
 	URL         *string   `json:"url,omitzero"`
 	Secret      *string   `json:"secret,omitzero"`
-	Types       *[]string `json:"types,omitzero"`
+	Types       *[]string `json:"types,omitzero" check:"most=types"`
 	Description *string   `json:"description,omitzero"`
 	// Enabled disables the endpoint, or enables it and clears its failures.
 	Enabled *bool `json:"enabled,omitzero"`

@@ -10,9 +10,16 @@ import (
 
 // AppendRequest changes a budget's total.
 type AppendRequest struct {
-	RequestID string `json:"request_id"`
+	RequestID string `json:"request_id" check:"required id"`
 	// Quantity is in minor units; negative to shrink.
-	Quantity int64 `json:"quantity"`
+	Quantity int64 `json:"quantity" check:"required -max..max"`
+}
+
+// Validate refuses a change by 0.
+func (r *AppendRequest) Validate(o *Object) {
+	if r.Quantity == 0 && !o.Has("quantity") {
+		o.Invalid("quantity", "must not be 0: positive appends, negative shrinks")
+	}
 }
 
 // Adjustment is an append or a shrink.
@@ -31,38 +38,38 @@ type Adjustment struct {
 // CreateRequest defines a budget. Zero fields are left out and take the service's defaults.
 // Quantities are minor units, 1 … 9007199254740991.
 type CreateRequest struct {
-	Name string `json:"name"`
+	Name string `json:"name" check:"required"`
 	// Tenant defaults to the client's (WithTenant), and that to the service's "default".
 	Tenant        string            `json:"tenant,omitzero"`
 	GLCode        string            `json:"gl_code,omitzero"`
-	Unit          budget.Unit       `json:"unit"`
+	Unit          budget.Unit       `json:"unit" check:"required"`
 	Durability    budget.Durability `json:"durability,omitzero"`
-	TotalQuantity int64             `json:"total_quantity,omitzero"`
+	TotalQuantity int64             `json:"total_quantity,omitzero" check:"1..max"`
 	Type          budget.Type       `json:"type,omitzero"`
 	// BucketQuantity is the number of buckets; 0 means one per 1,000 units, or 1,000,000 for
 	// "amount".
-	BucketQuantity int `json:"bucket_quantity,omitzero"`
+	BucketQuantity int `json:"bucket_quantity,omitzero" check:"1..buckets"`
 	// ShardingQuantity is the most that one apply may take; 0 means no bound.
-	ShardingQuantity int64 `json:"sharding_quantity,omitzero"`
+	ShardingQuantity int64 `json:"sharding_quantity,omitzero" check:"0..max"`
 	// AdjustCnt is how often one bucket may apply for units that no bucket had; 0 means no bound.
-	AdjustCnt int       `json:"adjust_cnt,omitzero"`
+	AdjustCnt int       `json:"adjust_cnt,omitzero" check:"0..1000000000"`
 	StartAt   time.Time `json:"start_at,omitzero"`
 	EndAt     time.Time `json:"end_at,omitzero"`
 	// TypeRule defines the periods of a daily budget, and what each of them gets.
 	TypeRule *budget.Rule `json:"type_rule,omitzero"`
 	// Timezone is the IANA zone of the periods; "" means UTC.
-	Timezone string `json:"timezone,omitzero"`
+	Timezone string `json:"timezone,omitzero" check:"zone"`
 	// LateRefund is the destination of a refund whose period is over: budget.ToTotal (the default),
 	// budget.Next or budget.Forfeit.
-	LateRefund budget.Where `json:"late_refund,omitzero"`
+	LateRefund budget.Where `json:"late_refund,omitzero" check:"word"`
 	// Unlimited budgets have no total; only limits bound deductions. Type may then be left out.
 	Unlimited bool `json:"unlimited,omitzero"`
 	// RoutingDimension is the dimension whose value picks the bucket of a request without a key.
-	RoutingDimension string `json:"routing_dimension,omitzero"`
+	RoutingDimension string `json:"routing_dimension,omitzero" check:"key"`
 	// Limits bound what each value of a dimension may take.
-	Limits []Limit `json:"limits,omitempty"`
+	Limits []Limit `json:"limits,omitempty" check:"most=limits"`
 	// OnLoss is the policy for units whose store lost its memory (store mode); "" means quarantine.
-	OnLoss budget.OnLoss `json:"on_loss,omitzero"`
+	OnLoss budget.OnLoss `json:"on_loss,omitzero" check:"word"`
 	// AllowPast accepts an end that has passed.
 	AllowPast bool `json:"allow_past,omitzero"`
 	// DryRun creates nothing: the answer is the budget as it would be, with what its Periods would
@@ -78,7 +85,7 @@ type PatchRequest struct {
 	// renamed is another one to keys that are bound to names.
 	Name   string      `json:"name,omitzero" check:"name"`
 	GLCode *string     `json:"gl_code,omitzero"`
-	Unit   budget.Unit `json:"unit,omitzero" check:"word"`
+	Unit   budget.Unit `json:"unit,omitzero" check:"unit"`
 	// StartAt is another start while the start is to come; the zero time is now.
 	StartAt *time.Time `json:"start_at,omitzero" check:"null"`
 	// Archived leaves a budget that is over out of lists, or shows it again.

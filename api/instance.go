@@ -59,6 +59,11 @@ type InstanceList struct {
 	Instances []Instance `json:"instances"`
 }
 
+// RebalanceRequest gives instances their share of the buckets. A dry run moves nothing.
+type RebalanceRequest struct {
+	DryRun bool `json:"dry_run,omitzero"`
+}
+
 // Rebalance is what a rebalance moved or, on a dry run, would move.
 type Rebalance struct {
 	DryRun bool `json:"dry_run"`

@@ -9,42 +9,53 @@ import (
 // Limit bounds what each value of a dimension may take in a window: one person, device or ad.
 type Limit struct {
 	// Name is unique within the budget: [a-z][a-z0-9-]{0,62}.
-	Name string `json:"name"`
+	Name string `json:"name" check:"required"`
 	// Dimension is what is bounded, "user", or several joined by "+", "user+ad".
-	Dimension string `json:"dimension"`
+	Dimension string `json:"dimension" check:"required"`
 	// Optional exempts deductions without the dimension; otherwise they are invalid.
 	Optional bool   `json:"optional,omitzero"`
-	Window   Window `json:"window"`
+	Window   Window `json:"window" check:"required"`
 	// Max is the most per value and window, in calls or minor units: 0 … 9007199254740991.
-	Max int64 `json:"max"`
+	Max int64 `json:"max" check:"required 0..max"`
 	// Measure says what is counted; "" means calls.
-	Measure budget.Measure `json:"measure,omitzero"`
+	Measure budget.Measure `json:"measure,omitzero" check:"measure"`
 	// Enforce false counts and never refuses, even above Max; nil means true.
 	Enforce   *bool      `json:"enforce,omitzero"`
-	Overrides []Override `json:"overrides,omitempty"`
+	Overrides []Override `json:"overrides,omitempty" check:"most=overrides"`
 }
 
 // Window is the time over which a limit counts.
 type Window struct {
-	Kind budget.WindowKind `json:"kind"`
+	Kind budget.WindowKind `json:"kind" check:"required"`
 	// Every, Anchor and Timezone (IANA; "" means the budget's) belong to calendar windows.
-	Every    budget.Every  `json:"every,omitzero"`
+	Every    budget.Every  `json:"every,omitzero" check:"word"`
 	Anchor   budget.Anchor `json:"anchor,omitzero"`
-	Timezone string        `json:"timezone,omitzero"`
+	Timezone string        `json:"timezone,omitzero" check:"zone"`
 	// Length belongs to sliding and first_hit windows, Slot to sliding ones: Go's units, the larger
 	// first, and d for 24 hours: "5s", "8h", "1d12h".
-	Length string `json:"length,omitzero"`
-	Slot   string `json:"slot,omitzero"`
+	Length string `json:"length,omitzero" check:"length"`
+	Slot   string `json:"slot,omitzero" check:"length"`
 }
 
 // Override replaces the bound for one value of a limit's dimension.
 type Override struct {
 	// Value is the dimension's; for a combined dimension Values has one for each.
-	Value  string   `json:"value,omitzero"`
-	Values []string `json:"values,omitempty"`
+	Value  string   `json:"value,omitzero" check:"key"`
+	Values []string `json:"values,omitempty" check:"most=combined key"`
 	// Max is the bound; Exempt removes it.
-	Max    *int64 `json:"max,omitzero"`
+	Max    *int64 `json:"max,omitzero" check:"0..max"`
 	Exempt bool   `json:"exempt,omitzero"`
+}
+
+// Validate requires one value or several, and either a bound or an exemption.
+func (v *Override) Validate(o *Object) {
+	if o.Seen("value") == o.Seen("values") {
+		o.Invalid("",
+			`must have a value, or, for a combined dimension, the values of each ("values"), not both`)
+	}
+	if o.Seen("max") == v.Exempt {
+		o.Invalid("", `must have either a max or "exempt": true`)
+	}
 }
 
 // Nearest lists the values that have used the largest shares of their maximums of a limit.

@@ -7,11 +7,11 @@ import "fmt"
 type Anchor struct {
 	// Day is the day on which a month begins, 1 … 31; 0 means 1. A shorter month begins on its last
 	// day.
-	Day int `json:"day,omitzero"`
+	Day int `json:"day,omitzero" check:"1..31"`
 	// Weekday is the day on which a week begins; "" means Monday.
-	Weekday Weekday `json:"weekday,omitzero"`
+	Weekday Weekday `json:"weekday,omitzero" check:"word"`
 	// Hour is the hour at which the first day begins, 0 … 23.
-	Hour int `json:"hour,omitzero"`
+	Hour int `json:"hour,omitzero" check:"0..23"`
 }
 
 // Weekday is the lower-case English name of a day.

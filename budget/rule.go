@@ -57,29 +57,29 @@ const (
 
 // Rule is the application rule of a daily budget.
 type Rule struct {
-	Kind  RuleKind `json:"kind"`
-	Every Every    `json:"every,omitzero"`
+	Kind  RuleKind `json:"kind" check:"required"`
+	Every Every    `json:"every,omitzero" check:"word"`
 	// Anchor is where the days, weeks and months of a calendar rule begin.
 	Anchor Anchor `json:"anchor,omitzero"`
 	// Quantity is what each calendar period gets; 0 means equal parts of the total.
-	Quantity int64 `json:"quantity,omitzero"`
+	Quantity int64 `json:"quantity,omitzero" check:"1..max"`
 	// Unused is the destination of a period's unused units; "" means Spread.
-	Unused Where `json:"unused,omitzero"`
+	Unused Where `json:"unused,omitzero" check:"word"`
 	// MaxRollover is the most units that one period may pass to the next, with Unused Next; 0 means
 	// no bound. The excess becomes unfunded again.
-	MaxRollover int64 `json:"max_rollover,omitzero"`
+	MaxRollover int64 `json:"max_rollover,omitzero" check:"1..max"`
 	// Partial applies to the first and last period if the budget's start or end cuts them; "" means
 	// Prorated.
-	Partial Partial `json:"partial,omitzero"`
+	Partial Partial `json:"partial,omitzero" check:"word"`
 	// Windows are the segments of a day, in order.
-	Windows []Window `json:"windows,omitempty"`
+	Windows []Window `json:"windows,omitempty" check:"most=windows"`
 }
 
 // Window is a part of every day as "HH:MM", To exclusive. To may be "24:00".
 type Window struct {
-	From     string `json:"from"`
-	To       string `json:"to"`
-	Quantity int64  `json:"quantity"`
+	From     string `json:"from" check:"required"`
+	To       string `json:"to" check:"required"`
+	Quantity int64  `json:"quantity" check:"required 1..max"`
 }
 
 // Period is a stretch of time for which units of a budget are released. A promo budget has one.

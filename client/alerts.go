@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+
+	"github.com/budgetd/budgetd/api"
 )
 
 // Thresholds returns the thresholds of a budget. Errors: budget_not_found.
@@ -18,11 +20,7 @@ func (c *Client) Thresholds(ctx context.Context, name string) (*Thresholds, erro
 func (c *Client) SetThresholds(ctx context.Context, name string, list []Threshold) (
 	*Thresholds, error,
 ) {
-	body := map[string]any{"thresholds": nil}
-	if list != nil {
-		body["thresholds"] = list
-	}
-	what := c.post("set thresholds", body, name, "thresholds")
+	what := c.post("set thresholds", api.ThresholdsRequest{Thresholds: list}, name, "thresholds")
 	what.method, what.repeatable = http.MethodPut, true
 	var answer Thresholds
 	_, err := c.do(ctx, what, &answer)

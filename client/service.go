@@ -3,6 +3,8 @@ package client
 import (
 	"context"
 	"net/http"
+
+	"github.com/budgetd/budgetd/api"
 )
 
 // Instances returns the stores and their partitions.
@@ -53,9 +55,8 @@ func (c *Client) RecoverInstance(ctx context.Context, name string) (*Instance, e
 func (c *Client) Rebalance(ctx context.Context, dryRun bool) (*Rebalance, error) {
 	var answer Rebalance
 	_, err := c.do(ctx, call{op: "rebalance", method: http.MethodPost,
-		path: []string{"v1", "instances:rebalance"}, body: struct {
-			DryRun bool `json:"dry_run"`
-		}{dryRun}, repeatable: true}, &answer)
+		path: []string{"v1", "instances:rebalance"}, body: api.RebalanceRequest{DryRun: dryRun},
+		repeatable: true}, &answer)
 	return result(&answer, err)
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/budgetd/budgetd/access"
 	"github.com/budgetd/budgetd/alert"
+	"github.com/budgetd/budgetd/api"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/httpapi/wire"
@@ -57,16 +58,29 @@ func (a *API) thresholds(c *call) (answer, error) {
 	return answer{body: wire.ThresholdsOf(list, own)}, err
 }
 
+// thresholdsIn returns the thresholds of a body; nil stays nil.
+func thresholdsIn(list []api.Threshold) []alert.Threshold {
+	if list == nil {
+		return nil
+	}
+	out := make([]alert.Threshold, len(list))
+	for i, t := range list {
+		out[i] = alert.Threshold{Kind: alert.Kind(t.Kind), Of: alert.Of(t.Of),
+			Percent: int(t.Percent), Limit: t.Limit, Value: t.Value}
+	}
+	return out
+}
+
 func (a *API) setThresholds(c *call) (answer, error) {
 	ref, err := c.budget(c.query("tenant"))
 	if err != nil {
 		return answer{}, err
 	}
-	var body wire.Thresholds
+	var body api.ThresholdsRequest
 	if err := c.read(&body); err != nil {
 		return answer{}, err
 	}
-	if err := a.alerts.SetThresholds(c.ctx, ref, body.List); err != nil {
+	if err := a.alerts.SetThresholds(c.ctx, ref, thresholdsIn(body.Thresholds)); err != nil {
 		return answer{}, err
 	}
 	list, own, err := a.alerts.Thresholds(c.ctx, ref)
@@ -149,13 +163,29 @@ func (c *call) manages(tenant string) bool {
 	return c.principal == nil || c.principal.Scope.Includes(access.Scope{Tenant: tenant})
 }
 
+// webhookRequest is the body that creates an endpoint.
+type webhookRequest struct {
+	api.WebhookRequest `json:",inline"`
+}
+
+func (b *webhookRequest) endpoint() alert.Endpoint {
+	return alert.Endpoint{Tenant: b.Tenant, URL: b.URL, Secret: b.Secret, Types: b.Types,
+		Description: b.Description}
+}
+
+// Validate checks the endpoint.
+func (b *webhookRequest) Validate(o *api.Object) {
+	e := b.endpoint()
+	o.Merge(e.Check())
+}
+
 func (a *API) createWebhook(c *call) (answer, error) {
 	c.query()
-	var body wire.EndpointRequest
+	var body webhookRequest
 	if err := c.read(&body); err != nil {
 		return answer{}, err
 	}
-	e := body.Endpoint
+	e := body.endpoint()
 	tenant, err := c.keyTenant(e.Tenant)
 	if err != nil {
 		return answer{}, err
@@ -196,7 +226,7 @@ func (a *API) webhook(c *call) (answer, error) {
 
 func (a *API) changeWebhook(c *call) (answer, error) {
 	c.query()
-	var body wire.EndpointChange
+	var body api.WebhookPatch
 	if err := c.read(&body); err != nil {
 		return answer{}, err
 	}
@@ -204,7 +234,7 @@ func (a *API) changeWebhook(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	e, err = a.webhooks.ChangeEndpoint(c.ctx, e.ID, body.Change)
+	e, err = a.webhooks.ChangeEndpoint(c.ctx, e.ID, alert.EndpointChange(body))
 	return answer{body: wire.EndpointOf(&e)}, err
 }
 
@@ -237,7 +267,7 @@ func (a *API) resend(c *call) (answer, error) {
 // the call is answered.
 func (c *call) deliver(do func(alert.Endpoint) (alert.Delivery, error)) (answer, error) {
 	c.query()
-	if err := c.readOptional(wire.Empty{}); err != nil {
+	if err := c.readOptional(&struct{}{}); err != nil {
 		return answer{}, err
 	}
 	e, err := c.endpoint()

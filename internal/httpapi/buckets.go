@@ -56,7 +56,7 @@ func (c *call) onBucket(verb bucketVerb) (answer, error) {
 			"%.80q is not the key of a bucket", key)
 	}
 	c.target(ref.Tenant, key, "")
-	if err := c.readOptional(wire.Empty{}); err != nil {
+	if err := c.readOptional(&struct{}{}); err != nil {
 		return answer{}, err
 	}
 	view, err := verb(c.ctx, ref, key)
@@ -130,7 +130,7 @@ func (a *API) recycle(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if err := c.readOptional(wire.Empty{}); err != nil {
+	if err := c.readOptional(&struct{}{}); err != nil {
 		return answer{}, err
 	}
 	run, err := a.service.Recycle(c.ctx, ref)

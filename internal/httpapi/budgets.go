@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/budgetd/budgetd/access"
+	"github.com/budgetd/budgetd/api"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/httpapi/wire"
@@ -30,7 +31,7 @@ type Budgets interface {
 
 func (a *API) create(c *call) (answer, error) {
 	c.query()
-	body := wire.Definition{}
+	body := creation{}
 	body.Tenant = c.tenant(nil)
 	if err := c.read(&body); err != nil {
 		return answer{}, err
@@ -40,7 +41,7 @@ func (a *API) create(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	view, created, err := a.service.Create(c.ctx, body.Definition)
+	view, created, err := a.service.Create(c.ctx, body.definition)
 	if err != nil {
 		return answer{}, err
 	}
@@ -82,19 +83,19 @@ func (a *API) change(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	var body wire.Change
+	var body patch
 	body.IfVersion = c.ifMatch()
 	if err := c.read(&body); err != nil {
 		return answer{}, err
 	}
-	if status := (bucket.Change{Paused: body.Paused,
-		IfVersion: body.IfVersion}); body.Change != status {
+	if status := (bucket.Change{Paused: body.change.Paused,
+		IfVersion: body.IfVersion}); body.change != status {
 		if err := c.more(ref); err != nil {
 			return answer{}, err
 		}
 	}
-	if body.Name != nil { // the new name must be in the caller's scope too
-		t := access.Target{Tenant: ref.Tenant, Budget: *body.Name, More: true}
+	if body.Name != "" { // the new name must be in the caller's scope too
+		t := access.Target{Tenant: ref.Tenant, Budget: body.Name, More: true}
 		if err := c.may(&c.route.access, t, func() error {
 			return budget.Refuse(budget.Forbidden, c.route.op,
 				"the new name is outside the budgets of the key")
@@ -102,7 +103,7 @@ func (a *API) change(c *call) (answer, error) {
 			return answer{}, err
 		}
 	}
-	view, err := a.service.Change(c.ctx, ref, body.Change)
+	view, err := a.service.Change(c.ctx, ref, body.change)
 	return answer{body: wire.BudgetOf(&view), version: view.Definition.Version}, err
 }
 
@@ -111,7 +112,7 @@ func (a *API) adjust(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	var body wire.Adjustment
+	var body api.AppendRequest
 	if err := c.read(&body); err != nil {
 		return answer{}, err
 	}

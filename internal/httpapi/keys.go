@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/access"
+	"github.com/budgetd/budgetd/api"
 	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/httpapi/wire"
@@ -99,17 +100,35 @@ func (a *API) listKeys(c *call) (answer, error) {
 	return answer{body: out}, err
 }
 
+// keyRequest is the body of a request for a key.
+type keyRequest struct {
+	api.KeyRequest `json:",inline"`
+}
+
+func (b *keyRequest) key() access.Key {
+	role, _ := access.ParseRole(b.Role)
+	key := access.Key{Principal: b.Principal, Role: role,
+		Scope: access.Scope{Tenant: b.Tenant, Budgets: b.Budgets}}
+	if !b.ExpiresAt.IsZero() {
+		key.ExpiresMS = b.ExpiresAt.UnixMilli()
+	}
+	return key
+}
+
+// Validate checks the scope of the key.
+func (b *keyRequest) Validate(o *api.Object) { o.Merge(b.key().Scope.Check()) }
+
 func (a *API) createKey(c *call) (answer, error) {
 	c.query()
-	var body wire.KeyRequest
+	var body keyRequest
 	if err := c.read(&body); err != nil {
 		return answer{}, err
 	}
-	tenant, err := c.keyTenant(body.Key.Scope.Tenant)
+	tenant, err := c.keyTenant(body.Tenant)
 	if err != nil {
 		return answer{}, err
 	}
-	key := body.Key
+	key := body.key()
 	if key.Scope.Tenant = tenant; len(key.Scope.Budgets) == 0 {
 		key.Scope.Budgets = c.principal.Scope.Budgets
 	}
@@ -161,7 +180,7 @@ func (c *call) key() (access.Key, error) {
 func (a *API) revokeKey(c *call) (answer, error) {
 	c.query()
 	c.target("", c.r.PathValue("id"), "")
-	if err := c.readOptional(wire.Empty{}); err != nil {
+	if err := c.readOptional(&struct{}{}); err != nil {
 		return answer{}, err
 	}
 	key, err := c.key()
@@ -175,21 +194,22 @@ func (a *API) revokeKey(c *call) (answer, error) {
 func (a *API) rotateKey(c *call) (answer, error) {
 	c.query()
 	c.target("", c.r.PathValue("id"), "")
-	body := wire.Rotation{Overlap: defaultOverlap}
+	var body api.RotateRequest
 	if err := c.readOptional(&body); err != nil {
 		return answer{}, err
 	}
+	overlap, _ := time.ParseDuration(cmp.Or(body.Overlap, defaultOverlap))
 	key, err := c.key()
 	if err != nil {
 		return answer{}, err
 	}
 	token, made, err := a.keys.Rotate(c.ctx, key.ID, access.Key{CreatedBy: c.principal.Name,
-		ExpiresMS: c.lastExpiry()}, body.Overlap)
+		ExpiresMS: c.lastExpiry()}, overlap)
 	return answer{status: http.StatusCreated, body: wire.IssuedOf(&made, token)}, err
 }
 
 // defaultOverlap is how long a rotated key stays valid.
-const defaultOverlap = 24 * time.Hour
+const defaultOverlap = "24h"
 
 // entryNumber reads a parameter that is the number of an entry of the audit log; 0 without it.
 func (c *call) entryNumber(query url.Values, name string) int64 {

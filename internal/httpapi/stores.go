@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/budgetd/budgetd/api"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/httpapi/wire"
@@ -108,7 +109,7 @@ func (a *API) giveUp(c *call) (answer, error) { return c.onInstance(a.service.Gi
 func (c *call) instance() (string, error) {
 	c.query()
 	c.target("", c.r.PathValue("name"), "")
-	return c.r.PathValue("name"), c.readOptional(wire.Empty{})
+	return c.r.PathValue("name"), c.readOptional(&struct{}{})
 }
 
 func (c *call) onInstance(
@@ -139,7 +140,7 @@ func (a *API) recover(c *call) (answer, error) {
 
 func (a *API) rebalance(c *call) (answer, error) {
 	c.query()
-	var body wire.DryRun
+	var body api.RebalanceRequest
 	if err := c.readOptional(&body); err != nil {
 		return answer{}, err
 	}

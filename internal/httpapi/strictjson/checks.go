@@ -22,6 +22,8 @@ var named = map[string]func(string) string{
 	"zone":         checkZone,
 	"late_refund":  checkLateRefund,
 	"status":       checkStatus,
+	"unit":         checkUnit,
+	"measure":      checkMeasure,
 	"length":       func(text string) (why string) { _, why = ParseDuration(text); return why },
 	"hold_ttl":     checkHoldTTL,
 	"principal":    access.CheckPrincipal,
@@ -57,6 +59,21 @@ func CheckOptionalKey(text string) string {
 func checkWord(word string) string {
 	if word == "" {
 		return "must not be empty: leave it out"
+	}
+	return ""
+}
+
+// checkUnit and checkMeasure check what is left out if it is empty.
+func checkUnit(unit string) string {
+	if unit == "" {
+		return `must be "count" or "amount"`
+	}
+	return ""
+}
+
+func checkMeasure(measure string) string {
+	if measure == "" {
+		return `must be "amount" or "count"`
 	}
 	return ""
 }

@@ -5,8 +5,6 @@ import (
 
 	"github.com/budgetd/budgetd/access"
 	"github.com/budgetd/budgetd/auditlog"
-	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/httpapi/strictjson"
 )
 
 // identity is the caller of a request.
@@ -72,71 +70,6 @@ type KeyPage struct {
 	Keys          []Key  `json:"keys"`
 	NextPageToken string `json:"next_page_token,omitzero"`
 }
-
-// KeyRequest is the body of a request for a key.
-type KeyRequest struct{ Key access.Key }
-
-// Member implements strictjson.Body.
-func (b *KeyRequest) Member(r *strictjson.Reader, name string) bool {
-	switch name {
-	case "principal":
-		r.Text(name, &b.Key.Principal, access.CheckPrincipal)
-	case "role":
-		r.Text(name, new(string), func(text string) string {
-			role, ok := access.ParseRole(text)
-			if b.Key.Role = role; !ok {
-				return "must be read, deduct, rollback, operator or admin"
-			}
-			return ""
-		})
-	case "tenant":
-		r.Text(name, &b.Key.Scope.Tenant, budget.CheckName)
-	case "budgets":
-		r.Strings(name, &b.Key.Scope.Budgets, access.MaxPatterns, nil)
-	case "expires_at":
-		var at time.Time
-		if r.Time(name, &at); !at.IsZero() {
-			b.Key.ExpiresMS = at.UnixMilli()
-		}
-	default:
-		return false
-	}
-	return true
-}
-
-// Check implements strictjson.Body.
-func (b *KeyRequest) Check(r *strictjson.Reader) {
-	r.Require("principal", "role")
-	for _, fault := range b.Key.Scope.Check() {
-		if !r.Has(fault.Field) {
-			r.Invalid(fault.Field, "%s", fault.Message)
-		}
-	}
-}
-
-// Rotation is the body of a rotation of a key.
-type Rotation struct{ Overlap time.Duration }
-
-// maxOverlap bounds how long a rotated key stays valid.
-const maxOverlap = 30 * 24 * time.Hour
-
-// Member implements strictjson.Body.
-func (b *Rotation) Member(r *strictjson.Reader, name string) bool {
-	if name != "overlap" {
-		return false
-	}
-	r.Text(name, new(string), func(text string) (why string) {
-		overlap, err := time.ParseDuration(text)
-		if b.Overlap = overlap; err != nil || overlap < 0 || overlap > maxOverlap {
-			return "must be a duration of 0s to " + maxOverlap.String() + ", such as 24h"
-		}
-		return ""
-	})
-	return true
-}
-
-// Check implements strictjson.Body. No member is required.
-func (b *Rotation) Check(*strictjson.Reader) {}
 
 // auditEntry is a row of the audit log. All of its columns are hashed, so before and after are
 // texts, whose bytes do not change.

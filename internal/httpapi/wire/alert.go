@@ -4,61 +4,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/alert"
-	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/httpapi/strictjson"
 )
-
-// Thresholds is the body that replaces the thresholds of a budget; nil restores the defaults.
-type Thresholds struct{ List []alert.Threshold }
-
-// Member implements strictjson.Body.
-func (b *Thresholds) Member(r *strictjson.Reader, name string) bool {
-	if name != "thresholds" {
-		return false
-	}
-	if r.Null() {
-		return true
-	}
-	b.List = []alert.Threshold{}
-	r.List(name, func(i int) strictjson.Body {
-		if i > alert.MaxThresholds { // package alert refuses one too many
-			return nil
-		}
-		b.List = append(b.List, alert.Threshold{})
-		return &threshold{b.List, i}
-	})
-	return true
-}
-
-// Check implements strictjson.Body. Package alert reports contradictions.
-func (b *Thresholds) Check(r *strictjson.Reader) { r.Require("thresholds") }
-
-// threshold reads the threshold at an index of a body.
-type threshold struct {
-	of []alert.Threshold
-	i  int
-}
-
-func (b *threshold) Member(r *strictjson.Reader, name string) bool {
-	t := &b.of[b.i]
-	switch name {
-	case "kind":
-		r.Text(name, (*string)(&t.Kind), nil)
-	case "of":
-		r.Text(name, (*string)(&t.Of), notEmpty)
-	case "percent":
-		r.Int(name, &t.Percent, 1, 100)
-	case "limit":
-		r.Text(name, &t.Limit, nil)
-	case "value":
-		r.Text(name, &t.Value, budget.CheckKey)
-	default:
-		return false
-	}
-	return true
-}
-
-func (b *threshold) Check(r *strictjson.Reader) { r.Require("kind") }
 
 type thresholdsView struct {
 	Thresholds []alert.Threshold `json:"thresholds"`
@@ -110,70 +56,6 @@ func (p *AlertPage) Add(v *alert.View) {
 	}
 	p.Alerts = append(p.Alerts, out)
 }
-
-// EndpointRequest is the body that creates an endpoint.
-type EndpointRequest struct{ Endpoint alert.Endpoint }
-
-// Member implements strictjson.Body.
-func (b *EndpointRequest) Member(r *strictjson.Reader, name string) bool {
-	e := &b.Endpoint
-	switch name {
-	case "tenant":
-		r.Text(name, &e.Tenant, budget.CheckName)
-	case "url":
-		r.Text(name, &e.URL, nil)
-	case "secret":
-		r.Text(name, &e.Secret, nil)
-	case "description":
-		r.Text(name, &e.Description, nil)
-	case "types":
-		r.Strings(name, &e.Types, len(alert.Types()), nil)
-	default:
-		return false
-	}
-	return true
-}
-
-// Check implements strictjson.Body.
-func (b *EndpointRequest) Check(r *strictjson.Reader) {
-	r.Require("url", "secret")
-	for _, fault := range b.Endpoint.Check() {
-		if !r.Has(fault.Field) {
-			r.Invalid(fault.Field, "%s", fault.Message)
-		}
-	}
-}
-
-// EndpointChange is the body that changes an endpoint.
-type EndpointChange struct{ Change alert.EndpointChange }
-
-// Member implements strictjson.Body. The values are checked with the rest of the endpoint.
-func (b *EndpointChange) Member(r *strictjson.Reader, name string) bool {
-	text := func(into **string) {
-		*into = new(string)
-		r.Text(name, *into, nil)
-	}
-	switch c := &b.Change; name {
-	case "url":
-		text(&c.URL)
-	case "secret":
-		text(&c.Secret)
-	case "description":
-		text(&c.Description)
-	case "types":
-		c.Types = new([]string)
-		r.Strings(name, c.Types, len(alert.Types()), nil)
-	case "enabled":
-		c.Enabled = new(bool)
-		r.Bool(name, c.Enabled)
-	default:
-		return false
-	}
-	return true
-}
-
-// Check implements strictjson.Body. No member is required.
-func (b *EndpointChange) Check(*strictjson.Reader) {}
 
 // Endpoint is the JSON form of an endpoint.
 type Endpoint struct {

@@ -5,35 +5,10 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/httpapi/strictjson"
 	"github.com/budgetd/budgetd/ledger"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
-
-// Empty is a body without members.
-type Empty struct{}
-
-func (Empty) Member(*strictjson.Reader, string) bool { return false }
-
-func (Empty) Check(*strictjson.Reader) {}
-
-// DryRun is a body that may ask for a dry run.
-type DryRun struct {
-	DryRun bool
-}
-
-// Member implements strictjson.Body.
-func (d *DryRun) Member(r *strictjson.Reader, name string) bool {
-	if name != "dry_run" {
-		return false
-	}
-	r.Bool(name, &d.DryRun)
-	return true
-}
-
-// Check implements strictjson.Body.
-func (*DryRun) Check(*strictjson.Reader) {}
 
 // BucketView is the JSON form of a bucket. Quantities are in minor units. Outstanding, held, used
 // and returning are the columns of its newest epoch.

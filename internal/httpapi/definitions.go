@@ -1,0 +1,204 @@
+package httpapi
+
+import (
+	"strings"
+	"time"
+
+	"github.com/budgetd/budgetd/allocation"
+	"github.com/budgetd/budgetd/api"
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/limit"
+)
+
+// creation is the body of a create.
+type creation struct {
+	api.CreateRequest `json:",inline"`
+	definition        budget.Definition
+}
+
+// Validate fills in the defaults and checks the whole. It leaves a missing number of buckets to the
+// service.
+func (c *creation) Validate(o *api.Object) {
+	switch {
+	case !c.Unlimited:
+		o.Require("type", "total_quantity")
+	case o.Seen("total_quantity"):
+		o.Invalid("total_quantity", "does not go together with unlimited: leave it out")
+	}
+	if c.Unlimited && !o.Seen("type") {
+		c.Type = budget.Promo
+	}
+	if !o.Seen("tenant") && c.Tenant == "" {
+		c.Tenant = budget.DefaultTenant
+	}
+	if !o.Seen("durability") {
+		c.Durability = budget.Ledger
+	}
+	c.definition = definitionOf(&c.CreateRequest)
+	whole := c.definition
+	if !o.Seen("bucket_quantity") {
+		whole.BucketQuantity = 1
+	}
+	if !c.Unlimited && whole.TotalQuantity == 0 && !o.Seen("total_quantity") {
+		whole.TotalQuantity = 1
+	}
+	whole.Rule = judged(o, whole.Rule)
+	mergeBelow(o, limit.CheckDefinition(whole))
+	mergeBelow(o, allocation.CheckDefinition(whole))
+}
+
+func definitionOf(r *api.CreateRequest) budget.Definition {
+	d := budget.Definition{
+		Tenant:           r.Tenant,
+		Name:             r.Name,
+		GLCode:           r.GLCode,
+		Unit:             r.Unit,
+		Durability:       r.Durability,
+		Type:             r.Type,
+		Rule:             r.TypeRule,
+		Timezone:         r.Timezone,
+		LateRefund:       r.LateRefund,
+		OnLoss:           r.OnLoss,
+		Unlimited:        r.Unlimited,
+		RoutingDimension: r.RoutingDimension,
+		TotalQuantity:    r.TotalQuantity,
+		BucketQuantity:   r.BucketQuantity,
+		ShardingQuantity: r.ShardingQuantity,
+		AdjustCnt:        r.AdjustCnt,
+		StartAt:          r.StartAt,
+		EndAt:            r.EndAt,
+		AllowPast:        r.AllowPast,
+		DryRun:           r.DryRun,
+	}
+	if list := limitsIn(r.Limits); len(list) > 0 {
+		d.Limits = &budget.Limits{List: list}
+	}
+	return d
+}
+
+// patch is the body of a PATCH.
+type patch struct {
+	api.PatchRequest `json:",inline"`
+	change           bucket.Change
+}
+
+// Validate checks what can be checked without the budget.
+func (p *patch) Validate(o *api.Object) {
+	p.change = changeOf(&p.PatchRequest)
+	if p.EndAt != nil {
+		o.Merge(budget.CheckSpan(time.Time{}, *p.EndAt))
+	}
+	if p.TypeRule != nil {
+		o.Merge(allocation.CheckRule(*judged(o, p.TypeRule)))
+	}
+	if list := p.change.Limits; list != nil {
+		mergeBelow(o, limit.CheckDefinition(budget.Definition{Limits: &budget.Limits{List: *list}}))
+	}
+	p.PatchRequest.Validate(o)
+}
+
+func changeOf(r *api.PatchRequest) bucket.Change {
+	c := bucket.Change{
+		IfVersion:        r.IfVersion,
+		GLCode:           r.GLCode,
+		Name:             given(r.Name),
+		Unit:             given(r.Unit),
+		StartAt:          r.StartAt,
+		Archived:         r.Archived,
+		ShardingQuantity: r.ShardingQuantity,
+		AdjustCnt:        r.AdjustCnt,
+		BucketQuantity:   r.BucketQuantity,
+		EndAt:            r.EndAt,
+		AllowPast:        r.AllowPast,
+		Rule:             r.TypeRule,
+		Timezone:         given(r.Timezone),
+		LateRefund:       given(r.LateRefund),
+	}
+	if r.Status != "" {
+		paused := r.Status == budget.Paused
+		c.Paused = &paused
+	}
+	if r.Limits != nil {
+		list := limitsIn(r.Limits)
+		c.Limits = &list
+	}
+	return c
+}
+
+// given returns a text of a change, nil for "", which leaves it unchanged.
+func given[T ~string](text T) *T {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+// limitsIn returns the limits of a body, with their defaults; nil for none.
+func limitsIn(list []api.Limit) []budget.Limit {
+	var out []budget.Limit
+	for _, l := range list {
+		w := &l.Window
+		to := budget.Limit{
+			Name:      l.Name,
+			Dimension: l.Dimension,
+			Optional:  l.Optional,
+			Window: budget.LimitWindow{
+				Kind:     w.Kind,
+				Every:    w.Every,
+				Anchor:   w.Anchor,
+				Timezone: w.Timezone,
+				Length:   lengthIn(w.Length),
+				Slot:     lengthIn(w.Slot),
+			},
+			Max:     l.Max,
+			Measure: l.Measure,
+			Enforce: l.Enforce == nil || *l.Enforce,
+		}
+		if to.Measure == "" {
+			to.Measure = budget.MeasureCount
+		}
+		for _, o := range l.Overrides {
+			override := budget.Override{Value: o.Value, Values: o.Values, Exempt: o.Exempt}
+			if o.Max != nil {
+				override.Max = *o.Max
+			}
+			to.Overrides = append(to.Overrides, override)
+		}
+		out = append(out, to)
+	}
+	return out
+}
+
+// judged returns the rule to check with the rest of a definition. It makes a rule whose quantity
+// could not be read differ from one without a quantity. nil stays nil.
+func judged(o *api.Object, read *budget.Rule) *budget.Rule {
+	if read == nil || !o.Has("type_rule.quantity") {
+		return read
+	}
+	with := *read
+	with.Quantity = 1
+	return &with
+}
+
+// mergeBelow adds faults found elsewhere, except in members that could not be read or are missing.
+func mergeBelow(o *api.Object, faults []budget.FieldError) {
+	for _, fault := range faults {
+		if !faultAbove(o, fault.Field) {
+			o.Merge([]budget.FieldError{fault})
+		}
+	}
+}
+
+// faultAbove reports whether a field that contains this one has a fault.
+func faultAbove(o *api.Object, field string) bool {
+	for {
+		cut := strings.LastIndexAny(field, ".[")
+		if cut < 0 {
+			return false
+		}
+		if field = field[:cut]; o.Has(field) {
+			return true
+		}
+	}
+}
