@@ -168,6 +168,15 @@ func (s Schedule) Check() []budget.FieldError {
 // written out where it applies. Two rules are the same if and only if their texts are equal. The
 // rule must have passed CheckRule.
 func Canonical(rule Rule) string {
+	text, err := json.Marshal(Written(rule))
+	if err != nil { // strings and integers only
+		panic(err)
+	}
+	return string(text)
+}
+
+// Written returns a rule with its defaults as Canonical has them.
+func Written(rule Rule) Rule {
 	if rule.Unused == "" && rule.Kind != Free {
 		rule.Unused = SpreadOut
 	}
@@ -180,9 +189,5 @@ func Canonical(rule Rule) string {
 	if rule.Anchor.Weekday == "monday" {
 		rule.Anchor.Weekday = ""
 	}
-	text, err := json.Marshal(rule)
-	if err != nil { // strings and integers only
-		panic(err)
-	}
-	return string(text)
+	return rule
 }

@@ -21,7 +21,7 @@ type Threshold struct {
 
 // ThresholdsRequest replaces the thresholds of a budget; nil restores the defaults.
 type ThresholdsRequest struct {
-	Thresholds []Threshold `json:"thresholds,format:emitnull" check:"required null most=thresholds"`
+	Thresholds *[]Threshold `json:"thresholds" check:"required null most=thresholds"`
 }
 
 // Thresholds are the thresholds of a budget. Own is false for the defaults.

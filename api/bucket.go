@@ -29,8 +29,8 @@ type Bucket struct {
 	// (adjust_cnt bounds it), CollectCnt how often it got units of other buckets; both since its last
 	// recycle or the beginning of its period.
 	OutQuantity int64 `json:"out_quantity"`
-	OutCnt      int64 `json:"out_cnt"`
-	CollectCnt  int64 `json:"collect_cnt"`
+	OutCnt      int   `json:"out_cnt"`
+	CollectCnt  int   `json:"collect_cnt"`
 	// Outstanding, Held, Used and Returning are the newest epoch's in the database.
 	Outstanding int64 `json:"outstanding"`
 	Held        int64 `json:"held"`

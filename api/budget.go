@@ -148,10 +148,7 @@ type Budget struct {
 	GLCode     string            `json:"gl_code,omitzero"`
 	Unit       budget.Unit       `json:"unit"`
 	Durability budget.Durability `json:"durability"`
-	Type       budget.Type       `json:"type,omitzero"`
-	// Unlimited means that there is no total; the figures of what is left are then 0.
-	Unlimited        bool   `json:"unlimited,omitzero"`
-	RoutingDimension string `json:"routing_dimension,omitzero"`
+	Type       budget.Type       `json:"type"`
 	// TypeRule, Timezone and LateRefund belong to daily budgets, with defaults written out.
 	TypeRule   *budget.Rule `json:"type_rule,omitzero"`
 	Timezone   string       `json:"timezone,omitzero"`
@@ -161,8 +158,11 @@ type Budget struct {
 	BucketQuantity   int           `json:"bucket_quantity"`
 	ShardingQuantity int64         `json:"sharding_quantity,omitzero"`
 	AdjustCnt        int           `json:"adjust_cnt,omitzero"`
-	StartAt          time.Time     `json:"start_at,omitzero"`
-	EndAt            time.Time     `json:"end_at,omitzero"`
+	RoutingDimension string        `json:"routing_dimension,omitzero"`
+	// Unlimited means that there is no total; the figures of what is left are then nil.
+	Unlimited bool      `json:"unlimited,omitzero"`
+	StartAt   time.Time `json:"start_at,omitzero"`
+	EndAt     time.Time `json:"end_at,omitzero"`
 	// EffectiveAt is the first instant at which units can be deducted, NextResetAt the beginning of
 	// the next period of a daily budget; zero means none.
 	EffectiveAt time.Time     `json:"effective_at,omitzero"`
@@ -175,19 +175,19 @@ type Budget struct {
 	// Version increases with every change of the definition.
 	Version int64 `json:"version"`
 
-	TotalQuantity int64 `json:"total_quantity"`
+	TotalQuantity *int64 `json:"total_quantity"`
 	// OutQuantity is what was handed out: total − undistributed − forfeited.
-	OutQuantity int64 `json:"out_quantity"`
+	OutQuantity *int64 `json:"out_quantity"`
 	// Undistributed is what no bucket holds, NotFunded the part that no period has received.
-	Undistributed int64 `json:"undistributed"`
-	NotFunded     int64 `json:"not_funded"`
+	Undistributed *int64 `json:"undistributed"`
+	NotFunded     *int64 `json:"not_funded"`
 	// PendingShrink is what pending shrinks still wait for.
 	PendingShrink int64 `json:"pending_shrink,omitzero"`
 	// Remaining is what deductions can take now, InBuckets the part of it in open buckets.
-	Remaining int64 `json:"remaining"`
-	InBuckets int64 `json:"in_buckets"`
-	Held      int64 `json:"held"`
-	Used      int64 `json:"used"`
+	Remaining *int64 `json:"remaining"`
+	InBuckets *int64 `json:"in_buckets"`
+	Held      int64  `json:"held"`
+	Used      int64  `json:"used"`
 	// InTransit is on the way back to the total.
 	InTransit   int64 `json:"in_transit"`
 	Quarantined int64 `json:"quarantined"`
@@ -197,14 +197,14 @@ type Budget struct {
 	// Periods are the first ones and the last one, for a dry run only.
 	Periods []Planned   `json:"periods,omitempty"`
 	Buckets BucketCount `json:"buckets"`
-	Limits  []Limit     `json:"limits,omitempty"`
+	Limits  []Limit     `json:"limits"`
 
 	// ExhaustedAt is when the last unit is used at the recent rate, zero if there is no such instant.
 	// Only lists with a Search, Sort or Skip have it.
 	ExhaustedAt time.Time `json:"exhausted_at,omitzero"`
 	// Refusals is how many deductions the server refused in the last 8 to 15 minutes. Only lists
 	// sorted by refusals have it, otherwise it is nil.
-	Refusals *int64 `json:"refusals,omitzero"`
+	Refusals *int `json:"refusals,omitzero"`
 }
 
 // Period is a span of time whose units are handed out within it.
@@ -237,11 +237,11 @@ type BucketCount struct {
 
 // Page is a part of the list of budgets.
 type Page struct {
+	Budgets []Budget `json:"budgets"`
 	// Total is how many budgets were found, RankedAt when the server last looked at all budgets for
 	// their order. Both are only for a Search, Sort or Skip.
-	Total    *int64    `json:"total,omitzero"`
+	Total    *int      `json:"total,omitzero"`
 	RankedAt time.Time `json:"ranked_at,omitzero"`
-	Budgets  []Budget  `json:"budgets"`
 	// NextPageToken requests the next page; "" on the last page.
 	NextPageToken string `json:"next_page_token,omitzero"`
 }

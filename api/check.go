@@ -21,8 +21,8 @@ type Foreseen struct {
 	// answered from the ledger.
 	Outcome string `json:"outcome"`
 	Amount  int64  `json:"amount"`
-	// BudgetRemaining is what the whole budget still holds; 0 if Unlimited.
-	BudgetRemaining int64  `json:"budget_remaining"`
+	// BudgetRemaining is what the whole budget still holds; nil if Unlimited.
+	BudgetRemaining *int64 `json:"budget_remaining"`
 	PeriodRemaining *int64 `json:"period_remaining,omitzero"`
 	Unlimited       bool   `json:"unlimited,omitzero"`
 	// Limits are those that it would count for, without counting it.

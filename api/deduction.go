@@ -74,7 +74,7 @@ type DeductAnswer struct {
 	// HoldUntil is when a hold expires, by the database's clock.
 	HoldUntil time.Time `json:"hold_until,omitzero"`
 	// Limits are those that it counts for, and their usage.
-	Limits []LimitState `json:"limits,omitempty"`
+	Limits []LimitState `json:"limits"`
 	// Receipt helps a later rollback or cancel to find the deduction; it is opaque.
 	Receipt string `json:"receipt"`
 	// Replayed means that the request id was known, from an earlier call or an earlier attempt of
@@ -155,7 +155,7 @@ type Deduction struct {
 	// Receipt helps a later rollback or cancel to find the deduction; it is opaque.
 	Receipt string `json:"receipt,omitzero"`
 	// Replayed means that the rollback was known and nothing was given back again.
-	Replayed bool `json:"replayed,omitzero"`
+	Replayed bool `json:"replayed"`
 }
 
 // Cancellation returns the cancel of the request, which finds it wherever it was routed.

@@ -26,14 +26,15 @@ type Partition struct {
 	// Buckets is the number of its buckets; nil if the database could not be read.
 	Buckets *int   `json:"buckets,omitzero"`
 	Problem string `json:"problem,omitzero"`
-	// Role is that of the server whose memory was verified last. It has this memory since
-	// BeganAt, because of Cause. They are empty in ledger mode, where no memory is verified.
-	Role    string    `json:"role,omitzero"`
-	BeganAt time.Time `json:"began_at,omitzero"`
-	Cause   string    `json:"cause,omitzero"`
+	// Role is that of the server whose memory was verified last; "" in ledger mode, where no memory
+	// is verified.
+	Role string `json:"role,omitzero"`
 	// AtRisk is what a loss of its memory would quarantine or return, in minor units, as of some
 	// seconds ago; nil if the database could not be read.
 	AtRisk *int64 `json:"at_risk,omitzero"`
+	// BeganAt is when the partition got its present memory, Cause says why; empty in ledger mode.
+	BeganAt time.Time `json:"began_at,omitzero"`
+	Cause   string    `json:"cause,omitzero"`
 }
 
 // Drain is the progress of draining an instance.

@@ -20,7 +20,11 @@ func (c *Client) Thresholds(ctx context.Context, name string) (*Thresholds, erro
 func (c *Client) SetThresholds(ctx context.Context, name string, list []Threshold) (
 	*Thresholds, error,
 ) {
-	what := c.post("set thresholds", api.ThresholdsRequest{Thresholds: list}, name, "thresholds")
+	var body api.ThresholdsRequest
+	if list != nil {
+		body.Thresholds = &list
+	}
+	what := c.post("set thresholds", body, name, "thresholds")
 	what.method, what.repeatable = http.MethodPut, true
 	var answer Thresholds
 	_, err := c.do(ctx, what, &answer)

@@ -75,6 +75,5 @@ type (
 	WebhookList     = api.WebhookList
 	WebhookPatch    = api.WebhookPatch
 	WebhookRequest  = api.WebhookRequest
-	Why             = api.Why
 	Window          = api.Window
 )

@@ -119,7 +119,7 @@ func (c *Client) Budgets(ctx context.Context, filter Filter) iter.Seq2[Budget, e
 			}
 			if filter.ranked() && page.Total != nil {
 				filter.Skip += filter.PageSize
-				if int64(filter.Skip) >= *page.Total {
+				if filter.Skip >= *page.Total {
 					return
 				}
 				continue
@@ -164,4 +164,12 @@ func result[T any](answer *T, err error) (*T, error) {
 		return nil, err
 	}
 	return answer, nil
+}
+
+// Units returns a quantity of a budget, 0 for nil: an unlimited budget has no total.
+func Units(quantity *int64) int64 {
+	if quantity == nil {
+		return 0
+	}
+	return *quantity
 }

@@ -59,7 +59,7 @@ func TestTheViewIsDecoded(t *testing.T) {
 	}
 	want := &client.Budget{ID: 7, Tenant: "default", Name: "b", Unit: "count", Durability: "ledger", Type: "promo",
 		BucketQuantity: 2, Status: "effective", Version: 3, CreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
-		TotalQuantity: budget.MaxAmount, OutQuantity: 90, Undistributed: 10, Remaining: 60, InBuckets: 50, Held: 1, Used: 30,
+		TotalQuantity: units(budget.MaxAmount), OutQuantity: units(90), Undistributed: units(10), Remaining: units(60), InBuckets: units(50), Held: 1, Used: 30,
 		InTransit: 9, Quarantined: 2, Forfeited: 3,
 		Period:  &client.Period{Start: time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC), Total: 100, Used: 30},
 		Buckets: client.BucketCount{Online: 2, Offline: 1}}
@@ -82,7 +82,7 @@ func TestTheViewOfADailyBudgetIsDecoded(t *testing.T) {
 	want := &client.Budget{ID: 7, Name: "b", Type: budget.Daily, Timezone: "UTC", LateRefund: budget.ToTotal,
 		TypeRule: &budget.Rule{Kind: budget.Windows, Unused: budget.Spread,
 			Windows: []budget.Window{{From: "00:00", To: "06:00", Quantity: 10}}},
-		TotalQuantity: 100, Undistributed: 90, NotFunded: 80, Used: 3,
+		TotalQuantity: units(100), Undistributed: units(90), NotFunded: units(80), Used: 3,
 		Period: &client.Period{Number: 12, Start: day, End: day.Add(6 * time.Hour), Total: 10, Used: 3}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("budget (-want +got):\n%s", diff)
@@ -125,7 +125,7 @@ func TestBudgetsGoesThroughARanking(t *testing.T) {
 			}
 			found = append(found, b)
 		}
-		seven, none := int64(7), int64(0)
+		seven, none := 7, 0
 		if diff := cmp.Diff([]client.Budget{{Name: "a", Refusals: &seven}, {Name: "b", Refusals: &none},
 			{Name: "c", ExhaustedAt: time.Date(2026, 12, 31, 0, 0, 0, 0, time.UTC)}}, found); diff != "" {
 			t.Fatalf("budgets (-want +got):\n%s", diff)
@@ -180,3 +180,5 @@ func TestAnAnswerWithoutEndIsCutOff(t *testing.T) {
 		t.Errorf("%d bytes were read from the server", n)
 	}
 }
+
+func units(n int64) *int64 { return &n }

@@ -49,8 +49,9 @@ func (a *app) adjustment(cmd *cobra.Command, sign int64) *cobra.Command {
 		return call(a, cmd, ask, func(answer *client.Adjustment) string {
 			return details(field{"request id", answer.RequestID}, field{"quantity", answer.Quantity},
 				field{"state", answer.State}, field{"replayed", answer.Replayed},
-				field{"total", answer.TotalQuantity},
-				field{"undistributed", answer.Undistributed}, field{"remaining", answer.Remaining},
+				field{"total", orUnlimited(answer.TotalQuantity)},
+				field{"undistributed", orUnlimited(answer.Undistributed)},
+				field{"remaining", orUnlimited(answer.Remaining)},
 				field{"used", answer.Used})
 		})
 	}

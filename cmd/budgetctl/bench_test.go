@@ -50,7 +50,7 @@ func TestBenchOfManyBudgets(t *testing.T) {
 	for id := 1; id <= 5; id++ {
 		b := server.budgets[fmt.Sprint(id)]
 		if b == nil || !regexp.MustCompile(`^b-[1-5]$`).MatchString(b.Name) || b.Used == 0 ||
-			b.definition.Durability != "store" || b.TotalQuantity != 1000 || b.BucketQuantity != 3 {
+			b.definition.Durability != "store" || *b.TotalQuantity != 1000 || b.BucketQuantity != 3 {
 			t.Fatalf("budget %d: %+v", id, b)
 		}
 		sum += b.Used

@@ -183,12 +183,12 @@ func (d *applied) define(ctx context.Context, c *client.Client) error {
 			return err
 		}
 	}
-	if d.total == 0 || now.TotalQuantity == d.total {
+	if d.total == 0 || client.Units(now.TotalQuantity) == d.total {
 		return nil
 	}
 	_, err := c.Append(ctx, d.Name, client.AppendRequest{
 		RequestID: fmt.Sprintf("apply-%d-v%d-%d", now.ID, now.Version, d.total),
-		Quantity:  d.total - now.TotalQuantity})
+		Quantity:  d.total - client.Units(now.TotalQuantity)})
 	return err
 }
 
@@ -275,13 +275,13 @@ func export(ctx context.Context, c *client.Client, names []string) (*declaration
 // declaredOf returns the definition of a budget.
 func declaredOf(b *client.Budget) declared {
 	d := declared{CreateRequest: client.CreateRequest{Name: b.Name, GLCode: b.GLCode, Unit: b.Unit,
-		Durability: b.Durability, TotalQuantity: b.TotalQuantity, Type: b.Type,
+		Durability: b.Durability, TotalQuantity: client.Units(b.TotalQuantity), Type: b.Type,
 		BucketQuantity: b.BucketQuantity, ShardingQuantity: b.ShardingQuantity,
 		AdjustCnt: b.AdjustCnt, StartAt: b.StartAt, EndAt: b.EndAt, TypeRule: b.TypeRule,
 		Timezone: b.Timezone, LateRefund: b.LateRefund, Unlimited: b.Unlimited,
 		RoutingDimension: b.RoutingDimension, Limits: b.Limits, OnLoss: b.OnLoss}}
 	if b.Unlimited {
-		d.TotalQuantity, d.Type = 0, ""
+		d.Type = ""
 	}
 	d.AllowPast = b.Status == budget.Expired
 	if b.Status == budget.Paused {

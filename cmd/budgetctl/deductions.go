@@ -138,7 +138,7 @@ func known(unlimited bool, n *int64) any {
 func foreseen(answer *client.Foreseen) string {
 	fields := []field{{"request id", answer.RequestID}, {"outcome", answer.Outcome},
 		{"amount", answer.Amount},
-		{"budget remaining", unless(answer.Unlimited, answer.BudgetRemaining)}}
+		{"budget remaining", orUnlimited(answer.BudgetRemaining)}}
 	if answer.PeriodRemaining != nil {
 		fields = append(fields, field{"period remaining", *answer.PeriodRemaining})
 	}

@@ -60,7 +60,7 @@ func (out *applied) creation(ctx context.Context, c *client.Client, d *declared)
 		return err
 	}
 	out.Action, out.create = "create", &d.CreateRequest
-	out.Lines = append(out.Lines, "made with "+fmt.Sprint(cell(unless(full.Unlimited,
+	out.Lines = append(out.Lines, "made with "+fmt.Sprint(cell(orUnlimited(
 		full.TotalQuantity)))+" units in "+grouped(int64(full.BucketQuantity))+" buckets")
 	if d.Status == budget.Paused {
 		out.patch = &client.PatchRequest{Status: budget.Paused}
@@ -186,11 +186,12 @@ func (out *applied) definition(d *declared, full *client.Budget) {
 // amount records a change of the total and of the units that remain.
 func (out *applied) amount(d *declared) error {
 	b := out.before
-	if d.Unlimited || d.TotalQuantity == 0 || d.TotalQuantity == b.TotalQuantity {
+	total := client.Units(b.TotalQuantity)
+	if d.Unlimited || d.TotalQuantity == 0 || d.TotalQuantity == total {
 		return nil
 	}
 	out.total = d.TotalQuantity
-	more := d.TotalQuantity - b.TotalQuantity
+	more := d.TotalQuantity - total
 	spent := b.Used + b.Held + b.Quarantined + b.Forfeited
 	if spent > d.TotalQuantity {
 		return fmt.Errorf("total_quantity cannot become %s: %s are used, %s held, %s quarantined "+
@@ -203,7 +204,7 @@ func (out *applied) amount(d *declared) error {
 		verb = "shrink by " + grouped(-more)
 	}
 	out.Lines = append(out.Lines, fmt.Sprintf("total_quantity: %s -> %s; %s; %s used and %s held "+
-		"stay as they are; %s of %s are then left", grouped(b.TotalQuantity), grouped(d.TotalQuantity),
+		"stay as they are; %s of %s are then left", grouped(total), grouped(d.TotalQuantity),
 		verb, grouped(b.Used), grouped(b.Held), grouped(d.TotalQuantity-spent),
 		grouped(d.TotalQuantity)))
 	return nil

@@ -38,17 +38,17 @@ func (b *fakeBudget) deduct(request client.DeductRequest) (int, any) {
 		return refuse(409, budget.BudgetNotEffective, "budget %s has not begun", b.Name)
 	case b.Status == budget.Expired:
 		return refuse(409, budget.BudgetExpired, "budget %s has ended", b.Name)
-	case request.Amount > b.InBuckets && request.Amount <= b.InBuckets+b.NotFunded:
-		available := b.InBuckets
+	case request.Amount > *b.InBuckets && request.Amount <= *b.InBuckets+*b.NotFunded:
+		available := *b.InBuckets
 		return 409, struct {
 			problem    `json:",inline"`
 			RetryAfter float64 `json:"retry_after"`
 		}{problem{409, budget.PeriodExhausted, "this period has less left", nil, &available}, 5399.5}
-	case request.Amount > b.InBuckets:
-		available := b.InBuckets
+	case request.Amount > *b.InBuckets:
+		available := *b.InBuckets
 		return 409, problem{409, budget.BudgetExhausted, "the budget does not cover the amount", nil, &available}
 	}
-	b.InBuckets -= request.Amount
+	*b.InBuckets -= request.Amount
 	b.Used += request.Amount
 	if b.Period != nil {
 		b.Period.Used += request.Amount
@@ -66,11 +66,11 @@ func (b *fakeBudget) deduct(request client.DeductRequest) (int, any) {
 
 func (b *fakeBudget) accepted(d *fakeDeduction, replayed bool) client.DeductAnswer {
 	answer := client.DeductAnswer{RequestID: d.RequestID, Outcome: "accepted", Amount: d.Amount,
-		State: d.State, Bucket: d.Bucket, BucketRemaining: new(b.InBuckets),
-		BudgetRemaining: new(b.InBuckets + b.NotFunded),
+		State: d.State, Bucket: d.Bucket, BucketRemaining: new(*b.InBuckets),
+		BudgetRemaining: new(*b.InBuckets + *b.NotFunded),
 		Receipt:         "r1", Replayed: replayed, HoldUntil: d.HoldUntil}
 	if b.Period != nil {
-		answer.PeriodRemaining = new(b.InBuckets)
+		answer.PeriodRemaining = new(*b.InBuckets)
 	}
 	return answer
 }
@@ -120,7 +120,7 @@ func (f *fake) rollback(b *fakeBudget, r *http.Request) (int, any) {
 	d.rollbacks[request.RollbackID] = request.Amount
 	d.RolledBack += request.Amount
 	b.Used -= request.Amount
-	b.InBuckets += request.Amount
+	*b.InBuckets += request.Amount
 	if d.RolledBack == d.Amount {
 		d.State = "rolled_back"
 	}
@@ -173,7 +173,7 @@ func (f *fake) cancel(b *fakeBudget, r *http.Request) (int, any) {
 	}
 	if d.State == "used" {
 		b.Used -= d.Amount - d.RolledBack
-		b.InBuckets += d.Amount - d.RolledBack
+		*b.InBuckets += d.Amount - d.RolledBack
 		d.RolledBack, d.State = d.Amount, "rolled_back"
 	}
 	return 200, d.Deduction
@@ -181,8 +181,8 @@ func (f *fake) cancel(b *fakeBudget, r *http.Request) (int, any) {
 
 func (b *fakeBudget) bucket() client.Bucket {
 	shard := client.Bucket{Key: b.Name + ":bucket-0", Status: "online", Epoch: 1,
-		EpochStatus: "open", Incarnation: 1, Remaining: b.InBuckets, Outstanding: b.InBuckets,
-		Used: b.Used, OutQuantity: b.TotalQuantity, OutCnt: 1, UpdatedAt: fakeNow}
+		EpochStatus: "open", Incarnation: 1, Remaining: *b.InBuckets, Outstanding: *b.InBuckets,
+		Used: b.Used, OutQuantity: *b.TotalQuantity, OutCnt: 1, UpdatedAt: fakeNow}
 	if b.offline {
 		shard.Status, shard.OfflineBy, shard.EpochStatus = "offline", "operator", "closed"
 		shard.Remaining, shard.Outstanding = 0, 0
@@ -205,12 +205,12 @@ func (b *fakeBudget) bucketVerb(verb string, r *http.Request) (int, any) {
 }
 
 func (b *fakeBudget) audit() client.AuditReport {
-	report := client.AuditReport{OK: !b.broken, Total: b.TotalQuantity, InBuckets: b.InBuckets,
-		Undistributed: b.Undistributed, NotFunded: b.NotFunded,
+	report := client.AuditReport{OK: !b.broken, Total: *b.TotalQuantity, InBuckets: *b.InBuckets,
+		Undistributed: *b.Undistributed, NotFunded: *b.NotFunded,
 		Used: b.Used, Discrepancies: []client.Discrepancy{}}
 	if b.broken {
 		report.Discrepancies = append(report.Discrepancies, client.Discrepancy{
-			Bucket: b.Name + ":bucket-0", Epoch: 1, What: "outstanding", Recorded: b.InBuckets, Counted: 12345})
+			Bucket: b.Name + ":bucket-0", Epoch: 1, What: "outstanding", Recorded: *b.InBuckets, Counted: 12345})
 		report.Unchecked = []string{b.Name + ":bucket-1"}
 	}
 	return report

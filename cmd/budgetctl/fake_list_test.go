@@ -48,7 +48,7 @@ func (f *fake) list(r *http.Request) (int, any) {
 // times and will be used up a day after the first instant of the year.
 func (f *fake) ranking(names []string, query url.Values) client.Page {
 	slices.Reverse(names)
-	total, refusals := int64(len(names)), int64(3)
+	total, refusals := len(names), 3
 	page := client.Page{Total: &total}
 	for _, name := range names {
 		b := f.budgets[name].Budget

@@ -180,8 +180,8 @@ func decode(r *http.Request, into any) error {
 func (b *fakeBudget) series(r *http.Request) client.Series {
 	query := r.URL.Query()
 	point := func(ago time.Duration, used int64) client.SeriesPoint {
-		return client.SeriesPoint{At: fakeNow.Add(-ago), Total: b.TotalQuantity, Released: b.OutQuantity, Used: used,
-			Remaining: b.TotalQuantity - used, InBuckets: b.TotalQuantity - used, Stranded: 40}
+		return client.SeriesPoint{At: fakeNow.Add(-ago), Total: *b.TotalQuantity, Released: *b.OutQuantity, Used: used,
+			Remaining: *b.TotalQuantity - used, InBuckets: *b.TotalQuantity - used, Stranded: 40}
 	}
 	s := client.Series{From: fakeNow.Add(-time.Hour), To: fakeNow, StepS: 60, RatePerS: 1234.5, Projection: "not_before_end",
 		Points: []client.SeriesPoint{point(2*time.Minute, 0), point(time.Minute, 1000)}, Now: point(0, b.Used)}
@@ -239,8 +239,9 @@ func (f *fake) create(r *http.Request) (int, any) {
 			BucketQuantity: max(request.BucketQuantity, 1), ShardingQuantity: request.ShardingQuantity,
 			AdjustCnt: request.AdjustCnt, StartAt: request.StartAt, EndAt: request.EndAt,
 			CreatedAt: fakeNow, UpdatedAt: fakeNow, Status: budget.Effective, Version: 1,
-			TotalQuantity: request.TotalQuantity, OutQuantity: request.TotalQuantity,
-			InBuckets: request.TotalQuantity, Buckets: client.BucketCount{Online: 1}}}
+			TotalQuantity: new(request.TotalQuantity), OutQuantity: new(request.TotalQuantity),
+			Undistributed: new(int64), NotFunded: new(int64), Remaining: new(int64),
+			InBuckets: new(request.TotalQuantity), Buckets: client.BucketCount{Online: 1}}}
 	if request.TypeRule != nil {
 		b.daily(request)
 	}
@@ -253,7 +254,7 @@ func (f *fake) create(r *http.Request) (int, any) {
 func (b *fakeBudget) shown() client.Budget {
 	out := b.Budget
 	if out.Status == budget.Effective {
-		out.Remaining = out.Undistributed - out.NotFunded + out.InBuckets + out.InTransit
+		out.Remaining = new(*out.Undistributed - *out.NotFunded + *out.InBuckets + out.InTransit)
 	}
 	return out
 }
@@ -266,17 +267,17 @@ func (b *fakeBudget) daily(request client.CreateRequest) {
 	}
 	b.TypeRule, b.Timezone = &rule, cmp.Or(request.Timezone, "UTC")
 	b.LateRefund = cmp.Or(request.LateRefund, budget.ToTotal)
-	b.Period = &client.Period{Number: 1, Start: fakeNow, End: fakeNow.Add(90 * time.Minute), Total: b.InBuckets}
+	b.Period = &client.Period{Number: 1, Start: fakeNow, End: fakeNow.Add(90 * time.Minute), Total: *b.InBuckets}
 	switch {
 	case rule.Quantity > 0:
 		b.Period.Total = rule.Quantity
 	case rule.Kind == budget.Calendar:
-		b.Period.Total = b.InBuckets / 365 // as if there were so many
+		b.Period.Total = *b.InBuckets / 365 // as if there were so many
 	case len(rule.Windows) > 0:
 		b.Period.Total = rule.Windows[0].Quantity
 	}
-	b.NotFunded = b.InBuckets - b.Period.Total
-	b.Undistributed, b.OutQuantity, b.InBuckets = b.NotFunded, b.Period.Total, b.Period.Total
+	*b.NotFunded = *b.InBuckets - b.Period.Total
+	*b.Undistributed, *b.OutQuantity, *b.InBuckets = *b.NotFunded, b.Period.Total, b.Period.Total
 }
 
 func (f *fake) patch(b *fakeBudget, r *http.Request) (int, any) {
@@ -335,12 +336,12 @@ func (f *fake) adjust(b *fakeBudget, r *http.Request) (int, any) {
 		known.Replayed, known.Budget = true, b.shown()
 		return 200, known
 	}
-	if -request.Quantity > b.InBuckets {
-		return 409, problem{409, budget.AmountExceedsRemaining, "less is unused", nil, &b.InBuckets}
+	if -request.Quantity > *b.InBuckets {
+		return 409, problem{409, budget.AmountExceedsRemaining, "less is unused", nil, b.InBuckets}
 	}
-	b.TotalQuantity += request.Quantity
-	b.OutQuantity += request.Quantity
-	b.InBuckets += request.Quantity
+	*b.TotalQuantity += request.Quantity
+	*b.OutQuantity += request.Quantity
+	*b.InBuckets += request.Quantity
 	done := client.Adjustment{RequestID: request.RequestID, Quantity: request.Quantity, State: "done"}
 	b.adjustments[request.RequestID] = done
 	done.Budget = b.shown()

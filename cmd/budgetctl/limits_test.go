@@ -90,7 +90,7 @@ func TestLimits(t *testing.T) {
 			" --end 2027-02-01T00:00:00Z --allow-past --timezone Europe/Berlin",
 			`{"id":0,"tenant":"default","name":"b","unit":"count","durability":"ledger","type":"daily","bucket_quantity":1,
 			"type_rule":{"kind":"calendar","every":"month","quantity":3,"unused":"spread"},"timezone":"Europe/Berlin",
-			"status":"pending","version":0,"total_quantity":7,"effective_at":"2027-01-31T00:00:00Z","periods":[
+			"status":"pending","version":0,"total_quantity":7,"out_quantity":0,"undistributed":0,"not_funded":0,"remaining":0,"in_buckets":0,"effective_at":"2027-01-31T00:00:00Z","periods":[
 			{"number":1,"start":"2027-01-31T00:00:00Z","end":"2027-01-31T23:00:00Z","quantity":1},
 			{"number":2,"start":"2027-01-31T23:00:00Z","end":"2027-02-01T00:00:00Z","quantity":1}]}`,
 			`POST /v1/budgets {"name":"b","unit":"count","total_quantity":7,"type":"daily","start_at":"2027-01-31T00:00:00Z",` +

@@ -87,14 +87,14 @@ func overview(page client.Page, filter client.Filter) string {
 	}
 	rows := make([][]any, len(page.Budgets))
 	for i, b := range page.Budgets {
-		rows[i] = []any{b.Name, b.ID, b.Type, b.Status, unless(b.Unlimited, b.TotalQuantity),
-			unless(b.Unlimited, b.Undistributed), unless(b.Unlimited, b.Remaining),
+		rows[i] = []any{b.Name, b.ID, b.Type, b.Status, orUnlimited(b.TotalQuantity),
+			orUnlimited(b.Undistributed), orUnlimited(b.Remaining),
 			b.Used, b.InTransit, b.Buckets.Online, b.Buckets.Offline}
 		if ranked {
 			rows[i] = append(rows[i], clockOf(b.Timezone)(b.ExhaustedAt))
 		}
 		if refusals {
-			n := int64(0)
+			n := 0
 			if b.Refusals != nil {
 				n = *b.Refusals
 			}

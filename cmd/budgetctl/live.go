@@ -148,9 +148,10 @@ func (m *live) lines() []string {
 	if b.Unlimited {
 		out = append(out, strong.Render(grouped(b.Used))+" used, unlimited")
 	} else {
-		share := float64(b.TotalQuantity-left) / float64(max(b.TotalQuantity, 1))
+		total := client.Units(b.TotalQuantity)
+		share := float64(total-left) / float64(max(total, 1))
 		out = append(out, bar(share, width/2)+fmt.Sprintf("  %.1f %% gone", 100*share),
-			strong.Render(grouped(left))+" left of "+grouped(b.TotalQuantity)+", "+grouped(b.Used)+
+			strong.Render(grouped(left))+" left of "+grouped(total)+", "+grouped(b.Used)+
 				" used, "+grouped(b.Held)+" held")
 	}
 	out = append(out, cell(s.RatePerS)+" a second; used up: "+strong.Render(exhaustion(s)))

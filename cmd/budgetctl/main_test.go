@@ -220,8 +220,8 @@ func TestGeneratedIDsDiffer(t *testing.T) {
 	must1(t, server.URL, "deduct b 1")
 	must1(t, server.URL, "append b 1")
 	must1(t, server.URL, "append b 1")
-	if b := server.budgets["1"]; b.Used != 2 || b.TotalQuantity != 102 {
-		t.Errorf("used %d, total %d", b.Used, b.TotalQuantity)
+	if b := server.budgets["1"]; b.Used != 2 || *b.TotalQuantity != 102 {
+		t.Errorf("used %d, total %d", b.Used, *b.TotalQuantity)
 	}
 }
 

@@ -28,8 +28,7 @@ func (a *app) show(answer any, layout func() string) error {
 	case "table":
 		out = fitted(layout(), a.width())
 	default:
-		text, err := json.Marshal(answer, jsontext.WithIndent("  "), json.Deterministic(true),
-			json.WithMarshalers(unlimited))
+		text, err := json.Marshal(answer, jsontext.WithIndent("  "), json.Deterministic(true))
 		if err != nil {
 			return fmt.Errorf("answer cannot be written as JSON: %w", err)
 		}

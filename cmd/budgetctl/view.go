@@ -64,11 +64,11 @@ func view(b *client.Budget) string {
 		{"sharding quantity", bound(b.ShardingQuantity)}, {"adjust cnt", bound(int64(b.AdjustCnt))},
 		{"buckets", b.BucketQuantity}, {"buckets online", b.Buckets.Online},
 		{"buckets offline", b.Buckets.Offline},
-		{"total", unless(b.Unlimited, b.TotalQuantity)}, {"out", unless(b.Unlimited, b.OutQuantity)},
-		{"undistributed", unless(b.Unlimited, b.Undistributed)},
-		{"not funded", unless(b.Unlimited, b.NotFunded)},
-		{"pending shrink", b.PendingShrink}, {"remaining", unless(b.Unlimited, b.Remaining)},
-		{"in buckets", unless(b.Unlimited, b.InBuckets)},
+		{"total", orUnlimited(b.TotalQuantity)}, {"out", orUnlimited(b.OutQuantity)},
+		{"undistributed", orUnlimited(b.Undistributed)},
+		{"not funded", orUnlimited(b.NotFunded)},
+		{"pending shrink", b.PendingShrink}, {"remaining", orUnlimited(b.Remaining)},
+		{"in buckets", orUnlimited(b.InBuckets)},
 		{"held", b.Held},
 		{"used", b.Used},
 		{"in transit", b.InTransit}, {"quarantined", b.Quarantined}, {"forfeited", b.Forfeited},
@@ -117,12 +117,12 @@ func orNever(at time.Time) any {
 	return at
 }
 
-// unless formats a quantity that an unlimited budget lacks.
-func unless(unlimited bool, n int64) any {
-	if unlimited {
+// orUnlimited formats a quantity that an unlimited budget lacks.
+func orUnlimited(n *int64) any {
+	if n == nil {
 		return "unlimited"
 	}
-	return n
+	return *n
 }
 
 // bound formats a bound; 0 means no bound.

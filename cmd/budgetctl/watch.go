@@ -145,7 +145,7 @@ func (w *watching) show(l *look) error {
 	var out string
 	switch {
 	case w.app.output == "json":
-		line, err := json.Marshal(l, json.Deterministic(true), json.WithMarshalers(unlimited))
+		line, err := json.Marshal(l, json.Deterministic(true))
 		if err != nil {
 			return fmt.Errorf("look cannot be written as JSON: %w", err)
 		}
@@ -179,6 +179,6 @@ func watchLine(l *look, header bool) string {
 	}
 	at := cell(s.Now.At.Truncate(time.Second))
 	return out + fmt.Sprintf(layout, at, printable(string(b.Status)), cell(b.Used),
-		cell(unless(b.Unlimited, b.Remaining)), cell(s.Now.Stranded),
+		cell(orUnlimited(b.Remaining)), cell(s.Now.Stranded),
 		cell(s.RatePerS), exhaustion(s), strings.Join(buckets, " "))
 }

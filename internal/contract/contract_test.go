@@ -12,7 +12,7 @@ import (
 	"github.com/budgetd/budgetd/access"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/contract"
-	"github.com/budgetd/budgetd/internal/httpapi/wire"
+	"github.com/budgetd/budgetd/internal/httpapi"
 )
 
 // document is what these tests look at of /openapi.json.
@@ -145,7 +145,7 @@ func TestErrorTable(t *testing.T) {
 	}
 	for _, code := range known {
 		want, ok := all[string(code)]
-		p := wire.ProblemOf(&budget.Error{Code: code})
+		p := httpapi.ProblemOf(&budget.Error{Code: code})
 		if !ok || want.Status != p.Status || want.Title != p.Title || want.Kind != code.Kind().String() {
 			t.Errorf("%s is sent as %d %q, %s; documented as %+v", code, p.Status, p.Title, code.Kind(), want)
 		}

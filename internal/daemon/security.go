@@ -16,7 +16,6 @@ import (
 	"github.com/budgetd/budgetd/internal/edge"
 	"github.com/budgetd/budgetd/internal/guard"
 	"github.com/budgetd/budgetd/internal/httpapi"
-	"github.com/budgetd/budgetd/internal/httpapi/wire"
 	"github.com/budgetd/budgetd/internal/oidc"
 	"github.com/budgetd/budgetd/internal/sqlstore/keys"
 )
@@ -115,5 +114,5 @@ func (s *security) refused(w http.ResponseWriter, r *http.Request, reason string
 	if reason == oidc.Unavailable {
 		code = budget.Unavailable
 	}
-	httpapi.WriteProblem(w, wire.ProblemOf(budget.Refuse(code, "login", "%v", err)))
+	httpapi.WriteProblem(w, httpapi.ProblemOf(budget.Refuse(code, "login", "%v", err)))
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/guard"
-	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
 // Names resolves budgets that callers name by id.
@@ -78,7 +77,7 @@ func (d *data) admit(c *guard.Caller) *budget.Error {
 	if err == nil {
 		return nil
 	}
-	refused := wire.ErrorOf(err, d.route.op, false)
+	refused := errorOf(err, d.route.op, false)
 	if d.route.op == "deduct" {
 		d.api.observeDeduction(d.ctx, nil, nil, refused)
 	}

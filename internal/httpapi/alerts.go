@@ -3,13 +3,13 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/budgetd/budgetd/access"
 	"github.com/budgetd/budgetd/alert"
 	"github.com/budgetd/budgetd/api"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
 // Alerts reads alerts, and reads and writes thresholds. Errors are *budget.Error.
@@ -55,7 +55,7 @@ func (a *API) thresholds(c *call) (answer, error) {
 		return answer{}, err
 	}
 	list, own, err := a.alerts.Thresholds(c.ctx, ref)
-	return answer{body: wire.ThresholdsOf(list, own)}, err
+	return answer{body: thresholdsOf(list, own)}, err
 }
 
 // thresholdsIn returns the thresholds of a body; nil stays nil.
@@ -80,11 +80,11 @@ func (a *API) setThresholds(c *call) (answer, error) {
 	if err := c.read(&body); err != nil {
 		return answer{}, err
 	}
-	if err := a.alerts.SetThresholds(c.ctx, ref, thresholdsIn(body.Thresholds)); err != nil {
+	if err := a.alerts.SetThresholds(c.ctx, ref, thresholdsIn(*body.Thresholds)); err != nil {
 		return answer{}, err
 	}
 	list, own, err := a.alerts.Thresholds(c.ctx, ref)
-	return answer{body: wire.ThresholdsOf(list, own)}, err
+	return answer{body: thresholdsOf(list, own)}, err
 }
 
 func (a *API) listAlerts(c *call) (answer, error) {
@@ -113,10 +113,10 @@ func (a *API) listAlerts(c *call) (answer, error) {
 		}
 	}
 	views, err := a.alerts.Alerts(c.ctx, q)
-	out := wire.AlertPage{Alerts: []wire.Alert{}}
+	out := api.AlertPage{Alerts: []api.Alert{}}
 	for i := range views {
 		if c.principal == nil || c.principal.Scope.Covers(views[i].Tenant, views[i].Name) {
-			out.Add(&views[i])
+			out.Alerts = append(out.Alerts, alertOf(&views[i]))
 		}
 	}
 	if len(views) == q.Limit {
@@ -148,10 +148,10 @@ func (a *API) listWebhooks(c *call) (answer, error) {
 		return answer{}, err
 	}
 	list, err := a.webhooks.Endpoints(c.ctx, tenant)
-	out := wire.EndpointList{Webhooks: []wire.Endpoint{}}
+	out := api.WebhookList{Webhooks: []api.Webhook{}}
 	for i := range list {
 		if c.manages(list[i].Tenant) {
-			out.Webhooks = append(out.Webhooks, wire.EndpointOf(&list[i]))
+			out.Webhooks = append(out.Webhooks, webhookOf(&list[i]))
 		}
 	}
 	return answer{body: out}, err
@@ -197,7 +197,7 @@ func (a *API) createWebhook(c *call) (answer, error) {
 	}
 	e.Tenant, e.CreatedBy = tenant, c.by()
 	made, err := a.webhooks.CreateEndpoint(c.ctx, e)
-	return answer{status: http.StatusCreated, body: wire.EndpointOf(&made)}, err
+	return answer{status: http.StatusCreated, body: webhookOf(&made)}, err
 }
 
 // endpoint reads the endpoint in the path if it is in the caller's scope. Errors: WebhookNotFound,
@@ -221,7 +221,7 @@ func (a *API) webhook(c *call) (answer, error) {
 		return answer{}, err
 	}
 	e, err := c.endpoint()
-	return answer{body: wire.EndpointOf(&e)}, err
+	return answer{body: webhookOf(&e)}, err
 }
 
 func (a *API) changeWebhook(c *call) (answer, error) {
@@ -235,7 +235,7 @@ func (a *API) changeWebhook(c *call) (answer, error) {
 		return answer{}, err
 	}
 	e, err = a.webhooks.ChangeEndpoint(c.ctx, e.ID, alert.EndpointChange(body))
-	return answer{body: wire.EndpointOf(&e)}, err
+	return answer{body: webhookOf(&e)}, err
 }
 
 // deleteWebhook deletes an endpoint and returns it as it was.
@@ -248,7 +248,7 @@ func (a *API) deleteWebhook(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return answer{body: wire.EndpointOf(&e)}, a.webhooks.DeleteEndpoint(c.ctx, e.ID)
+	return answer{body: webhookOf(&e)}, a.webhooks.DeleteEndpoint(c.ctx, e.ID)
 }
 
 func (a *API) testWebhook(c *call) (answer, error) {
@@ -275,7 +275,7 @@ func (c *call) deliver(do func(alert.Endpoint) (alert.Delivery, error)) (answer,
 		return answer{}, err
 	}
 	d, err := do(e)
-	return answer{status: http.StatusAccepted, body: wire.DeliveryOf(&d)}, err
+	return answer{status: http.StatusAccepted, body: deliveryOf(&d)}, err
 }
 
 func (a *API) deliveries(c *call) (answer, error) {
@@ -289,12 +289,56 @@ func (a *API) deliveries(c *call) (answer, error) {
 		return answer{}, err
 	}
 	list, err := a.webhooks.Deliveries(c.ctx, e.ID, query.Get("page_token"), limit)
-	out := wire.DeliveryPage{Deliveries: make([]wire.Delivery, len(list))}
+	out := api.DeliveryPage{Deliveries: make([]api.Delivery, len(list))}
 	for i := range list {
-		out.Deliveries[i] = wire.DeliveryOf(&list[i])
+		out.Deliveries[i] = deliveryOf(&list[i])
 	}
 	if len(list) == limit {
 		out.NextPageToken = list[len(list)-1].Message.ID
 	}
 	return answer{body: out}, err
+}
+
+func thresholdsOf(list []alert.Threshold, own bool) api.Thresholds {
+	out := api.Thresholds{Thresholds: make([]api.Threshold, len(list)), Own: own}
+	for i, t := range list {
+		out.Thresholds[i] = api.Threshold{Kind: string(t.Kind), Of: string(t.Of),
+			Percent: int64(t.Percent), Limit: t.Limit, Value: t.Value}
+	}
+	return out
+}
+
+func alertOf(v *alert.View) api.Alert {
+	out := api.Alert{ID: v.ID, State: alert.StateResolved, Tenant: v.Tenant, Budget: v.Name,
+		Threshold: v.Threshold, Period: v.Period, Episode: v.Episode, Total: v.Units.Total,
+		Spent: v.Units.Spent, Left: v.Units.Left, FiredAt: inUTC(v.FiredAt),
+		ResolvedAt: inUTC(v.ResolvedAt), Reason: string(v.Reason)}
+	if v.Firing() {
+		out.State = alert.StateFiring
+	}
+	if v.ToldBy != v.ID {
+		out.ToldBy = v.ToldBy
+	}
+	return out
+}
+
+func webhookOf(e *alert.Endpoint) api.Webhook {
+	types := e.Types
+	if len(types) == 0 {
+		types = alert.Types()
+	}
+	return api.Webhook{ID: e.ID, Tenant: e.Tenant, URL: e.URL, Secret: e.Secret, Types: types,
+		Description: e.Description, Enabled: e.Disabled == "", Disabled: string(e.Disabled),
+		FailingSince: inUTC(e.FailingSince), CreatedAt: inUTC(e.CreatedAt), CreatedBy: e.CreatedBy}
+}
+
+func deliveryOf(d *alert.Delivery) api.Delivery {
+	out := api.Delivery{Message: d.Message.ID, Type: d.Message.Type, State: string(d.State),
+		Tries: int64(d.Tries), Attempts: make([]api.Attempt, len(d.Attempts)),
+		NextAttemptAt: inUTC(d.DueAt), CreatedAt: inUTC(d.Message.CreatedAt)}
+	for i, a := range d.Attempts {
+		out.Attempts[i] = api.Attempt{At: inUTC(a.At.Truncate(time.Millisecond)),
+			Status: int64(a.Status), Error: a.Error, TookMS: a.Took.Milliseconds()}
+	}
+	return out
 }

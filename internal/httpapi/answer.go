@@ -11,7 +11,6 @@ import (
 	"github.com/budgetd/budgetd/api"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/edge"
-	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
 // answer is a success, or a problem without an error (not ready).
@@ -47,7 +46,7 @@ func (c *call) write(a answer) {
 }
 
 // fail logs an error once and sends its problem document.
-func (c *call) fail(e *budget.Error) { c.refuse(e, wire.ProblemOf(e)) }
+func (c *call) fail(e *budget.Error) { c.refuse(e, ProblemOf(e)) }
 
 // refuse logs an error and sends document p.
 func (c *call) refuse(e *budget.Error, p *api.Problem) {
@@ -75,11 +74,11 @@ var (
 	bearer      = []string{"Bearer"}
 )
 
-var answers = sync.Pool{New: func() any { return new(wire.Document) }}
+var answers = sync.Pool{New: func() any { return new(document) }}
 
 // send writes one document. An error means that it has no JSON form and that nothing was sent.
 func (c *call) send(status int, contentType []string, body any) error {
-	d := answers.Get().(*wire.Document)
+	d := answers.Get().(*document)
 	defer func() {
 		if cap(d.Text) <= pooledBytes {
 			d.Text, d.Err = d.Text[:0], nil
@@ -106,7 +105,7 @@ func (c *call) send(status int, contentType []string, body any) error {
 
 // WriteProblem sends a problem document for a request that no API handles.
 func WriteProblem(w http.ResponseWriter, p *api.Problem) {
-	d := new(wire.Document)
+	d := new(document)
 	d.Value(p)
 	edge.SecureAnswer(w.Header(), false)
 	w.Header()["Content-Type"] = problemType

@@ -8,8 +8,8 @@
 //	routes.go   which call it is; all routes are on one screen
 //	data, call  query, path and body of one request, read strictly (package strictjson); a call is a
 //	            data that net/http has read
-//	<noun>.go   the call itself: one method of the service
-//	wire        the form of bodies, answers and problems
+//	<noun>.go   the call itself: one method of the service, and its answer as package api has it
+//	document.go the answers that are written most, problem.go the refusals
 //
 // Data calls (deduct, batch, check, confirm, extend, rollback, cancel) have handlers that take a
 // *data and do not depend on the server that read the request. DataPath is the part of the service
@@ -35,7 +35,6 @@ import (
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/edge"
 	"github.com/budgetd/budgetd/internal/guard"
-	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
 // Service is what the API calls: *bucket.Service. Each of its parts is declared in the file of its
@@ -231,7 +230,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case headerCount(r.Header) > a.limits.Headers:
 		e := budget.Refuse(budget.TooLarge, "read", "the request has more than %d headers",
 			a.limits.Headers)
-		p := wire.ProblemOf(e)
+		p := ProblemOf(e)
 		p.Status = http.StatusRequestHeaderFieldsTooLarge
 		c.refuse(e, p)
 	case !clean(r):

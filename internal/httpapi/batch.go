@@ -11,7 +11,6 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/httpapi/strictjson"
-	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
 // maxItems is the most deductions in a batch or in a check.
@@ -45,6 +44,11 @@ func (i *batchItem) Member(r *strictjson.Reader, name string) bool {
 func (i *batchItem) Check(r *strictjson.Reader) {
 	r.Require("budget", "request_id", "amount")
 	i.Validate(&r.Object)
+}
+
+// batchAnswer holds an answer or a problem for each deduction, in order.
+type batchAnswer struct {
+	Results []any `json:"results"`
 }
 
 // batch makes many deductions in one call, each independent of the others. Items with the same
@@ -97,7 +101,7 @@ func (a *API) batch(d *data) (answer, error) {
 		a.dryRuns(d, items, part.dryRuns, results)
 		a.deductAll(d, items, part.deductions, results)
 	}
-	return answer{body: wire.BatchAnswer{Results: results}}, nil
+	return answer{body: batchAnswer{results}}, nil
 }
 
 // batchPart is a part of a batch, by index. Its dry runs do not see its deductions.
@@ -148,7 +152,7 @@ func (a *API) deductAll(d *data, items []*batchItem, at []int, results []any) {
 		requests[n] = requestOf(items[i].ref, &items[i].DeductRequest, d.by())
 	}
 	all := a.service.DeductAll(d.ctx, requests)
-	accepted := make([]wire.Accepted, len(at))
+	accepted := make([]api.DeductAnswer, len(at))
 	for n, i := range at {
 		got := &all[n]
 		a.observeDeduction(d.ctx, &requests[n], &got.Answer, got.Err)
@@ -156,7 +160,7 @@ func (a *API) deductAll(d *data, items []*batchItem, at []int, results []any) {
 			results[i] = a.itemProblem(d.ctx, items[i], got.Err)
 			continue
 		}
-		accepted[n] = wire.AcceptedOf(&got.Answer)
+		accepted[n] = acceptedOf(&got.Answer)
 		results[i] = &accepted[n]
 	}
 }
@@ -177,7 +181,7 @@ func (a *API) dryRuns(d *data, items []*batchItem, at []int, results []any) {
 			results[i] = foreseen.body
 			if err != nil {
 				results[i] = named(items[i].Budget, items[i].RequestID,
-					wire.ProblemOf(wire.ErrorOf(err, "deduct", false)))
+					ProblemOf(errorOf(err, "deduct", false)))
 			}
 		})
 	}
@@ -186,9 +190,9 @@ func (a *API) dryRuns(d *data, items []*batchItem, at []int, results []any) {
 
 // itemProblem logs the error of an item and returns its problem.
 func (a *API) itemProblem(ctx context.Context, item *batchItem, err error) *api.Problem {
-	e := wire.ErrorOf(err, "deduct", true)
+	e := errorOf(err, "deduct", true)
 	a.logError(ctx, "deduct", e)
-	return named(item.Budget, item.RequestID, wire.ProblemOf(e))
+	return named(item.Budget, item.RequestID, ProblemOf(e))
 }
 
 // named adds the budget and request id of its item to a problem.
@@ -210,15 +214,21 @@ func (a *API) dryRun(ctx context.Context, request bucket.DeductRequest) (answer,
 		err = got.Err
 	}
 	if err != nil {
-		return answer{}, wire.ErrorOf(err, "deduct", false)
+		return answer{}, errorOf(err, "deduct", false)
 	}
 	if got.Recorded != nil {
-		recorded := wire.AcceptedOf(got.Recorded)
+		recorded := acceptedOf(got.Recorded)
 		return answer{body: &recorded}, nil
 	}
-	out := wire.ForeseenOf(&got)
+	out := foreseenOf(&got)
 	out.RequestID = request.RequestID
 	return answer{body: out}, nil
+}
+
+func foreseenOf(got *bucket.CheckAnswer) *api.Foreseen {
+	return &api.Foreseen{Outcome: "would_be_accepted", Amount: got.Amount,
+		BudgetRemaining: unless(got.Unlimited, got.BudgetRemaining),
+		PeriodRemaining: got.PeriodRemaining, Unlimited: got.Unlimited, Limits: statesOf(got.Limits)}
 }
 
 // checkItem is one deduction to be checked.
@@ -261,7 +271,7 @@ func (a *API) checks(d *data) (answer, error) {
 			err = d.within("check", request.Budget)
 		}
 		if err != nil {
-			results[i] = named(item.Budget, "", wire.ProblemOf(wire.ErrorOf(err, "check", false)))
+			results[i] = named(item.Budget, "", ProblemOf(errorOf(err, "check", false)))
 			continue
 		}
 		requests, at = append(requests, request), append(at, i)
@@ -271,15 +281,15 @@ func (a *API) checks(d *data) (answer, error) {
 			results[at[i]] = a.checked(d.ctx, items[at[i]].Budget, &got)
 		}
 	}
-	return answer{body: wire.BatchAnswer{Results: results}}, nil
+	return answer{body: batchAnswer{results}}, nil
 }
 
 // checked returns one result of a check: what would be accepted, or a problem.
 func (a *API) checked(ctx context.Context, budgetName string, got *bucket.CheckAnswer) any {
 	if got.Err == nil {
-		return wire.ForeseenOf(got)
+		return foreseenOf(got)
 	}
-	e := wire.ErrorOf(got.Err, "check", false)
+	e := errorOf(got.Err, "check", false)
 	a.logError(ctx, "check", e)
-	return named(budgetName, "", wire.ProblemOf(e))
+	return named(budgetName, "", ProblemOf(e))
 }

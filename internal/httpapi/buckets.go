@@ -7,7 +7,6 @@ import (
 	"github.com/budgetd/budgetd/api"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
 // Buckets is the part of the service that acts on the buckets of a budget. Errors are
@@ -28,9 +27,9 @@ func (a *API) buckets(c *call) (answer, error) {
 		return answer{}, err
 	}
 	views, err := a.service.Buckets(c.ctx, ref)
-	out := wire.BucketList{Buckets: make([]wire.BucketView, len(views))}
+	out := api.BucketList{Buckets: make([]api.Bucket, len(views))}
 	for i := range views {
-		out.Buckets[i] = wire.BucketOf(&views[i])
+		out.Buckets[i] = bucketOf(&views[i])
 	}
 	return answer{body: out}, err
 }
@@ -60,7 +59,7 @@ func (c *call) onBucket(verb bucketVerb) (answer, error) {
 		return answer{}, err
 	}
 	view, err := verb(c.ctx, ref, key)
-	return answer{body: wire.BucketOf(&view)}, err
+	return answer{body: bucketOf(&view)}, err
 }
 
 // Quarantines is the part of the service that acts on units whose store lost its memory (store
@@ -84,11 +83,11 @@ func (a *API) quarantine(c *call) (answer, error) {
 	for i, q := range list {
 		out.Held += q.Held()
 		out.Quarantines[i] = api.Quarantine{Bucket: q.Key, Epoch: q.Epoch, Quantity: q.Quantity,
-			Released: q.Released, Held: q.Held(), Cause: q.Cause, At: wire.InUTC(q.At)}
+			Released: q.Released, Held: q.Held(), Cause: q.Cause, At: inUTC(q.At)}
 		out.Quarantines[i].Releases = make([]api.Decision, len(q.Releases))
 		for n, r := range q.Releases {
 			out.Quarantines[i].Releases[n] = api.Decision{RequestID: r.RequestID,
-				Quantity: r.Quantity, Used: r.Used, Reason: r.Reason, By: r.By, At: wire.InUTC(r.At)}
+				Quantity: r.Quantity, Used: r.Used, Reason: r.Reason, By: r.By, At: inUTC(r.At)}
 		}
 	}
 	return answer{body: out}, err
@@ -171,6 +170,33 @@ func recycleOf(r *bucket.Recycle) api.Recycle {
 		Skipped: r.Skipped, Moved: r.Moved, UnitsBefore: r.Before.Units,
 		StrandedBefore: r.Before.Stranded,
 		UnitsAfter:     r.After.Units, StrandedAfter: r.After.Stranded,
-		BeganAt: wire.InUTC(r.BeganAt), EndedAt: wire.InUTC(r.EndedAt),
+		BeganAt: inUTC(r.BeganAt), EndedAt: inUTC(r.EndedAt),
+	}
+}
+
+// homeOf returns the home of a bucket of a budget with that durability. Only store mode keeps
+// balances in partitions.
+func homeOf(d budget.Durability, p bucket.Partition) api.Home {
+	if d != budget.Store {
+		return api.Home{}
+	}
+	return api.Home{Instance: p.Instance, Partition: p.Index}
+}
+
+// bucketOf returns the body that shows b.
+func bucketOf(b *bucket.BucketView) api.Bucket {
+	e := &b.Epoch
+	status := "offline"
+	if b.Online {
+		status = "online"
+	}
+	return api.Bucket{
+		Key: b.Key, Ordinal: b.Ordinal, Status: status, OfflineBy: string(b.OfflineBy),
+		Home:  homeOf(b.Durability, b.Partition),
+		Epoch: e.Number, EpochStatus: string(e.Status), Incarnation: e.Incarnation,
+		Remaining: b.Remaining, OutQuantity: b.OutQuantity, OutCnt: b.OutCnt,
+		CollectCnt:  b.CollectCnt,
+		Outstanding: e.Outstanding, Held: e.Held, Used: e.Used, Returning: e.Returning,
+		Halted: e.Halted, Problem: b.Problem, UpdatedAt: inUTC(b.UpdatedAt),
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/budgetd/budgetd/api"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
 // Budgets is the part of the service that acts on budgets. Errors are *budget.Error.
@@ -46,7 +45,7 @@ func (a *API) create(c *call) (answer, error) {
 		return answer{}, err
 	}
 	id := strconv.FormatInt(view.Definition.ID, 10)
-	out := answer{body: wire.BudgetOf(&view), version: view.Definition.Version}
+	out := answer{body: budgetOf(&view), version: view.Definition.Version}
 	if created {
 		out.status, out.location = http.StatusCreated, "/v1/budgets/"+id
 	}
@@ -62,7 +61,7 @@ func (a *API) view(c *call) (answer, error) {
 		return answer{}, err
 	}
 	view, err := a.service.View(c.ctx, ref)
-	return answer{body: wire.BudgetOf(&view), version: view.Definition.Version}, err
+	return answer{body: budgetOf(&view), version: view.Definition.Version}, err
 }
 
 // deleteBudget deletes a budget and returns it as it was.
@@ -75,7 +74,7 @@ func (a *API) deleteBudget(c *call) (answer, error) {
 		return answer{}, err
 	}
 	view, err := a.service.Delete(c.ctx, ref)
-	return answer{body: wire.BudgetOf(&view)}, err
+	return answer{body: budgetOf(&view)}, err
 }
 
 func (a *API) change(c *call) (answer, error) {
@@ -104,7 +103,7 @@ func (a *API) change(c *call) (answer, error) {
 		}
 	}
 	view, err := a.service.Change(c.ctx, ref, body.change)
-	return answer{body: wire.BudgetOf(&view), version: view.Definition.Version}, err
+	return answer{body: budgetOf(&view), version: view.Definition.Version}, err
 }
 
 func (a *API) adjust(c *call) (answer, error) {
@@ -120,9 +119,9 @@ func (a *API) adjust(c *call) (answer, error) {
 	view, err := a.service.Adjust(c.ctx, bucket.AdjustRequest{
 		Budget: ref, RequestID: body.RequestID, Quantity: body.Quantity,
 	})
-	out := wire.Adjusted{
-		RequestID: body.RequestID, Quantity: body.Quantity, State: bucket.AdjustmentDone,
-		Replayed: view.Replayed, BudgetView: wire.BudgetOf(&view),
+	out := api.Adjustment{
+		RequestID: body.RequestID, Quantity: body.Quantity, State: string(bucket.AdjustmentDone),
+		Replayed: view.Replayed, Budget: budgetOf(&view),
 	}
 	return answer{body: out, version: view.Definition.Version}, err
 }
@@ -179,11 +178,11 @@ func (a *API) list(c *call) (answer, error) {
 		return answer{}, err
 	}
 	views, err := a.service.List(c.ctx, page)
-	out := wire.BudgetPage{Budgets: make([]wire.BudgetView, 0, len(views))}
+	out := api.Page{Budgets: make([]api.Budget, 0, len(views))}
 	for i := range views {
 		d := &views[i].Definition
 		if c.principal == nil || c.principal.Scope.Covers(d.Tenant, d.Name) {
-			out.Budgets = append(out.Budgets, wire.BudgetOf(&views[i]))
+			out.Budgets = append(out.Budgets, budgetOf(&views[i]))
 		}
 	}
 	if len(views) == page.Size {

@@ -16,7 +16,6 @@ import (
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/guard"
-	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
 // call is a request that net/http has read.
@@ -63,7 +62,7 @@ func (c *call) serve() {
 	answer, err := c.answer()
 	var failed *budget.Error
 	if err != nil {
-		failed = wire.ErrorOf(err, c.route.op, c.route.changes)
+		failed = errorOf(err, c.route.op, c.route.changes)
 	}
 	if c.entry != nil {
 		c.appendEntry(failed)

@@ -10,7 +10,6 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/edge"
-	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
 // Console serves the operator's page and its files.
@@ -66,7 +65,7 @@ type overviewView struct {
 	Ready     bool           `json:"ready"`
 	Reasons   []string       `json:"reasons"`
 	Books     booksView      `json:"books"`
-	Instances []instanceView `json:"instances"`
+	Instances []api.Instance `json:"instances"`
 	// Outcomes are the deductions that this node answered in each of the last seconds.
 	Outcomes []secondView `json:"outcomes"`
 	// Next lists the budgets that run out first, Refused those with the latest refusals on this
@@ -116,7 +115,7 @@ func standingsOf(list []bucket.Standing) []standingView {
 		s := &list[i]
 		out[i] = standingView{Tenant: s.Tenant, Name: s.Name, Unit: s.Unit, Total: s.Total,
 			Left: s.Left, Held: s.Held, Used: s.Used, RatePerS: s.Rate,
-			ExhaustedAt: wire.InUTC(s.ExhaustedAt).Round(time.Second), Refusals: s.Refusals}
+			ExhaustedAt: inUTC(s.ExhaustedAt).Round(time.Second), Refusals: s.Refusals}
 	}
 	return out
 }
@@ -126,7 +125,7 @@ func (a *API) overview(ctx context.Context) (*overviewView, error) {
 	partitions, err := a.service.Partitions(ctx)
 	s := a.overseer.Standings(listed)
 	out := &overviewView{Reasons: a.service.Ready(ctx), Instances: a.instancesOf(partitions).Instances,
-		Books: booksView{CheckedAt: wire.InUTC(s.At), Budgets: s.Statuses, Exhausted: s.Exhausted,
+		Books: booksView{CheckedAt: inUTC(s.At), Budgets: s.Statuses, Exhausted: s.Exhausted,
 			Discrepancies: s.Discrepancies, Gap: s.Gap, Halted: s.Halted, Quarantined: s.Quarantined},
 		Next: standingsOf(s.Next), Refused: standingsOf(s.Refused)}
 	out.Ready = len(out.Reasons) == 0 && !a.leaving.Load()
@@ -139,29 +138,6 @@ func (a *API) overview(ctx context.Context) (*overviewView, error) {
 			one.Limited, one.Failed, one.Faulty})
 	}
 	return out, nil
-}
-
-// refusalView is a deduction that this node refused.
-type refusalView struct {
-	At         time.Time         `json:"at"`
-	Tenant     string            `json:"tenant"`
-	Budget     string            `json:"budget"`
-	RequestID  string            `json:"request_id"`
-	Amount     int64             `json:"amount"`
-	Key        string            `json:"key,omitzero"`
-	Dimensions map[string]string `json:"dimensions,omitempty"`
-	Hold       bool              `json:"hold,omitzero"`
-	Reference  string            `json:"reference,omitzero"`
-	// RoutingKey is the key by which the request is routed now, Bucket the bucket to which it is,
-	// and Home where that bucket's balance is.
-	RoutingKey string       `json:"routing_key,omitzero"`
-	Bucket     string       `json:"bucket,omitzero"`
-	Home       *wire.Home   `json:"home,omitzero"`
-	Problem    *api.Problem `json:"problem"`
-}
-
-type refusalList struct {
-	Refusals []refusalView `json:"refusals"`
 }
 
 // refusals answers the recent refusals that this node remembers: those of a request id, of a value
@@ -189,7 +165,7 @@ func (a *API) refusals(c *call) (answer, error) {
 	fits := func(r *bucket.Refusal) bool {
 		return (id == "" || r.Request.RequestID == id) && (value == "" || carries(&r.Request, value))
 	}
-	out := refusalList{Refusals: []refusalView{}}
+	out := api.RefusalList{Refusals: []api.Refusal{}}
 	for _, r := range a.overseer.Refused(c.ctx, fits, 16*maxPageSize) {
 		of := &r.Request.Budget
 		if tenant != "" && of.Tenant != tenant || name != "" && of.Name != name ||
@@ -216,14 +192,14 @@ func carries(r *bucket.DeductRequest, value string) bool {
 	return false
 }
 
-func refusalOf(r *bucket.Refusal) refusalView {
+func refusalOf(r *bucket.Refusal) api.Refusal {
 	q := &r.Request
-	out := refusalView{At: r.At.UTC(), Tenant: q.Budget.Tenant, Budget: q.Budget.Name,
+	out := api.Refusal{At: r.At.UTC(), Tenant: q.Budget.Tenant, Budget: q.Budget.Name,
 		RequestID: q.RequestID, Amount: q.Amount, Key: q.Key, Dimensions: q.Dimensions,
 		Hold: q.HoldTTL != 0, Reference: q.Reference, RoutingKey: r.RoutingKey,
-		Problem: wire.ProblemOf(r.Err)}
+		Problem: *ProblemOf(r.Err)}
 	if r.Bucket != nil {
-		home := wire.HomeOf(r.Durability, r.Bucket.Partition)
+		home := homeOf(r.Durability, r.Bucket.Partition)
 		out.Bucket, out.Home = r.Bucket.Key, &home
 	}
 	return out
@@ -262,8 +238,8 @@ func (a *API) rank(c *call, page bucket.Page) (answer, error) {
 		return answer{}, err
 	}
 	found := a.overseer.Rank(s)
-	out := wire.BudgetPage{Budgets: []wire.BudgetView{}, Total: &found.Total,
-		RankedAt: wire.InUTC(found.At)}
+	out := api.Page{Budgets: []api.Budget{}, Total: &found.Total,
+		RankedAt: inUTC(found.At)}
 	if len(found.Budgets) == 0 {
 		return answer{body: out}, nil
 	}
@@ -279,8 +255,8 @@ func (a *API) rank(c *call, page bucket.Page) (answer, error) {
 	}
 	for _, r := range found.Budgets {
 		if v := byID[r.ID]; v != nil {
-			row := wire.BudgetOf(v)
-			row.ExhaustedAt, row.Refusals = wire.InUTC(r.ExhaustedAt), r.Refusals
+			row := budgetOf(v)
+			row.ExhaustedAt, row.Refusals = inUTC(r.ExhaustedAt), r.Refusals
 			out.Budgets = append(out.Budgets, row)
 		}
 	}

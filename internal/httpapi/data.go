@@ -15,7 +15,6 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/httpapi/strictjson"
-	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
 // data is a call, whichever server has read it. Data calls need nothing else.
@@ -41,7 +40,7 @@ type data struct {
 	faults api.Faults
 	deduct deductWork
 	// text holds the answer that package front sends.
-	text wire.Document
+	text document
 }
 
 // budget returns the budget in the path, within the tenant of the query and the caller's scope.

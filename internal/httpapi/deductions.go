@@ -4,13 +4,13 @@ import (
 	"context"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/budgetd/budgetd/api"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/httpapi/strictjson"
-	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
 // DataPath is the part of the service that data calls use. Each method runs on the goroutine of the
@@ -57,7 +57,7 @@ func (a *API) deduct(d *data) (answer, error) {
 		*got, err = a.service.Deduct(d.ctx, *request)
 	}
 	a.observeDeduction(d.ctx, request, got, err)
-	one.made = wire.AcceptedOf(got)
+	one.made = acceptedOf(got)
 	return answer{body: &one.made}, err
 }
 
@@ -66,7 +66,7 @@ type deductWork struct {
 	body    api.DeductBody
 	request bucket.DeductRequest
 	got     bucket.DeductAnswer
-	made    wire.Accepted
+	made    api.DeductAnswer
 }
 
 // requestOf returns what a body asks for.
@@ -106,7 +106,7 @@ func (a *API) observeDeduction(ctx context.Context, request *bucket.DeductReques
 	if err == nil {
 		a.observer.Deduction("", got.Replayed, traced)
 	} else {
-		refused = wire.ErrorOf(err, "deduct", true)
+		refused = errorOf(err, "deduct", true)
 		a.observer.Deduction(refused.Code, false, traced)
 	}
 	if a.overseer != nil {
@@ -137,10 +137,10 @@ func (a *API) rollback(d *data) (answer, error) {
 	}
 	if body.Group != "" {
 		views, err := a.service.RollbackGroup(d.ctx, request)
-		return answer{body: wire.HeldOf(body.Group, views)}, err
+		return answer{body: heldOf(body.Group, views)}, err
 	}
 	view, err := a.service.Rollback(d.ctx, request)
-	return answer{body: wire.DeductionOf(&view)}, err
+	return answer{body: deductionOf(&view)}, err
 }
 
 func (a *API) cancel(d *data) (answer, error) {
@@ -155,7 +155,7 @@ func (a *API) cancel(d *data) (answer, error) {
 	view, err := a.service.Cancel(d.ctx, bucket.RollbackRequest{Budget: ref,
 		RequestID: body.RequestID, Receipt: body.Receipt, OnlyBy: d.onlyBy(), Key: body.Key,
 		NoKey: body.NoKey, Dimensions: body.Dimensions})
-	return answer{body: wire.DeductionOf(&view)}, err
+	return answer{body: deductionOf(&view)}, err
 }
 
 func (a *API) deduction(c *call) (answer, error) {
@@ -181,7 +181,7 @@ func (a *API) deduction(c *call) (answer, error) {
 		return answer{}, err
 	}
 	view, err := a.service.Deduction(c.ctx, request)
-	return answer{body: wire.DeductionOf(&view)}, err
+	return answer{body: deductionOf(&view)}, err
 }
 
 // Holds is the part of the service that acts on the hold of a request id, or on a group of holds.
@@ -207,7 +207,7 @@ func (a *API) confirm(d *data) (answer, error) {
 	views, err := a.service.Confirm(d.ctx, bucket.ConfirmRequest{Budget: ref,
 		RequestID: body.RequestID, Group: body.Group, Amount: body.Amount, Receipt: body.Receipt,
 		OnlyBy: d.onlyBy()})
-	return answer{body: wire.HeldOf(body.Group, views)}, err
+	return answer{body: heldOf(body.Group, views)}, err
 }
 
 func (a *API) extend(d *data) (answer, error) {
@@ -221,22 +221,7 @@ func (a *API) extend(d *data) (answer, error) {
 	}
 	views, err := a.service.Extend(d.ctx, bucket.ExtendRequest{Budget: ref, RequestID: body.RequestID,
 		Group: body.Group, HoldTTL: lengthIn(body.HoldTTL), Receipt: body.Receipt, OnlyBy: d.onlyBy()})
-	return answer{body: wire.HeldOf(body.Group, views)}, err
-}
-
-// holdList is the JSON form of a budget's open holds.
-type holdList struct {
-	Holds []holdView `json:"holds"`
-}
-
-// holdView is an open hold. Amount is in minor units.
-type holdView struct {
-	RequestID string    `json:"request_id"`
-	Group     string    `json:"group,omitzero"`
-	Amount    int64     `json:"amount"`
-	Bucket    string    `json:"bucket"`
-	HeldAt    time.Time `json:"held_at"`
-	HoldUntil time.Time `json:"hold_until"`
+	return answer{body: heldOf(body.Group, views)}, err
 }
 
 // openHolds answers the open holds of a budget, those that expire first at the beginning.
@@ -251,10 +236,67 @@ func (a *API) openHolds(c *call) (answer, error) {
 		return answer{}, err
 	}
 	list, err := a.service.HoldsOf(c.ctx, ref, limit)
-	out := holdList{Holds: make([]holdView, len(list))}
+	out := api.HoldList{Holds: make([]api.OpenHold, len(list))}
 	for i, h := range list {
-		out.Holds[i] = holdView{h.RequestID, h.Group, h.Amount, h.BucketKey, wire.InUTC(h.At),
-			wire.InUTC(h.Until)}
+		out.Holds[i] = api.OpenHold{RequestID: h.RequestID, Group: h.Group, Amount: h.Amount,
+			Bucket: h.BucketKey, HeldAt: inUTC(h.At), HoldUntil: inUTC(h.Until)}
 	}
 	return answer{body: out}, err
+}
+
+// acceptedOf returns the body that shows d. It shares d's figures.
+func acceptedOf(d *bucket.DeductAnswer) api.DeductAnswer {
+	a := api.DeductAnswer{
+		RequestID: d.RequestID, Outcome: "accepted", Amount: d.Amount, State: string(d.State),
+		Bucket: d.Bucket, PeriodRemaining: d.PeriodRemaining, Unlimited: d.Unlimited,
+		HoldUntil: inUTC(d.HoldUntil), Limits: statesOf(d.Limits), Receipt: d.Receipt,
+		Replayed: d.Replayed,
+	}
+	if d.Unlimited {
+		return a
+	}
+	if !d.RemainingUnknown {
+		a.BucketRemaining = &d.BucketRemaining
+	}
+	if d.FiguresUnknown {
+		a.PeriodRemaining = nil
+	} else {
+		a.BudgetRemaining = &d.BudgetRemaining
+	}
+	return a
+}
+
+// deductionOf returns the body that shows d.
+func deductionOf(d *bucket.DeductionView) api.Deduction {
+	return api.Deduction{
+		RequestID: d.RequestID, State: string(d.State), Amount: d.Amount, RolledBack: d.RolledBack,
+		Confirmed: d.Confirmed, HoldUntil: inUTC(d.HoldUntil), Group: d.Group,
+		Bucket: d.Bucket, Dimensions: dimensionsIn(d.Dimensions), Reference: d.Reference,
+		CountedAt: inUTC(d.CountedAt), Receipt: d.Receipt, Replayed: d.Replayed,
+	}
+}
+
+// dimensionsIn reads stored dimensions. The API accepts no others, but other programs could write
+// into the database: what cannot be read is nil.
+func dimensionsIn(text string) map[string]string {
+	if text == "" {
+		return nil
+	}
+	var dimensions map[string]string
+	if err := json.Unmarshal([]byte(text), &dimensions); err != nil {
+		return nil
+	}
+	return dimensions
+}
+
+// heldOf returns the body that shows one deduction, or those of a group.
+func heldOf(group string, views []bucket.DeductionView) any {
+	if group == "" && len(views) == 1 {
+		return deductionOf(&views[0])
+	}
+	out := api.Group{Group: group, Deductions: make([]api.Deduction, len(views))}
+	for i := range views {
+		out.Deductions[i] = deductionOf(&views[i])
+	}
+	return out
 }

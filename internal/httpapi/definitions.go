@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	"github.com/budgetd/budgetd/api"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/httpapi/strictjson"
 	"github.com/budgetd/budgetd/limit"
 )
 
@@ -201,4 +203,112 @@ func faultAbove(o *api.Object, field string) bool {
 			return true
 		}
 	}
+}
+
+// budgetOf returns the body that shows v. Members that do not apply are absent.
+func budgetOf(v *bucket.View) api.Budget {
+	d, f := &v.Definition, &v.Figures
+	out := api.Budget{
+		ID: d.ID, Tenant: d.Tenant, Name: d.Name, GLCode: d.GLCode, Unit: d.Unit,
+		Durability: d.Durability, Type: d.Type, BucketQuantity: d.BucketQuantity,
+		ShardingQuantity: d.ShardingQuantity, AdjustCnt: d.AdjustCnt,
+		StartAt: inUTC(d.StartAt), EndAt: inUTC(d.EndAt),
+		CreatedAt: inUTC(d.CreatedAt), UpdatedAt: inUTC(d.UpdatedAt),
+		Status: v.Status, Archived: d.Archived, Version: d.Version, Timezone: d.Timezone,
+		LateRefund: d.LateRefund, RoutingDimension: d.RoutingDimension, Unlimited: d.Unlimited,
+		TotalQuantity: unless(d.Unlimited, f.Total), OutQuantity: unless(d.Unlimited, f.OutQuantity()),
+		Undistributed: unless(d.Unlimited, f.Unfunded+f.Undistributed),
+		NotFunded:     unless(d.Unlimited, f.Unfunded),
+		PendingShrink: f.PendingShrink, Remaining: unless(d.Unlimited, v.Remaining),
+		InBuckets: unless(d.Unlimited, f.InBuckets), Held: f.Held, Used: f.Used,
+		InTransit: f.InTransit(), Quarantined: f.Quarantined, Forfeited: f.Forfeited,
+		Buckets: api.BucketCount{Online: f.Online, Offline: f.Offline, Unreachable: v.Unreachable},
+		Limits:  limitsOf(d.Limits),
+	}
+	if out.EffectiveAt = out.StartAt; d.StartAt.IsZero() {
+		out.EffectiveAt = out.CreatedAt
+	}
+	if d.Durability == budget.Store {
+		out.OnLoss = cmp.Or(d.OnLoss, budget.Quarantine)
+	}
+	if d.Type == budget.Daily {
+		addDaily(&out, v)
+	}
+	return out
+}
+
+// addDaily adds the members of a daily budget, with the defaults written out. Period is absent once
+// the last period is over.
+func addDaily(b *api.Budget, v *bucket.View) {
+	if rule := v.Definition.Rule; rule != nil {
+		shown := allocation.Written(*rule)
+		b.TypeRule = &shown
+	}
+	b.Timezone = cmp.Or(b.Timezone, "UTC")
+	b.LateRefund = cmp.Or(b.LateRefund, budget.ToTotal)
+	for _, p := range v.Plan {
+		b.Periods = append(b.Periods, api.Planned{Number: p.Number, Start: inUTC(p.Start),
+			End: inUTC(p.End), Quantity: p.Quantity})
+	}
+	if p := &v.Period; !p.Over {
+		b.Period = &api.Period{Number: p.Number, Start: inUTC(p.Start), End: inUTC(p.End),
+			Total: v.Figures.PeriodUnits + v.Figures.PeriodBefore,
+			Used:  v.Figures.PeriodUsed + v.Figures.PeriodBefore}
+		b.NextResetAt = nextReset(v)
+	}
+}
+
+// nextReset returns when the period after the open one begins, or the open one if it is in the
+// future. Zero means that none follows, or that the zone is unknown here.
+func nextReset(v *bucket.View) time.Time {
+	if v.Status == budget.Pending {
+		return inUTC(v.Period.Start)
+	}
+	next, ok := allocation.Next(v.Definition, v.Period, v.Period.Start)
+	if !ok || v.Period.End.IsZero() {
+		return time.Time{}
+	}
+	return inUTC(next.Start)
+}
+
+// unless returns a quantity, or nil (null) for an unlimited budget.
+func unless(unlimited bool, units int64) *int64 {
+	if unlimited {
+		return nil
+	}
+	return &units
+}
+
+// limitsOf returns limits as a body shows them. They may be sent back unchanged.
+func limitsOf(limits *budget.Limits) []api.Limit {
+	if limits == nil {
+		return []api.Limit{}
+	}
+	views := make([]api.Limit, len(limits.List))
+	for i, l := range limits.List {
+		w := l.Window
+		if w.Kind == budget.WindowCalendar {
+			w.Timezone = cmp.Or(w.Timezone, "UTC")
+		}
+		views[i] = api.Limit{Name: l.Name, Dimension: l.Dimension, Optional: l.Optional, Max: l.Max,
+			Measure: l.Measure, Enforce: &l.Enforce,
+			Window: api.Window{Kind: w.Kind, Every: w.Every, Anchor: w.Anchor, Timezone: w.Timezone,
+				Length: lengthOf(w.Length), Slot: lengthOf(w.Slot)}}
+		for _, o := range l.Overrides {
+			view := api.Override{Value: o.Value, Values: o.Values, Exempt: o.Exempt}
+			if !o.Exempt {
+				view.Max = &o.Max
+			}
+			views[i].Overrides = append(views[i].Overrides, view)
+		}
+	}
+	return views
+}
+
+// lengthOf formats a length of time, "" for none.
+func lengthOf(length time.Duration) string {
+	if length == 0 {
+		return ""
+	}
+	return strictjson.FormatDuration(length)
 }

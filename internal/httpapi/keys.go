@@ -11,7 +11,6 @@ import (
 	"github.com/budgetd/budgetd/api"
 	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
 // Keys manages API keys. Errors are *budget.Error.
@@ -63,7 +62,9 @@ func (a *API) whoami(c *call) (answer, error) {
 	if err := c.nothing(); err != nil {
 		return answer{}, err
 	}
-	return answer{body: wire.IdentityOf(c.principal)}, nil
+	p := c.principal
+	return answer{body: api.Identity{Principal: p.Name, Role: p.Role.String(), Tenant: p.Scope.Tenant,
+		Budgets: p.Scope.Budgets, KeyID: p.KeyID, ExpiresAt: ofMS(p.ExpiresMS)}}, nil
 }
 
 // keyTenant returns the tenant of a query about keys: the caller's, or "" for all tenants. Error:
@@ -88,10 +89,10 @@ func (a *API) listKeys(c *call) (answer, error) {
 		return answer{}, err
 	}
 	keys, err := a.keys.List(c.ctx, tenant, after, limit)
-	out := wire.KeyPage{Keys: make([]wire.Key, 0, len(keys))}
+	out := api.KeyPage{Keys: make([]api.Key, 0, len(keys))}
 	for i := range keys {
 		if c.principal.Scope.Includes(keys[i].Scope) {
-			out.Keys = append(out.Keys, wire.KeyOf(&keys[i]))
+			out.Keys = append(out.Keys, keyOf(&keys[i]))
 		}
 	}
 	if len(keys) == limit {
@@ -152,7 +153,8 @@ func (a *API) createKey(c *call) (answer, error) {
 	}
 	key.CreatedBy = c.principal.Name
 	token, made, err := a.keys.Issue(c.ctx, key)
-	return answer{status: http.StatusCreated, body: wire.IssuedOf(&made, token)}, err
+	return answer{status: http.StatusCreated,
+		body: api.IssuedKey{Key: keyOf(&made), Token: token.Reveal()}}, err
 }
 
 // lastExpiry is the latest expiry of the keys that the caller may issue, in ms since 1970: that of
@@ -188,7 +190,7 @@ func (a *API) revokeKey(c *call) (answer, error) {
 		return answer{}, err
 	}
 	key, err = a.keys.Revoke(c.ctx, key.ID)
-	return answer{body: wire.KeyOf(&key)}, err
+	return answer{body: keyOf(&key)}, err
 }
 
 func (a *API) rotateKey(c *call) (answer, error) {
@@ -205,7 +207,8 @@ func (a *API) rotateKey(c *call) (answer, error) {
 	}
 	token, made, err := a.keys.Rotate(c.ctx, key.ID, access.Key{CreatedBy: c.principal.Name,
 		ExpiresMS: c.lastExpiry()}, overlap)
-	return answer{status: http.StatusCreated, body: wire.IssuedOf(&made, token)}, err
+	return answer{status: http.StatusCreated,
+		body: api.IssuedKey{Key: keyOf(&made), Token: token.Reveal()}}, err
 }
 
 // defaultOverlap is how long a rotated key stays valid.
@@ -250,5 +253,41 @@ func (a *API) auditLog(c *call) (answer, error) {
 		return answer{}, err
 	}
 	page, err := a.admission.log.Read(c.ctx, q)
-	return answer{body: wire.AuditLogOf(page.Rows, page.Head, page.Removed)}, err
+	return answer{body: auditLogOf(page.Rows, page.Head, page.Removed)}, err
+}
+
+// ofMS converts milliseconds since 1970 to an instant; 0 is the zero time.
+func ofMS(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return inUTC(time.UnixMilli(ms))
+}
+
+func keyOf(k *access.Key) api.Key {
+	return api.Key{ID: k.ID, Principal: k.Principal, Role: k.Role.String(), Tenant: k.Scope.Tenant,
+		Budgets: k.Scope.Budgets, CreatedAt: ofMS(k.CreatedMS), CreatedBy: k.CreatedBy,
+		ExpiresAt: ofMS(k.ExpiresMS), LastUsedAt: ofMS(k.LastUsedMS), RevokedAt: ofMS(k.RevokedMS)}
+}
+
+func auditLogOf(rows []auditlog.Row, head, removed auditlog.Anchor) api.AuditLogPage {
+	out := api.AuditLogPage{Entries: make([]api.AuditLogEntry, len(rows)), Head: head.String(),
+		Removed: removed.String()}
+	for i := range rows {
+		r := &rows[i]
+		out.Entries[i] = api.AuditLogEntry{Seq: r.Seq, At: ofMS(r.AtMS), Principal: r.Principal,
+			KeyID: r.KeyID, Source: r.Source, Op: r.Op, Tenant: r.Tenant, Target: r.Target,
+			RequestID: r.RequestID, CorrelationID: r.CorrelationID, Before: definition(r.Before),
+			After: definition(r.After), Outcome: r.Outcome, Times: r.Times, Hash: r.Hash.String()}
+	}
+	return out
+}
+
+// definition returns a definition as text, or nil if there was none before or after.
+func definition(text []byte) *string {
+	if text == nil {
+		return nil
+	}
+	out := string(text)
+	return &out
 }

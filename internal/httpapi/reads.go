@@ -8,12 +8,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/budgetd/budgetd/api"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/httpapi/wire"
 	"github.com/budgetd/budgetd/ledger"
 	"github.com/budgetd/budgetd/series"
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // auditTime bounds an audit, which reads every row of a budget's ledger.
@@ -52,33 +51,21 @@ func (a *API) audit(c *call) (answer, error) {
 	return answer{body: auditOf(&report)}, err
 }
 
-// auditReport is the answer to an audit. Quantities are in minor units. Undistributed is F + U and
-// NotFunded the F of it, so that the total is the sum of the others, as in every view.
-type auditReport struct {
-	OK            bool                 `json:"ok"`
-	Total         int64                `json:"total"`
-	Undistributed int64                `json:"undistributed"`
-	NotFunded     int64                `json:"not_funded"`
-	InTransit     int64                `json:"in_transit"`
-	InBuckets     int64                `json:"in_buckets"`
-	Held          int64                `json:"held"`
-	Used          int64                `json:"used"`
-	Quarantined   int64                `json:"quarantined"`
-	Forfeited     int64                `json:"forfeited"`
-	AtRisk        int64                `json:"at_risk"`
-	Discrepancies []ledger.Discrepancy `json:"discrepancies"`
-	// Unchecked lists buckets whose store could not be read. Their rows were checked.
-	Unchecked []string `json:"unchecked,omitempty"`
-}
-
-func auditOf(r *bucket.AuditReport) auditReport {
+// auditOf returns the body that shows a report. Undistributed is F + U and NotFunded the F of it,
+// so that the total is the sum of the others, as in every view.
+func auditOf(r *bucket.AuditReport) api.AuditReport {
 	f := &r.Figures
-	return auditReport{
+	out := api.AuditReport{
 		OK: r.OK, Total: f.Total, Undistributed: f.Unfunded + f.Undistributed,
 		NotFunded: f.Unfunded, InTransit: f.InTransit(),
 		InBuckets: f.InBuckets, Held: f.Held, Used: f.Used, Quarantined: f.Quarantined,
-		Forfeited: f.Forfeited, AtRisk: r.AtRisk, Discrepancies: r.Discrepancies, Unchecked: r.Unchecked,
+		Forfeited: f.Forfeited, AtRisk: r.AtRisk, Unchecked: r.Unchecked,
+		Discrepancies: make([]api.Discrepancy, len(r.Discrepancies)),
 	}
+	for i, d := range r.Discrepancies {
+		out.Discrepancies[i] = api.Discrepancy(d)
+	}
+	return out
 }
 
 // Feeds is the part of the service that reads the change feed.
@@ -117,7 +104,7 @@ func (a *API) ledger(c *call) (answer, error) {
 		c.allow(request.Wait)
 	}
 	page, err := a.service.Feed(ctx, request)
-	return answer{body: wire.FeedOf(&page)}, err
+	return answer{body: feedOf(&page)}, err
 }
 
 // entries reads a number of entries from the query; 0 if it is absent.
@@ -183,56 +170,23 @@ func (c *call) instant(query url.Values, name string) time.Time {
 	return at
 }
 
-// seriesView is the JSON form of a budget's figures over time.
-type seriesView struct {
-	From time.Time `json:"from"`
-	To   time.Time `json:"to"`
-	// StepS is the time between two points, in seconds.
-	StepS  int64         `json:"step_s"`
-	Points []seriesPoint `json:"points"`
-	// Now holds the present figures, from which the projection starts.
-	Now seriesPoint `json:"now"`
-	// RatePerS is the recent spending in minor units per second.
-	RatePerS float64 `json:"rate_per_s"`
-	// ExhaustedAt is null unless Projection is "projected".
-	ExhaustedAt *time.Time     `json:"exhausted_at"`
-	Projection  series.Outlook `json:"projection"`
-}
-
-// seriesPoint is a budget's figures at an instant, in minor units.
-type seriesPoint struct {
-	At            time.Time `json:"at"`
-	Total         int64     `json:"total"`
-	Undistributed int64     `json:"undistributed"`
-	NotFunded     int64     `json:"not_funded"`
-	Released      int64     `json:"released"`
-	Used          int64     `json:"used"`
-	Held          int64     `json:"held"`
-	Remaining     int64     `json:"remaining"`
-	InBuckets     int64     `json:"in_buckets"`
-	InTransit     int64     `json:"in_transit"`
-	Stranded      int64     `json:"stranded"`
-	Quarantined   int64     `json:"quarantined"`
-	Forfeited     int64     `json:"forfeited"`
-}
-
-func seriesOf(s *bucket.SeriesAnswer) seriesView {
-	v := seriesView{From: wire.InUTC(s.Span.From), To: wire.InUTC(s.Span.To),
+func seriesOf(s *bucket.SeriesAnswer) api.Series {
+	v := api.Series{From: inUTC(s.Span.From), To: inUTC(s.Span.To),
 		StepS:  int64(s.Span.Step / time.Second),
-		Points: make([]seriesPoint, len(s.Points)), Now: pointOf(&s.Now), RatePerS: s.Projection.Rate,
-		Projection: s.Projection.Outlook}
+		Points: make([]api.SeriesPoint, len(s.Points)), Now: pointOf(&s.Now), RatePerS: s.Projection.Rate,
+		Projection: string(s.Projection.Outlook)}
 	for i := range s.Points {
 		v.Points[i] = pointOf(&s.Points[i])
 	}
 	if at := s.Projection.ExhaustedAt; !at.IsZero() {
-		at = wire.InUTC(at).Round(time.Millisecond)
+		at = inUTC(at).Round(time.Millisecond)
 		v.ExhaustedAt = &at
 	}
 	return v
 }
 
-func pointOf(p *series.Point) seriesPoint {
-	return seriesPoint{At: wire.InUTC(p.At), Total: p.Total, Undistributed: p.Undistributed,
+func pointOf(p *series.Point) api.SeriesPoint {
+	return api.SeriesPoint{At: inUTC(p.At), Total: p.Total, Undistributed: p.Undistributed,
 		NotFunded: p.NotFunded, Released: p.Released(), Used: p.Used, Held: p.Held,
 		Remaining: p.Remaining(), InBuckets: p.InBuckets, InTransit: p.InTransit, Stranded: p.Stranded,
 		Quarantined: p.Quarantined, Forfeited: p.Forfeited}
@@ -271,10 +225,9 @@ func (a *API) usage(c *call) (answer, error) {
 		return answer{}, err
 	}
 	got, err := a.service.Usage(c.ctx, request)
-	return answer{body: usageView{
-		Dimensions: jsontext.Value(ledger.Dimensions(dimensions)), From: wire.InUTC(request.From),
-		To:    wire.InUTC(request.To),
-		Calls: got.Calls, Amount: got.Amount, RolledBack: got.RolledBack}}, err
+	return answer{body: api.Usage{Dimensions: dimensions, From: inUTC(request.From),
+		To: inUTC(request.To), Calls: got.Calls, Amount: got.Amount,
+		RolledBack: got.RolledBack}}, err
 }
 
 // usualNearest is how many values a list of the nearest has unless the caller asks for another
@@ -299,7 +252,8 @@ func (a *API) nearest(c *call) (answer, error) {
 		return answer{}, err
 	}
 	got, err := a.service.Nearest(c.ctx, request)
-	return answer{body: wire.NearestOf(&got)}, err
+	return answer{body: api.Nearest{Values: statesOf(got.Values), Read: got.Read,
+		Complete: got.Complete}}, err
 }
 
 // dimensions reads a query in which every parameter is a dimension, except the given ones.
@@ -332,14 +286,26 @@ func (c *call) dimensions(others ...string) (url.Values, map[string]string) {
 	return rest, dimensions
 }
 
-// usageView is the sum over values of dimensions. Amounts are in minor units.
-type usageView struct {
-	Dimensions jsontext.Value `json:"dimensions"`
-	// From is the first instant of the span, To the first one after it. An absent bound means none.
-	From time.Time `json:"from,omitzero"`
-	To   time.Time `json:"to,omitzero"`
-	// Calls is the number of deductions, Amount their sum, RolledBack what of it was given back.
-	Calls      int64 `json:"calls"`
-	Amount     int64 `json:"amount"`
-	RolledBack int64 `json:"rolled_back"`
+// readable replaces the bytes of a text that have no JSON form. The API accepts no such text, but
+// other programs could write one into the database, and one entry must not stop the feed.
+func readable(text string) string { return strings.ToValidUTF8(text, "\ufffd") }
+
+// feedOf returns the body that shows page.
+func feedOf(page *bucket.FeedPage) api.LedgerPage {
+	out := api.LedgerPage{Entries: make([]api.LedgerEntry, len(page.Entries)), Next: page.Next}
+	for i := range page.Entries {
+		e, to := &page.Entries[i], &out.Entries[i]
+		*to = api.LedgerEntry{
+			Kind: string(e.Kind), Bucket: e.BucketKey, Entry: e.Entry, RequestID: readable(e.RequestID),
+			RollbackID: e.RollbackID, Amount: e.Amount, Held: e.Held,
+			Dimensions: dimensionsIn(e.Dimensions), Reference: readable(e.Reference), At: inUTC(e.At),
+		}
+		switch e.RollbackID {
+		case ledger.CancelID:
+			to.RollbackID, to.Cancelled = "", true
+		case ledger.GroupRollbackID:
+			to.RollbackID, to.OfGroup = "", true
+		}
+	}
+	return out
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/guard"
 	"github.com/budgetd/budgetd/internal/httpapi/front"
-	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
 // Limits bounds what callers can make the service hold. All fields but Connections must be
@@ -170,7 +169,7 @@ func (d *data) serve(r *front.Request, out *front.Answer) {
 	}
 	answer, err := d.route.data(d)
 	if err != nil {
-		d.refuse(out, wire.ErrorOf(err, d.route.op, d.route.changes))
+		d.refuse(out, errorOf(err, d.route.op, d.route.changes))
 		return
 	}
 	if err := d.append(out, 200, "application/json", answer.body); err != nil {
@@ -184,7 +183,7 @@ func borrowed(text []byte) string { return unsafe.String(unsafe.SliceData(text),
 // refuse logs an error once and appends its problem document.
 func (d *data) refuse(out *front.Answer, e *budget.Error) {
 	d.api.logError(d.ctx, d.route.op, e)
-	p := wire.ProblemOf(e)
+	p := ProblemOf(e)
 	p.CorrelationID = d.work.marks.correlation
 	out.RetryAfter, out.Authenticate = p.WholeRetryAfter(), e.Code == budget.Unauthenticated
 	if err := d.append(out, p.Status, "application/problem+json", p); err != nil {

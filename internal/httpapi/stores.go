@@ -2,12 +2,10 @@ package httpapi
 
 import (
 	"context"
-	"time"
 
 	"github.com/budgetd/budgetd/api"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
 // Stores reports the state of the service, its stores and its nodes.
@@ -45,8 +43,8 @@ func (a *API) instances(c *call) (answer, error) {
 	return answer{body: a.instancesOf(partitions)}, err
 }
 
-func (a *API) instancesOf(partitions []bucket.PartitionView) instanceList {
-	out := instanceList{Instances: []instanceView{}}
+func (a *API) instancesOf(partitions []bucket.PartitionView) api.InstanceList {
+	out := api.InstanceList{Instances: []api.Instance{}}
 	at := map[string]int{}
 	for _, l := range partitions {
 		name := l.Partition.Instance
@@ -55,15 +53,17 @@ func (a *API) instancesOf(partitions []bucket.PartitionView) instanceList {
 			i = len(out.Instances)
 			at[name] = i
 			out.Instances = append(out.Instances,
-				instanceView{Name: name, Driver: a.drivers[name], Health: "up"})
+				api.Instance{Name: name, Driver: a.drivers[name], Health: "up"})
 		}
 		instance := &out.Instances[i]
 		if !l.Reachable {
 			instance.Health = "down"
 		}
 		instance.Draining = instance.Draining || l.Draining
-		instance.Partitions = append(instance.Partitions, partitionView{l.Partition.Index, l.Incarnation,
-			l.Reachable, l.Buckets, l.Problem, l.Role, l.AtRisk, wire.InUTC(l.BeganAt), l.Cause})
+		instance.Partitions = append(instance.Partitions, api.Partition{
+			Partition: l.Partition.Index, Incarnation: l.Incarnation, Reachable: l.Reachable,
+			Buckets: l.Buckets, Problem: l.Problem, Role: l.Role, AtRisk: l.AtRisk,
+			BeganAt: inUTC(l.BeganAt), Cause: l.Cause})
 	}
 	return out
 }
@@ -74,29 +74,15 @@ func (a *API) nodes(c *call) (answer, error) {
 		return answer{}, err
 	}
 	found, err := a.service.Nodes(c.ctx)
-	out := nodeList{Nodes: make([]nodeView, len(found))}
+	out := api.NodeList{Nodes: make([]api.Node, len(found))}
 	for i, n := range found {
-		out.Nodes[i] = nodeView{n.Name, n.Address, "down", n.Version, n.ZoneRelease,
-			wire.InUTC(n.StartedAt), wire.InUTC(n.SeenAt)}
+		out.Nodes[i] = api.Node{Name: n.Name, Address: n.Address, State: "down", Version: n.Version,
+			ZoneRelease: n.ZoneRelease, StartedAt: inUTC(n.StartedAt), SeenAt: inUTC(n.SeenAt)}
 		if n.Up {
 			out.Nodes[i].State = "up"
 		}
 	}
 	return answer{body: out}, err
-}
-
-type nodeList struct {
-	Nodes []nodeView `json:"nodes"`
-}
-
-type nodeView struct {
-	Name      string    `json:"name"`
-	Address   string    `json:"address"`
-	State     string    `json:"state"`
-	Version   string    `json:"version"`
-	Zones     string    `json:"zone_release"`
-	StartedAt time.Time `json:"started_at"`
-	SeenAt    time.Time `json:"seen_at"`
 }
 
 func (a *API) drain(c *call) (answer, error) { return c.onInstance(a.service.Drain) }
@@ -119,7 +105,7 @@ func (c *call) onInstance(
 		return answer{}, err
 	}
 	v, err := verb(c.ctx, name)
-	return answer{body: drainView{Instance: v.Instance, Draining: v.Draining, BucketsLeft: v.Left,
+	return answer{body: api.Drain{Instance: v.Instance, Draining: v.Draining, BucketsLeft: v.Left,
 		Moved:    v.Moved,
 		KeysLeft: v.Uncleared, Done: v.Done, Problem: v.Problem, Quarantined: v.GivenUp.Quarantined,
 		Returned: v.GivenUp.Returned}}, err
@@ -131,7 +117,7 @@ func (a *API) recover(c *call) (answer, error) {
 		return answer{}, err
 	}
 	partitions, err := a.service.Recover(c.ctx, name)
-	out := instanceView{}
+	out := api.Instance{}
 	if all := a.instancesOf(partitions).Instances; len(all) > 0 {
 		out = all[0]
 	}
@@ -145,10 +131,10 @@ func (a *API) rebalance(c *call) (answer, error) {
 		return answer{}, err
 	}
 	done, err := a.service.Rebalance(c.ctx, body.DryRun)
-	out := rebalanceView{DryRun: done.DryRun, Budgets: done.Budgets, Misplaced: done.Misplaced,
-		Moved: done.Moved, Moves: make([]bucketMove, len(done.Moves)), Problem: done.Problem}
+	out := api.Rebalance{DryRun: done.DryRun, Budgets: done.Budgets, Misplaced: done.Misplaced,
+		Moved: done.Moved, Moves: make([]api.BucketMove, len(done.Moves)), Problem: done.Problem}
 	for i, m := range done.Moves {
-		out.Moves[i] = bucketMove{m.Bucket, m.From.String(), m.To.String()}
+		out.Moves[i] = api.BucketMove{Bucket: m.Bucket, From: m.From.String(), To: m.To.String()}
 	}
 	return answer{body: out}, err
 }
@@ -167,7 +153,7 @@ func (a *API) ready(c *call) (answer, error) {
 		missing := append([]string{}, a.service.Missing()...)
 		return answer{body: readiness{true, len(missing) > 0, missing}}, nil
 	}
-	p := wire.ProblemOf(budget.Refuse(budget.Unavailable, "readiness", "the service cannot serve now"))
+	p := ProblemOf(budget.Refuse(budget.Unavailable, "readiness", "the service cannot serve now"))
 	p.Reasons = reasons
 	return answer{problem: p}, nil
 }
@@ -178,67 +164,4 @@ type readiness struct {
 	Ready    bool     `json:"ready"`
 	Degraded bool     `json:"degraded,omitzero"`
 	Reasons  []string `json:"reasons"`
-}
-
-// instanceView is a configured store with its partitions.
-type instanceView struct {
-	Name   string `json:"name"`
-	Driver string `json:"driver,omitzero"`
-	// Health is "up", or "down" if the last attempt to reach a partition failed.
-	Health string `json:"health"`
-	// Draining means that its buckets move to other instances.
-	Draining   bool            `json:"draining"`
-	Partitions []partitionView `json:"partitions"`
-}
-
-type partitionView struct {
-	Partition   int    `json:"partition"`
-	Incarnation int64  `json:"incarnation"`
-	Reachable   bool   `json:"reachable"`
-	Buckets     *int   `json:"buckets,omitzero"`
-	Problem     string `json:"problem,omitzero"`
-	Role        string `json:"role,omitzero"`
-	// AtRisk is what a loss of its memory would cost, in minor units.
-	AtRisk *int64 `json:"at_risk,omitzero"`
-	// BeganAt is when the partition got its present memory. Cause says why.
-	BeganAt time.Time `json:"began_at,omitzero"`
-	Cause   string    `json:"cause,omitzero"`
-}
-
-// drainView is the progress of draining an instance.
-type drainView struct {
-	Instance    string `json:"instance"`
-	Draining    bool   `json:"draining"`
-	BucketsLeft int    `json:"buckets_left"`
-	Moved       int    `json:"moved"`
-	KeysLeft    int    `json:"keys_left"`
-	Done        bool   `json:"done"`
-	Problem     string `json:"problem,omitzero"`
-	// Quarantined and Returned are what its buckets held when it was given up, in minor units.
-	Quarantined int64 `json:"quarantined,omitzero"`
-	Returned    int64 `json:"returned,omitzero"`
-}
-
-// rebalanceView is what a rebalance moved or, on a dry run, would move.
-type rebalanceView struct {
-	DryRun bool `json:"dry_run"`
-	// Budgets is the number of budgets examined. Misplaced buckets are not where they belong; Moved
-	// ones have moved.
-	Budgets   int `json:"budgets"`
-	Misplaced int `json:"misplaced"`
-	Moved     int `json:"moved"`
-	// Moves lists the first moves.
-	Moves   []bucketMove `json:"moves"`
-	Problem string       `json:"problem,omitzero"`
-}
-
-// bucketMove is a bucket that moves between partitions, such as redis-1/0.
-type bucketMove struct {
-	Bucket string `json:"bucket"`
-	From   string `json:"from"`
-	To     string `json:"to"`
-}
-
-type instanceList struct {
-	Instances []instanceView `json:"instances"`
 }

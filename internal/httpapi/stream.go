@@ -11,7 +11,6 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/edge"
-	"github.com/budgetd/budgetd/internal/httpapi/wire"
 )
 
 const (
@@ -60,7 +59,7 @@ func (a *API) overviewEvents(c *call) (look, error) {
 
 // changed returns an event with a body, or nothing if the last event had the same body.
 func changed(kind string, body any, last string) ([]event, error) {
-	d := new(wire.Document)
+	d := new(document)
 	d.Value(body)
 	h := fnv.New64a()
 	_, _ = h.Write(d.Text)
@@ -87,7 +86,7 @@ func (a *API) budgetEvents(c *call) (look, error) {
 		if err != nil {
 			return nil, err
 		}
-		events, err := changed("budget", wire.BudgetOf(&view), digest)
+		events, err := changed("budget", budgetOf(&view), digest)
 		if err != nil {
 			return nil, err
 		}
@@ -107,7 +106,7 @@ func (a *API) budgetEvents(c *call) (look, error) {
 			return nil, err
 		}
 		if len(page.Entries) > 0 || cursor == "" {
-			events = append(events, event{"entries", digest + "~" + page.Next, wire.FeedOf(&page)})
+			events = append(events, event{"entries", digest + "~" + page.Next, feedOf(&page)})
 		}
 		return events, nil
 	}, nil
@@ -141,7 +140,7 @@ func (c *call) stream(begin func(*call) (look, error)) {
 		news, err = c.once(look, last)
 	}
 	if err != nil {
-		c.fail(wire.ErrorOf(err, c.route.op, false))
+		c.fail(errorOf(err, c.route.op, false))
 		return
 	}
 	header := c.w.Header()
@@ -200,7 +199,7 @@ func (c *call) follow(look look, last string, news []event) {
 
 // sendEvents writes events. Without any it writes a comment as a sign of life.
 func (c *call) sendEvents(news []event) error {
-	d := new(wire.Document)
+	d := new(document)
 	if len(news) == 0 {
 		d.Raw(": still here\n\n")
 	}

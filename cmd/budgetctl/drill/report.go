@@ -55,7 +55,8 @@ func (d *drill) row(ctx context.Context, what string, before []tally) {
 		was := before[i]
 		units := []any{"?", "?", "?"}
 		if v, err := d.asks.Budget(ctx, b.name); err == nil {
-			units = []any{grouped(v.Used), grouped(v.InBuckets + v.Undistributed + v.InTransit),
+			units = []any{grouped(v.Used), grouped(client.Units(v.InBuckets) +
+				client.Units(v.Undistributed) + v.InTransit),
 				grouped(v.Quarantined)}
 		}
 		d.say(layout, append([]any{what, b.name, now.accepted - was.accepted,

@@ -134,8 +134,8 @@ func (r *recorder) call(c *client.Client, in input) output {
 		if err != nil {
 			return output{code: codeOf(err)}
 		}
-		return output{total: int(b.TotalQuantity),
-			remaining: int(b.Undistributed + b.InBuckets + b.InTransit),
+		return output{total: int(*b.TotalQuantity),
+			remaining: int(*b.Undistributed + *b.InBuckets + b.InTransit),
 			used:      int(b.Used + b.Held + b.Quarantined + b.Forfeited)}
 	default: // lookUp
 		d, err := c.Deduction(ctx, r.name, id)

@@ -21,7 +21,7 @@ func figures(t *testing.T, c *client.Client, name string) string {
 		t.Fatal(err)
 	}
 	return fmt.Sprintf("version %d total %d undistributed %d remaining %d used %d held %d in transit %d buckets %+v status %s",
-		b.Version, b.TotalQuantity, b.Undistributed, b.InBuckets, b.Used, b.Held, b.InTransit, b.Buckets, b.Status)
+		b.Version, *b.TotalQuantity, *b.Undistributed, *b.InBuckets, b.Used, b.Held, b.InTransit, b.Buckets, b.Status)
 }
 
 // TestHostileInput sends the whole table of package hostile to real servers. No figure may change

@@ -70,7 +70,7 @@ func TestArchivedAreNotFound(t *testing.T) {
 	for _, test := range []struct {
 		what   string
 		filter client.Filter
-		total  int64
+		total  int
 	}{{"a search with archived ones", client.Filter{Search: "gone", Archived: true}, 2},
 		{"a search", client.Filter{Search: "gone"}, 1}, {"an order", client.Filter{Sort: "-name"}, 1},
 		{"a page", client.Filter{Skip: 1}, 1},

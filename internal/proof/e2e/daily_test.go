@@ -125,7 +125,7 @@ func (w *dailyWorld) agrees(name string, total, used, notFunded, periodTotal, pe
 	w.Helper()
 	eventually(w.T, time.Minute, name+" is in the ledger", func() error { // in store mode after a sync
 		b := w.view(name)
-		got := []int64{b.TotalQuantity, b.Used, b.NotFunded, -1, -1}
+		got := []int64{*b.TotalQuantity, b.Used, *b.NotFunded, -1, -1}
 		if b.Period != nil {
 			got[3], got[4] = b.Period.Total, b.Period.Used
 		}
@@ -332,8 +332,8 @@ func TestEndOfABudget(t *testing.T) {
 				switch {
 				case b.Status != budget.Expired:
 					return fmt.Errorf("status %s", b.Status)
-				case b.Undistributed != 900 || b.NotFunded != 900 || b.Used != 100,
-					b.InBuckets != 0 || b.InTransit != 0:
+				case *b.Undistributed != 900 || *b.NotFunded != 900 || b.Used != 100,
+					*b.InBuckets != 0 || b.InTransit != 0:
 					return fmt.Errorf("view %+v", b)
 				case b.Buckets.Online != 0 || b.Period != nil:
 					return fmt.Errorf("%d buckets online, period %+v", b.Buckets.Online, b.Period)
@@ -347,7 +347,7 @@ func TestEndOfABudget(t *testing.T) {
 			w.audited(name, 1000, 100)
 			w.does("rollback %s a --key=", name)
 			eventually(w.T, time.Minute, name+" has everything back", func() error {
-				if b := w.view(name); b.Undistributed != 1000 || b.Used != 0 {
+				if b := w.view(name); *b.Undistributed != 1000 || b.Used != 0 {
 					return fmt.Errorf("view %+v", b)
 				}
 				return nil

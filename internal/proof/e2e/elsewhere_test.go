@@ -357,7 +357,7 @@ func collectsAreNoApplies(w *dailyWorld, mode string) {
 	eventually(w.T, time.Minute, "collects are counted", func() error {
 		list, err := w.next().client().Buckets(w.Context(), name)
 		must(w.T, err)
-		collects := int64(0)
+		collects := 0
 		for _, one := range list.Buckets {
 			if one.OutCnt > 2 {
 				w.Fatalf("bucket %s has applied %d times", one.Key, one.OutCnt)

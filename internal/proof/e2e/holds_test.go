@@ -52,11 +52,11 @@ func TestHoldsWhoseOwnerDies(t *testing.T) {
 	}
 	eventually(t, ttl+60*time.Second, "all units are back", func() error {
 		b, err := c.Budget(ctx, name)
-		if err != nil || b.Held == 0 && b.InTransit == 0 && b.InBuckets+b.Undistributed == total-used {
+		if err != nil || b.Held == 0 && b.InTransit == 0 && *b.InBuckets+*b.Undistributed == total-used {
 			return err
 		}
-		return fmt.Errorf("held %d, in transit %d, remaining %d, undistributed %d", b.Held, b.InTransit, b.InBuckets,
-			b.Undistributed)
+		return fmt.Errorf("held %d, in transit %d, remaining %d, undistributed %d", b.Held, b.InTransit, *b.InBuckets,
+			*b.Undistributed)
 	})
 	if b, err = c.Budget(ctx, name); err != nil || b.Used != used || b.Quarantined != 0 {
 		t.Errorf("used %d, want %d; quarantined %d, %v", b.Used, used, b.Quarantined, err)

@@ -239,7 +239,7 @@ func TestDryRun(t *testing.T) {
 			return w.outcome(err), answer
 		}
 		for range 3 {
-			if got, answer := ask("r1", 1, "user=u1"); got != "accepted" || answer.BudgetRemaining != 5 || len(answer.Limits) != 1 ||
+			if got, answer := ask("r1", 1, "user=u1"); got != "accepted" || *answer.BudgetRemaining != 5 || len(answer.Limits) != 1 ||
 				answer.Limits[0].Used != 0 {
 				w.Errorf("%s, %+v", got, answer)
 			}

@@ -75,9 +75,9 @@ func TestUnitsComeBackAtOnce(t *testing.T) {
 				used -= 50
 			}
 			b, err := w.c.Budget(w.ctx, "back")
-			if err != nil || b.InTransit != 0 || b.Used != used || b.InBuckets+b.Undistributed != 500-used {
+			if err != nil || b.InTransit != 0 || b.Used != used || *b.InBuckets+*b.Undistributed != 500-used {
 				t.Errorf("after %d deductions: in transit %d, used %d, remaining %d, undistributed %d, %v", i+1, b.InTransit,
-					b.Used, b.InBuckets, b.Undistributed, err)
+					b.Used, *b.InBuckets, *b.Undistributed, err)
 			}
 		}
 		w.expect("accepted", "back", 250, "")

@@ -1,4 +1,4 @@
-package wire
+package httpapi
 
 import (
 	"cmp"
@@ -13,7 +13,7 @@ import (
 	"github.com/budgetd/budgetd/internal/contract"
 )
 
-// ErrorOf recognises the errors of a context.
+// errorOf recognises the errors of a context.
 var errTimeout, errGone = context.DeadlineExceeded, context.Canceled
 
 // statuses is the only table from codes to HTTP statuses and titles.
@@ -93,10 +93,10 @@ var unavailable = map[budget.Reason]string{
 // defaultRetryAfter is the advice with "unavailable" if nothing better is known.
 const defaultRetryAfter = time.Second
 
-// ErrorOf returns err as an error with a code. Without a code it becomes outcome_unknown for a
+// errorOf returns err as an error with a code. Without a code it becomes outcome_unknown for a
 // call that changes something, because that may have happened. It becomes unavailable for a read
 // that ran out of time or whose caller is gone, and internal for any other read.
-func ErrorOf(err error, op string, changes bool) *budget.Error {
+func errorOf(err error, op string, changes bool) *budget.Error {
 	e, ok := err.(*budget.Error) //nolint:errorlint // the usual case, without the cost of errors.As
 	if ok || errors.As(err, &e) {
 		return e
@@ -124,12 +124,12 @@ func ProblemOf(e *budget.Error) *api.Problem {
 		RetryAfter: math.Ceil(e.RetryAfter.Seconds()*1000) / 1000}
 	if s := e.Limit; s != nil {
 		p.Limit, p.Dimension, p.Value, p.Used, p.Max = s.Limit, s.Dimension, s.Value, &s.Used, &s.Max
-		p.ResetAt = InUTC(s.ResetAt)
+		p.ResetAt = inUTC(s.ResetAt)
 	}
 	if len(e.Limits) > 0 {
 		p.Limits = statesOf(e.Limits)
 	}
-	p.Never, p.StartAt, p.Reason = e.Never, InUTC(e.StartAt), e.Reason
+	p.Never, p.StartAt, p.Reason = e.Never, inUTC(e.StartAt), e.Reason
 	p.State = e.State
 	switch {
 	case e.Code == budget.Unavailable:
@@ -143,4 +143,24 @@ func ProblemOf(e *budget.Error) *api.Problem {
 		p.Detail = "the log of the service has it under the correlation id"
 	}
 	return p
+}
+
+func statesOf(states []budget.LimitState) []api.LimitState {
+	out := make([]api.LimitState, len(states))
+	for i, s := range states {
+		out[i] = api.LimitState{Name: s.Limit, Dimension: s.Dimension, Value: s.Value, Used: s.Used,
+			Exempt: s.Exempt, Asked: s.Asked, ResetAt: inUTC(s.ResetAt)}
+		if !s.Exempt {
+			out[i].Max = &s.Max
+		}
+	}
+	return out
+}
+
+// inUTC converts a time to UTC. The zero time stays zero, so that it is left out.
+func inUTC(t time.Time) time.Time {
+	if t.IsZero() {
+		return time.Time{}
+	}
+	return t.UTC()
 }

@@ -1,4 +1,4 @@
-package wire
+package httpapi
 
 import (
 	"strconv"
@@ -9,45 +9,46 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Document is a JSON text under construction. The most frequent answers encode themselves, byte for
+// document is a JSON text under construction. The most frequent answers encode themselves, byte for
 // byte as the library would (a test compares them), because the library's reflection costs several
 // times as much.
-type Document struct {
+type document struct {
 	Text []byte
 	// Err is the reason why the document has no JSON form; nil if it has.
 	Err error
 }
 
-// written is a document that encodes itself.
-type written interface{ writeTo(d *Document) }
-
 // Write implements io.Writer for the library.
-func (d *Document) Write(text []byte) (int, error) {
+func (d *document) Write(text []byte) (int, error) {
 	d.Text = append(d.Text, text...)
 	return len(text), nil
 }
 
 // Value appends any value.
-func (d *Document) Value(v any) {
+func (d *document) Value(v any) {
 	switch v := v.(type) {
-	case written:
-		v.writeTo(d)
+	case *api.DeductAnswer:
+		d.accepted(v)
+	case *api.Foreseen:
+		d.foreseen(v)
 	case *api.Problem:
 		d.problem(v)
+	case batchAnswer:
+		d.batch(v)
 	default:
-		if err := json.MarshalWrite(d, v); err != nil {
+		if err := json.MarshalWrite(d, v, json.Deterministic(true)); err != nil {
 			d.Err = err
 		}
 	}
 }
 
 // Raw appends JSON text.
-func (d *Document) Raw(text string) { d.Text = append(d.Text, text...) }
+func (d *document) Raw(text string) { d.Text = append(d.Text, text...) }
 
-func (d *Document) integer(n int64) { d.Text = strconv.AppendInt(d.Text, n, 10) }
+func (d *document) integer(n int64) { d.Text = strconv.AppendInt(d.Text, n, 10) }
 
 // units appends a quantity, or null for nil.
-func (d *Document) units(n *int64) {
+func (d *document) units(n *int64) {
 	if n == nil {
 		d.Raw("null")
 		return
@@ -55,10 +56,10 @@ func (d *Document) units(n *int64) {
 	d.integer(*n)
 }
 
-func (d *Document) boolean(b bool) { d.Text = strconv.AppendBool(d.Text, b) }
+func (d *document) boolean(b bool) { d.Text = strconv.AppendBool(d.Text, b) }
 
 // quote appends a string.
-func (d *Document) quote(text string) {
+func (d *document) quote(text string) {
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
 			var err error
@@ -74,7 +75,7 @@ func (d *Document) quote(text string) {
 }
 
 // instant appends a time, which must be in UTC.
-func (d *Document) instant(t time.Time) {
+func (d *document) instant(t time.Time) {
 	d.Text = append(d.Text, '"')
 	text, err := t.AppendText(d.Text)
 	if err != nil {
@@ -84,7 +85,7 @@ func (d *Document) instant(t time.Time) {
 	d.Text = append(text, '"')
 }
 
-func (a *Accepted) writeTo(d *Document) {
+func (d *document) accepted(a *api.DeductAnswer) {
 	d.Raw(`{"request_id":`)
 	d.quote(a.RequestID)
 	d.Raw(`,"outcome":`)
@@ -92,7 +93,7 @@ func (a *Accepted) writeTo(d *Document) {
 	d.Raw(`,"amount":`)
 	d.integer(a.Amount)
 	d.Raw(`,"state":`)
-	d.quote(string(a.State))
+	d.quote(a.State)
 	d.Raw(`,"bucket":`)
 	d.quote(a.Bucket)
 	d.Raw(`,"bucket_remaining":`)
@@ -116,7 +117,7 @@ func (a *Accepted) writeTo(d *Document) {
 	d.Raw("}")
 }
 
-func (d *Document) problem(p *api.Problem) {
+func (d *document) problem(p *api.Problem) {
 	d.Raw(`{"type":`)
 	d.quote(p.Type)
 	d.Raw(`,"title":`)
@@ -169,54 +170,7 @@ func (d *Document) problem(p *api.Problem) {
 	d.Raw("}")
 }
 
-func (v *deductionView) writeTo(d *Document) {
-	d.Raw(`{"request_id":`)
-	d.quote(v.RequestID)
-	d.Raw(`,"state":`)
-	d.quote(string(v.State))
-	d.Raw(`,"amount":`)
-	d.integer(v.Amount)
-	d.Raw(`,"rolled_back":`)
-	d.integer(v.RolledBack)
-	if v.Confirmed != 0 {
-		d.Raw(`,"confirmed":`)
-		d.integer(v.Confirmed)
-	}
-	if !v.HoldUntil.IsZero() {
-		d.Raw(`,"hold_until":`)
-		d.instant(v.HoldUntil)
-	}
-	d.optional(`,"group":`, v.Group)
-	d.optional(`,"bucket":`, v.Bucket)
-	if v.Dimensions != nil {
-		d.Raw(`,"dimensions":`)
-		d.Value(v.Dimensions)
-	}
-	d.optional(`,"reference":`, v.Reference)
-	if !v.CountedAt.IsZero() {
-		d.Raw(`,"counted_at":`)
-		d.instant(v.CountedAt)
-	}
-	d.optional(`,"receipt":`, v.Receipt)
-	d.Raw(`,"replayed":`)
-	d.boolean(v.Replayed)
-	d.Raw("}")
-}
-
-func (h *held) writeTo(d *Document) {
-	d.Raw(`{"group":`)
-	d.quote(h.Group)
-	d.Raw(`,"deductions":[`)
-	for i := range h.Deductions {
-		if i > 0 {
-			d.Raw(",")
-		}
-		h.Deductions[i].writeTo(d)
-	}
-	d.Raw("]}")
-}
-
-func (f *foreseen) writeTo(d *Document) {
+func (d *document) foreseen(f *api.Foreseen) {
 	d.Raw("{")
 	if f.RequestID != "" {
 		d.Raw(`"request_id":`)
@@ -235,18 +189,21 @@ func (f *foreseen) writeTo(d *Document) {
 	}
 	d.Raw(`,"limits":`)
 	d.states(f.Limits)
+	if f.Replayed {
+		d.Raw(`,"replayed":true`)
+	}
 	d.Raw("}")
 }
 
 // optional and optionalUnits append a member unless it has no value.
-func (d *Document) optional(name, text string) {
+func (d *document) optional(name, text string) {
 	if text != "" {
 		d.Raw(name)
 		d.quote(text)
 	}
 }
 
-func (d *Document) optionalUnits(name string, n *int64) {
+func (d *document) optionalUnits(name string, n *int64) {
 	if n != nil {
 		d.Raw(name)
 		d.integer(*n)
@@ -254,7 +211,7 @@ func (d *Document) optionalUnits(name string, n *int64) {
 }
 
 // states appends a list of limits.
-func (d *Document) states(list []api.LimitState) {
+func (d *document) states(list []api.LimitState) {
 	d.Raw("[")
 	for i := range list {
 		if i > 0 {
@@ -265,7 +222,7 @@ func (d *Document) states(list []api.LimitState) {
 	d.Raw("]")
 }
 
-func (d *Document) state(s *api.LimitState) {
+func (d *document) state(s *api.LimitState) {
 	d.Raw(`{"name":`)
 	d.quote(s.Name)
 	d.Raw(`,"dimension":`)
@@ -292,7 +249,7 @@ func (d *Document) state(s *api.LimitState) {
 	d.Raw("}")
 }
 
-func (b BatchAnswer) writeTo(d *Document) {
+func (d *document) batch(b batchAnswer) {
 	d.Raw(`{"results":[`)
 	for i, result := range b.Results {
 		if i > 0 {

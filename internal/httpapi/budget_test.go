@@ -1,4 +1,4 @@
-package wire_test
+package httpapi
 
 import (
 	"testing"
@@ -6,7 +6,6 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/httpapi/wire"
 	"github.com/budgetd/budgetd/ledger"
 )
 
@@ -24,7 +23,7 @@ func today() bucket.View {
 
 func TestThePeriodShowsTheFiguresOfItsDay(t *testing.T) {
 	v := today()
-	p := wire.BudgetOf(&v).Period
+	p := budgetOf(&v).Period
 	if p.Total != 800 || p.Used != 650 {
 		t.Errorf("total %d, used %d; want 800, 650", p.Total, p.Used)
 	}
@@ -32,29 +31,29 @@ func TestThePeriodShowsTheFiguresOfItsDay(t *testing.T) {
 
 func TestABudgetSaysWhenItBeginsAndIsResetAgain(t *testing.T) {
 	v := today()
-	b := wire.BudgetOf(&v)
+	b := budgetOf(&v)
 	if !b.EffectiveAt.Equal(v.Definition.CreatedAt) || !b.NextResetAt.Equal(v.Period.End) {
 		t.Errorf("effective at %s, reset at %s", b.EffectiveAt, b.NextResetAt)
 	}
 	v.Definition.StartAt = v.Period.Start
 	v.Definition.EndAt = v.Period.End
-	b = wire.BudgetOf(&v)
+	b = budgetOf(&v)
 	if !b.EffectiveAt.Equal(v.Period.Start) || !b.NextResetAt.IsZero() {
 		t.Errorf("of the last period: effective at %s, reset at %s", b.EffectiveAt, b.NextResetAt)
 	}
 	v.Status = budget.Pending
-	if b = wire.BudgetOf(&v); !b.NextResetAt.Equal(v.Period.Start) {
+	if b = budgetOf(&v); !b.NextResetAt.Equal(v.Period.Start) {
 		t.Errorf("before the first period: reset at %s", b.NextResetAt)
 	}
 }
 
 func TestOnLossIsShownInStoreMode(t *testing.T) {
 	v := today()
-	if got := wire.BudgetOf(&v).OnLoss; got != "" {
+	if got := budgetOf(&v).OnLoss; got != "" {
 		t.Errorf("in ledger mode: %q", got)
 	}
 	v.Definition.Durability = budget.Store
-	if got := wire.BudgetOf(&v).OnLoss; got != budget.Quarantine {
+	if got := budgetOf(&v).OnLoss; got != budget.Quarantine {
 		t.Errorf("by default: %q", got)
 	}
 }
