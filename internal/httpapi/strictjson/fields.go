@@ -65,13 +65,6 @@ func parseInteger(text string) (number int64, ok bool) {
 	return number, ok
 }
 
-// Int is Integer for a small number.
-func (r *Reader) Int(name string, into *int, least, most int) {
-	number := int64(*into)
-	r.Integer(name, &number, int64(least), int64(most))
-	*into = int(number)
-}
-
 // Bool reads true or false.
 func (r *Reader) Bool(name string, into *bool) {
 	if r.broken {

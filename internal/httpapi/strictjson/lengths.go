@@ -8,17 +8,6 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Duration reads a length of time in the form of ParseDuration.
-func (r *Reader) Duration(name string, into *time.Duration) {
-	r.Text(name, new(string), func(text string) (why string) {
-		length, why := ParseDuration(text)
-		if why == "" {
-			*into = length
-		}
-		return why
-	})
-}
-
 // day is the unit d: 24 hours, independent of any time zone.
 const day = 24 * time.Hour
 
