@@ -3,9 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/budgetd/budgetd/budget"
@@ -105,7 +109,7 @@ func readDeclaration(path string, stdin io.Reader) (*declaration, error) {
 	}
 	out, seen := new(declaration), map[string]bool{}
 	if err := json.Unmarshal(text, out, json.RejectUnknownMembers(true)); err != nil {
-		return nil, usagef("-f %s: %v", path, err)
+		return nil, usagef("-f %s: %v", path, inBudget(text, err))
 	}
 	for i := range out.Budgets {
 		d := &out.Budgets[i]
@@ -124,6 +128,52 @@ func readDeclaration(path string, stdin io.Reader) (*declaration, error) {
 		seen[key] = true
 	}
 	return out, nil
+}
+
+// inBudget returns an error in a file of budgets with the name of the budget, the member, and what
+// an unknown member may have been meant to be.
+func inBudget(text []byte, err error) error {
+	var fault *json.SemanticError
+	var file struct {
+		Budgets []struct {
+			Name any `json:"name"`
+		} `json:"budgets"`
+	}
+	if !errors.As(err, &fault) || json.Unmarshal(text, &file) != nil {
+		return err
+	}
+	place := slices.Collect(fault.JSONPointer.Tokens())
+	if len(place) < 3 || place[0] != "budgets" {
+		return err
+	}
+	i, bad := strconv.Atoi(place[1])
+	if bad != nil || i >= len(file.Budgets) {
+		return err
+	}
+	member := place[2]
+	for _, part := range place[3:] {
+		if _, err := strconv.Atoi(part); err == nil {
+			member += "[" + part + "]"
+		} else {
+			member += "." + part
+		}
+	}
+	if !errors.Is(fault.Err, json.ErrUnknownName) {
+		return fmt.Errorf("budget %v: %s: %w", file.Budgets[i].Name, member, err)
+	}
+	return fmt.Errorf("budget %v: %s is not known%s", file.Budgets[i].Name, member,
+		likeMember(fault.GoType, place[len(place)-1]))
+}
+
+// likeMember returns a question for the members of a type that are named like an unknown one.
+func likeMember(of reflect.Type, name string) string {
+	known := &cobra.Command{SuggestionsMinimumDistance: 2}
+	for _, f := range reflect.VisibleFields(of) {
+		if member, _, _ := strings.Cut(f.Tag.Get("json"), ","); member != "" && member != "-" {
+			known.AddCommand(&cobra.Command{Use: member, Run: func(*cobra.Command, []string) {}})
+		}
+	}
+	return didYouMean(known, name)
 }
 
 type appliedList struct {

@@ -270,11 +270,16 @@ func knownCommand(root *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	hint := ""
-	if close := root.SuggestionsFor(args[0]); len(close) > 0 {
-		hint = "; did you mean " + strings.Join(close, " or ") + "?"
+	return usagef("there is no command %q%s", args[0], didYouMean(root, args[0]))
+}
+
+// didYouMean returns a question for the commands below root that are named like an unknown one.
+func didYouMean(root *cobra.Command, name string) string {
+	close := root.SuggestionsFor(name)
+	if len(close) == 0 {
+		return ""
 	}
-	return usagef("there is no command %q%s", args[0], hint)
+	return "; did you mean " + strings.Join(close, " or ") + "?"
 }
 
 // flagError returns the error for a wrong flag, with a suggestion. It takes a negative number for
