@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Makes sure that the programs that tests start are installed: redis-server, mariadbd, Chromium for
-# the console, node with the modules of examples/typescript, sdk/typescript and the console,
-# prometheus with promtool, openssl, systemd-analyze, curl, and a C compiler for the race detector.
-# As root on Debian it installs what is missing, without starting a service. Otherwise it prints the
-# command to run. It changes nothing if nothing is missing.
+# the console, Python 3.11 and Node 20 (or later) with the modules of examples/typescript,
+# sdk/typescript and the console, prometheus with promtool, openssl, systemd-analyze, curl, and a C
+# compiler for the race detector. As root on Debian it installs what is missing, without starting a
+# service. Otherwise it prints the command to run. It changes nothing if nothing is missing.
 #
 #	scripts/test-deps.sh         everything
 #	scripts/test-deps.sh --demo  only what scripts/demo-cluster.sh starts
@@ -37,6 +37,9 @@ missing() {
 	command -v curl >/dev/null || printf 'curl '
 	command -v chromium >/dev/null || printf 'chromium fonts-dejavu-core '
 	command -v npm >/dev/null || printf 'nodejs npm '
+	node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' 2>/dev/null ||
+		printf 'nodejs '
+	python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || printf 'python3 '
 	command -v systemd-analyze >/dev/null || printf 'systemd '
 	command -v shellcheck >/dev/null || printf 'shellcheck '
 	compiles || printf 'gcc libc6-dev '

@@ -1,5 +1,6 @@
 // Command sdktypes writes the types of the API for the clients in sdk from openapi.yaml, for Python
-// as TypedDicts and for Java as records. openapi-typescript writes those for TypeScript.
+// as TypedDicts and for Java as records. openapi-typescript writes those for TypeScript, and this
+// command the kinds of error codes.
 package main
 
 //go:generate go run .
@@ -47,15 +48,39 @@ func write(folder string) error {
 func render(document []byte) (map[string]string, error) {
 	var d struct {
 		Components struct{ Schemas schemas }
+		Errors     codes `yaml:"x-errors"`
 	}
 	if err := yaml.Unmarshal(document, &d); err != nil {
 		return nil, err
 	}
 	all := d.Components.Schemas
 	return map[string]string{
-		"python/budgetd/api.py":                      python(all),
+		"python/budgetd/api.py":                      python(all) + pythonKinds(d.Errors),
+		"typescript/src/kinds.ts":                    typescriptKinds(d.Errors),
 		"java/src/main/java/io/budgetd/api/Api.java": java(all),
 	}, nil
+}
+
+// codes are the error codes in the order of the document.
+type codes []struct{ code, kind string }
+
+// kindsOfClients are the kinds of errors as the clients name them.
+var kindsOfClients = map[string]string{"not done": "not_now", "may be done": "unknown"}
+
+// UnmarshalYAML reads a mapping in its order.
+func (c *codes) UnmarshalYAML(node *yaml.Node) error {
+	*c = make(codes, len(node.Content)/2)
+	for i := range *c {
+		var failure struct{ Kind string }
+		if err := node.Content[2*i+1].Decode(&failure); err != nil {
+			return err
+		}
+		(*c)[i].code, (*c)[i].kind = node.Content[2*i].Value, failure.Kind
+		if name, other := kindsOfClients[failure.Kind]; other {
+			(*c)[i].kind = name
+		}
+	}
+	return nil
 }
 
 // schemas are schemas by name, in the order of the document.

@@ -32,6 +32,30 @@ func python(all schemas) string {
 	return pythonHead + names.String() + classes.String()
 }
 
+// pythonKinds returns the kinds of the error codes.
+func pythonKinds(all codes) string {
+	var out strings.Builder
+	out.WriteString("\n\nKINDS: dict[str, str] = {\n")
+	for _, one := range all {
+		fmt.Fprintf(&out, "    %q: %q,\n", one.code, one.kind)
+	}
+	out.WriteString("}\n")
+	return out.String()
+}
+
+// typescriptKinds returns the kinds of the error codes.
+func typescriptKinds(all codes) string {
+	var out strings.Builder
+	out.WriteString("// The kinds of the error codes, generated from openapi.yaml by " +
+		"internal/sdktypes.\n")
+	out.WriteString("export const kinds: Record<string, string> = {\n")
+	for _, one := range all {
+		fmt.Fprintf(&out, "  %s: '%s',\n", one.code, one.kind)
+	}
+	out.WriteString("}\n")
+	return out.String()
+}
+
 // class writes a TypedDict.
 func class(out *strings.Builder, all schemas, name string, of schema) {
 	members, required := all.members(of)

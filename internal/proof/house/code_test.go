@@ -17,8 +17,8 @@ import (
 // The largest numbers of lines of code, without blank lines and comments, in Go and Lua.
 const (
 	mostProduct = 60_350 // what budgetd, budgetctl and the client are made of
-	mostSupport = 10_950 // all other code outside tests
-	mostTests   = 66_700
+	mostSupport = 10_980 // all other code outside tests
+	mostTests   = 66_800
 )
 
 // lineCount counts lines of code and lines that have only a comment.
