@@ -67,3 +67,10 @@ func run(t *testing.T, url, dir, name string, args ...string) {
 func TestPython(t *testing.T) {
 	run(t, budgetd(t), "../../../sdk/python", "python3", "-W", "error", "-m", "unittest", "discover", "tests")
 }
+
+func TestTypeScript(t *testing.T) {
+	const dir = "../../../sdk/typescript"
+	url := budgetd(t)
+	run(t, url, dir, "node", "node_modules/typescript/bin/tsc")
+	run(t, url, dir, "node", "--test", "tests/")
+}
