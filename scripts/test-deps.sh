@@ -25,6 +25,8 @@ compiles() {
 	printf '#include <stdlib.h>\n' | ${compiler:-gcc} -x c -fsyntax-only - 2>/dev/null
 }
 
+is_new_node() { node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' 2>/dev/null; }
+
 missing() {
 	command -v redis-server >/dev/null || printf 'redis-server '
 	{ command -v mariadbd && command -v mariadb-install-db; } >/dev/null ||
@@ -37,8 +39,7 @@ missing() {
 	command -v curl >/dev/null || printf 'curl '
 	command -v chromium >/dev/null || printf 'chromium fonts-dejavu-core '
 	command -v npm >/dev/null || printf 'nodejs npm '
-	node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' 2>/dev/null ||
-		printf 'nodejs '
+	is_new_node || printf 'nodejs '
 	python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || printf 'python3 '
 	command -v systemd-analyze >/dev/null || printf 'systemd '
 	command -v shellcheck >/dev/null || printf 'shellcheck '
@@ -100,6 +101,11 @@ export DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1
 apt=(apt-get -o "DPkg::Lock::Timeout=300" -q -y --no-install-recommends)
 "${apt[@]}" update </dev/null 9<&-
 "${apt[@]}" install "${packages[@]}" </dev/null 9<&-
+hash -r
+if [ "$demo" = no ] && ! is_new_node; then # Debian 12 has Node 18; npm has others
+	npm install --global --no-audit --no-fund --loglevel=error node@22 </dev/null 9<&-
+	hash -r
+fi
 
 read -r -a packages <<<"$(missing)"
 [ "${#packages[@]}" = 0 ] || manual "${packages[*]} still missing after the installation."
