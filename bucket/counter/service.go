@@ -70,14 +70,6 @@ type Store struct {
 	Durable bool
 }
 
-// Budgets finds definitions that are at most a second old. bucket.Budgets implements it.
-type Budgets interface {
-	deduct.Budgets
-	Find(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budget, error)
-	IsCurrent(b *bucket.Budget) bool
-	IsSilent() bool
-}
-
 // Observer receives events for metrics.
 type Observer interface {
 	bucket.Calls
@@ -89,7 +81,7 @@ type Observer interface {
 
 // Config configures a Service.
 type Config struct {
-	Budgets Budgets
+	Budgets *bucket.Budgets
 	Ledger  *store.Ledger
 	Covers  Covers
 	// Stores are keyed by the name of their instance.
@@ -109,7 +101,7 @@ type Config struct {
 // it has no requests. It is safe for concurrent use.
 type Service struct {
 	host     deduct.Host
-	budgets  Budgets
+	budgets  *bucket.Budgets
 	ledger   *store.Ledger
 	covers   Covers
 	stores   map[string]*Store

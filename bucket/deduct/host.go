@@ -1,7 +1,6 @@
 package deduct
 
 import (
-	"context"
 	crand "crypto/rand"
 	"sync/atomic"
 	"time"
@@ -14,16 +13,9 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// Budgets finds definitions that are at most a second old. bucket.Budgets implements it.
-type Budgets interface {
-	FindAll(ctx context.Context, refs []bucket.BudgetRef) ([]*bucket.Budget, []error)
-	Fresh(ref bucket.BudgetRef) *bucket.Budget
-	Reload(ctx context.Context, id int64) (*bucket.Budget, error)
-}
-
 // Host is what all waves of a service share. Call Ready before use. It is safe for concurrent use.
 type Host struct {
-	Budgets Budgets
+	Budgets *bucket.Budgets
 	// Clock measures waits; nil means the system clock. Now returns SQL's time as this node knows it.
 	Clock bucket.Clock
 	Now   func() time.Time

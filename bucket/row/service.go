@@ -43,7 +43,7 @@ func (s Settings) withDefaults() Settings {
 
 // Config configures a Service.
 type Config struct {
-	Budgets  deduct.Budgets
+	Budgets  *bucket.Budgets
 	Ledger   Ledger
 	Lookup   Lookup
 	Rollover Rollover

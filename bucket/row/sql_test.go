@@ -10,20 +10,12 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/bucket/deduct"
 	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/bucket/row"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/proof/testservers"
 	"github.com/budgetd/budgetd/internal/sqlstore/commit"
 	"github.com/budgetd/budgetd/internal/sqlstore/engine"
-)
-
-var (
-	_ row.Ledger         = (*commit.Part)(nil)
-	_ row.Lookup         = (*commit.Part)(nil)
-	_ bucket.Definitions = (*manage.Ledger)(nil)
-	_ deduct.Budgets     = (*bucket.Budgets)(nil)
 )
 
 // database is a ledger in a real database.

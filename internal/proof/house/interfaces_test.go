@@ -12,7 +12,7 @@ import (
 
 // mostOnlyOnes is how many interfaces may have exactly one implementation. An interface is earned by
 // two implementations, or by a fake that a test needs; the number only falls.
-const mostOnlyOnes = 7
+const mostOnlyOnes = 5
 
 // contractType is an interface that is written out in the source.
 type contractType struct {
