@@ -8,7 +8,10 @@
 package adversarial
 
 import (
+	"embed"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -30,7 +33,9 @@ type Target struct {
 
 // Case is one request and its required refusal.
 type Case struct {
-	Name   string
+	Name string
+	// At is the file and the line of testdata.
+	At     string
 	Method string
 	// Path is sent verbatim, with its query.
 	Path string
@@ -153,4 +158,48 @@ func definition(name, members string, without ...string) Case {
 	}
 	return Case{Name: "create: " + name, Method: "POST", Path: "/v1/budgets",
 		Body: "{" + strings.TrimPrefix(members, ",") + "}"}
+}
+
+//go:embed testdata/*.txt
+var testdata embed.FS
+
+// readTable returns the cases of testdata.
+func readTable(target Target) ([]Case, error) {
+	files, err := testdata.ReadDir("testdata")
+	if err != nil {
+		return nil, err
+	}
+	known := names{
+		"budget":      {text: target.Budget},
+		"body_bytes":  {text: strconv.FormatInt(target.BodyBytes, 10)},
+		"batch_bytes": {text: strconv.FormatInt(target.BatchBytes, 10)},
+		"batch_items": {text: strconv.Itoa(target.BatchItems)},
+		"empty":       {},
+	}
+	var all []Case
+	at := map[string]string{}
+	for _, file := range files {
+		content, err := testdata.ReadFile("testdata/" + file.Name())
+		if err != nil {
+			return nil, err
+		}
+		blocks, err := read(file.Name(), string(content))
+		if err != nil {
+			return nil, err
+		}
+		for _, b := range blocks {
+			cases, err := b.cases(known)
+			if err != nil {
+				return nil, err
+			}
+			for _, c := range cases {
+				if at[c.Name] != "" {
+					return nil, fmt.Errorf("%s: the name %q is that of %s", c.At, c.Name, at[c.Name])
+				}
+				at[c.Name] = c.At
+			}
+			all = append(all, cases...)
+		}
+	}
+	return all, nil
 }
