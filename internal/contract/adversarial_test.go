@@ -16,8 +16,12 @@ func TestHostileInput(t *testing.T) {
 	n.ask(t, "POST", "/v1/budgets", `{"name":"sale","unit":"count","type":"promo","total_quantity":9}`)
 	target := adversarial.Target{Addr: n.URL[len("http://"):], Budget: "sale", BodyBytes: 1 << 20,
 		BatchBytes: 4 << 20, BatchItems: 1000, ReadTimeout: time.Second}
+	cases, err := adversarial.Table(target)
+	if err != nil {
+		t.Fatal(err)
+	}
 	judged := 0
-	for _, c := range adversarial.Table(target) {
+	for _, c := range cases {
 		if len(c.Codes) == 0 {
 			continue // refused before the call is known
 		}

@@ -35,16 +35,16 @@ type answer struct {
 // keywords are those that describe a request.
 var keywords = []string{"case", "request", "untyped", "header", "raw", "body"}
 
-// read returns the blocks of a file.
-func read(file, content string) ([]block, error) {
-	var blocks []block
+// read returns the cases of a file.
+func read(file, content string, known names) ([]Case, error) {
+	var blocks []*block
 	for i, text := range strings.Split(content, "\n") {
 		if text == "" || text[0] == '#' {
 			continue
 		}
 		l := line{fmt.Sprintf("%s:%d", file, i+1), text}
 		if strings.HasPrefix(text, "case ") {
-			blocks = append(blocks, block{at: l.at, parts: map[string][]line{}})
+			blocks = append(blocks, &block{at: l.at, parts: map[string][]line{}})
 		}
 		if len(blocks) == 0 {
 			return nil, fmt.Errorf("%s: stands before the first case", l.at)
@@ -53,7 +53,15 @@ func read(file, content string) ([]block, error) {
 			return nil, fmt.Errorf("%s: %w", l.at, err)
 		}
 	}
-	return blocks, nil
+	var all []Case
+	for _, b := range blocks {
+		cases, err := b.cases(known)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, cases...)
+	}
+	return all, nil
 }
 
 // add takes a line of the block.
@@ -107,9 +115,6 @@ func (b *block) addRow(l line) error {
 
 // cases returns a case for each row, answer and value.
 func (b *block) cases(known names) ([]Case, error) {
-	if len(b.answers) == 0 {
-		return nil, fmt.Errorf("%s: the case has no answer", b.at)
-	}
 	if (b.parts["request"] == nil) == (b.parts["raw"] == nil) {
 		return nil, fmt.Errorf("%s: the case needs either request or raw", b.at)
 	}
@@ -141,6 +146,9 @@ func (b *block) cases(known names) ([]Case, error) {
 			}
 		}
 	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("%s: the case has no answer or no row", b.at)
+	}
 	return all, nil
 }
 
@@ -161,7 +169,7 @@ func (b *block) compose(in names, a answer, value line) (Case, error) {
 		return Case{}, err
 	}
 	c := Case{
-		Name:    strings.TrimSpace(texts["case"][0] + ": " + required + " " + value.text),
+		Name:    strings.TrimSpace(texts["case"][0] + " " + required + " " + value.text),
 		At:      value.at,
 		Header:  texts["header"],
 		Untyped: texts["untyped"] != nil,

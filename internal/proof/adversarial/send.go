@@ -24,17 +24,22 @@ const patience = 10 * time.Second
 // Run sends every case, several concurrently. It fails t for each case that is not refused as
 // required, or after which changed returns a text that describes a change.
 func Run(t *testing.T, target Target, changed func() string) {
+	t.Helper()
+	cases, err := Table(target)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var mu sync.Mutex
-	for _, c := range Table(target) {
+	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
 			if err := c.check(target); err != nil {
-				t.Error(err)
+				t.Errorf("%s: %v", c.At, err)
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			if what := changed(); what != "" {
-				t.Errorf("the case had an effect: %s", what)
+				t.Errorf("%s: the case had an effect: %s", c.At, what)
 			}
 		})
 	}

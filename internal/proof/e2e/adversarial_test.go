@@ -24,7 +24,7 @@ func figures(t *testing.T, c *client.Client, name string) string {
 		b.Version, *b.TotalQuantity, *b.Undistributed, *b.InBuckets, b.Used, b.Held, b.InTransit, b.Buckets, b.Status)
 }
 
-// TestHostileInput sends the whole table of package hostile to real servers. No figure may change
+// TestHostileInput sends the whole table of package adversarial to real servers. No figure may change
 // (I6).
 func TestHostileInput(t *testing.T) {
 	t.Run("embedded", func(t *testing.T) { hostileInput(t, start(t, t.TempDir(), "--config", patient(t, ""))) })

@@ -29,14 +29,11 @@ const (
 // larger lists what may be larger, with the reason: "file F", "function F:NAME", "lines F",
 // "package DIR" or "interface F:NAME".
 var larger = map[string]string{
-	"package cmd/budgetctl":    "one file per noun, and the tables and flags that they share",
-	"package client":           "one file per noun of the API, in one package for its users",
-	"package internal/httpapi": "one file per noun of the API, and the console's calls",
-	"package bucket":           "the contract: one file per part of it",
-	"package ledger/books":     "one file per movement of units, all on the same rows",
-	"function internal/proof/adversarial/bodies.go:bodies":    "one table",
-	"function internal/proof/adversarial/limits.go:limits":    "one table",
-	"function internal/proof/adversarial/rules.go:rules":      "one table",
+	"package cmd/budgetctl":                                   "one file per noun, and the tables and flags that they share",
+	"package client":                                          "one file per noun of the API, in one package for its users",
+	"package internal/httpapi":                                "one file per noun of the API, and the console's calls",
+	"package bucket":                                          "the contract: one file per part of it",
+	"package ledger/books":                                    "one file per movement of units, all on the same rows",
 	"interface internal/httpapi/api.go:Service":               "composition of the interfaces of the nouns",
 	"interface internal/sqlstore/engine/server.go:driverConn": "the interfaces of database/sql/driver",
 }
