@@ -18,7 +18,7 @@ import (
 const (
 	mostProduct = 59_600 // what budgetd, budgetctl and the client are made of
 	mostSupport = 10_440 // all other code outside tests
-	mostTests   = 66_800
+	mostTests   = 66_850
 )
 
 // lineCount counts lines of code and lines that have only a comment.
