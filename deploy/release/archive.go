@@ -23,7 +23,8 @@ import (
 var (
 	documents = []string{"LICENSE", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "config.yaml",
 		"openapi.yaml", "schema.sql", "examples/cluster.yaml", "deploy/systemd/budgetd.service"}
-	pages = []string{"docs/*.md", "docs/*/*.md", "examples/README.md", "deploy/compose/compose.yaml"}
+	pages = []string{"docs/*.md", "docs/*/*.md", "examples/README.md", "sdk/README.md",
+		"deploy/compose/compose.yaml"}
 )
 
 // archive packs the programs of a build and the documents into a .tar.gz.

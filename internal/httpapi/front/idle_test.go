@@ -68,6 +68,7 @@ func TestIdleConnectionsOfWebMakeRoom(t *testing.T) {
 		c := dial(t, addr)
 		c.send("POST /view HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
 		c.wants("web")
+		time.Sleep(100 * time.Millisecond) // the server may note later than the answer that it is idle
 		all = append(all, c)
 	}
 	next := dial(t, addr)

@@ -30,7 +30,7 @@ func buildExamples(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	build := exec.Command("go", "build", "-o", dir+"/", "./...")
-	build.Dir = filepath.Join("..", "..", "examples")
+	build.Dir = filepath.Join("..", "..", "..", "examples")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
