@@ -15,7 +15,7 @@
 --                each by primary key
 --   T F U Q X O H S R  the letters of the accounting, docs/INVARIANTS.md:
 --                T = F + U + sum of (O + H + S + R) + Q + X at every commit, every term at least 0
--- Only internal/sqlstore/engine knows the differences between the engines.
+-- Only internal/sql/engine knows the differences between the engines.
 
 -- Ids that budgetd hands out.
 CREATE TABLE sequence (

@@ -112,7 +112,7 @@ kills() {
 versions() {
 	local other status=0 durability
 	other=${BUDGETD_OTHER:-$(git log -1 --format=%H -S"$(grep '^const schemaFormat' \
-		internal/sqlstore/engine/migrate.go)" -- internal/sqlstore/engine/migrate.go)}
+		internal/sql/engine/migrate.go)" -- internal/sql/engine/migrate.go)}
 	echo "versions: this one beside $(git log -1 --format='%h, %s' "$other")"
 	git clone --quiet --shared . "$work/source" && git -C "$work/source" checkout --quiet --detach "$other"
 	CGO_ENABLED=0 go -C "$work/source" build -o "$work/budgetd" ./cmd/budgetd

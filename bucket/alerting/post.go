@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/budgetd/budgetd/alert"
-	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sql/engine"
 )
 
 const (

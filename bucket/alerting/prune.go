@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sql/engine"
 )
 
 // pruneStep and pruneSteps bound what Prune deletes in a run.

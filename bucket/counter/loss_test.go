@@ -11,7 +11,7 @@ import (
 	"github.com/budgetd/budgetd/bucket/counter"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/redisstore/faultstore"
-	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sql/engine"
 )
 
 // TestLostMemory checks that what the buckets of a lost memory had is quarantined or returns to the

@@ -15,8 +15,8 @@ import (
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/proof/testservers"
 	"github.com/budgetd/budgetd/internal/redisstore/faultstore"
-	"github.com/budgetd/budgetd/internal/sqlstore/commit"
-	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sql/commit"
+	"github.com/budgetd/budgetd/internal/sql/engine"
 )
 
 // cut is definitions that can be cut off from the database.

@@ -17,9 +17,9 @@ import (
 	"github.com/budgetd/budgetd/internal/proof/testservers"
 	"github.com/budgetd/budgetd/internal/redisstore"
 	"github.com/budgetd/budgetd/internal/redisstore/faultstore"
-	"github.com/budgetd/budgetd/internal/sqlstore/commit"
-	"github.com/budgetd/budgetd/internal/sqlstore/engine"
-	"github.com/budgetd/budgetd/internal/sqlstore/rows"
+	"github.com/budgetd/budgetd/internal/sql/commit"
+	"github.com/budgetd/budgetd/internal/sql/engine"
+	"github.com/budgetd/budgetd/internal/sql/rows"
 )
 
 // clock is the machine's clock, which tests move forward.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sql/engine"
 )
 
 // toTail moves the cursor before the last n entries by time, and returns how many numbers follow

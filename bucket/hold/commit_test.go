@@ -9,7 +9,7 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/hold"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/sqlstore/commit"
+	"github.com/budgetd/budgetd/internal/sql/commit"
 	"github.com/budgetd/budgetd/ledger"
 )
 

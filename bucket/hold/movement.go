@@ -4,8 +4,8 @@ import (
 	"context"
 	"slices"
 
-	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
-	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sql/bookkeeper"
+	"github.com/budgetd/budgetd/internal/sql/engine"
 	"github.com/budgetd/budgetd/ledger"
 	"github.com/budgetd/budgetd/ledger/books"
 	"github.com/budgetd/budgetd/limit"

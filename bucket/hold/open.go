@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sql/engine"
 )
 
 const selectHoldsOf = `SELECT h.request_id, h.hold_group, h.hold_until_ms, d.amount, d.counted_at,

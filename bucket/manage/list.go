@@ -6,8 +6,8 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/sqlstore/engine"
-	"github.com/budgetd/budgetd/internal/sqlstore/rows"
+	"github.com/budgetd/budgetd/internal/sql/engine"
+	"github.com/budgetd/budgetd/internal/sql/rows"
 )
 
 // The conditions of a page of budgets. Those of a status are budget.Definition.StatusAt in SQL.

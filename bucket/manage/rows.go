@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/internal/sqlstore/engine"
-	"github.com/budgetd/budgetd/internal/sqlstore/rows"
+	"github.com/budgetd/budgetd/internal/sql/engine"
+	"github.com/budgetd/budgetd/internal/sql/rows"
 )
 
 // Ledger stores definitions in the database. Each write is one transaction. Errors of every method:

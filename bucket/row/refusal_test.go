@@ -14,8 +14,8 @@ import (
 	"github.com/budgetd/budgetd/bucket/row"
 	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/sqlstore/commit"
-	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
+	"github.com/budgetd/budgetd/internal/proof/fixture"
+	"github.com/budgetd/budgetd/internal/sql/commit"
 )
 
 // clocked is a node over a database whose clock the test moves.

@@ -14,8 +14,8 @@ import (
 	"github.com/budgetd/budgetd/bucket/row"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/proof/testservers"
-	"github.com/budgetd/budgetd/internal/sqlstore/commit"
-	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sql/commit"
+	"github.com/budgetd/budgetd/internal/sql/engine"
 )
 
 // database is a ledger in a real database.

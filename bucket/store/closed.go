@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
+	"github.com/budgetd/budgetd/internal/sql/bookkeeper"
 	"github.com/budgetd/budgetd/ledger/books"
 )
 

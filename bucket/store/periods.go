@@ -3,8 +3,8 @@ package store
 import (
 	"context"
 
-	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
-	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sql/bookkeeper"
+	"github.com/budgetd/budgetd/internal/sql/engine"
 )
 
 const selectOver = `SELECT id FROM budget_management_bucket

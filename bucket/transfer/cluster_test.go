@@ -14,7 +14,7 @@ import (
 	"github.com/budgetd/budgetd/bucket/place"
 	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sql/engine"
 )
 
 // stores can be down, and move buckets without copying anything.

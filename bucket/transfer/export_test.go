@@ -3,7 +3,7 @@ package transfer
 import (
 	"context"
 
-	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
+	"github.com/budgetd/budgetd/internal/proof/fixture"
 )
 
 // HandOut spreads U over the buckets, as bringing one of them online does.

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sql/engine"
 )
 
 const (

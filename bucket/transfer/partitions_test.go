@@ -5,7 +5,7 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/transfer"
-	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sql/engine"
 )
 
 // TestPartitionRows checks what is read of partitions: their buckets, draining ones, and what they

@@ -7,8 +7,8 @@ import (
 
 	"github.com/budgetd/budgetd/allocation"
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/internal/sqlstore/bookkeeper"
-	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sql/bookkeeper"
+	"github.com/budgetd/budgetd/internal/sql/engine"
 	"github.com/budgetd/budgetd/ledger/books"
 )
 

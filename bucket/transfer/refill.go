@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/allocation"
-	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sql/engine"
 	"github.com/budgetd/budgetd/ledger/books"
 )
 

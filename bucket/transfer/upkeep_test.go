@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sql/engine"
 )
 
 // TestTheTableShowsTheStatus checks that the table shows the status by the clock.

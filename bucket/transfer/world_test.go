@@ -14,8 +14,8 @@ import (
 	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/proof/testservers"
-	"github.com/budgetd/budgetd/internal/sqlstore/engine"
-	"github.com/budgetd/budgetd/internal/sqlstore/rows"
+	"github.com/budgetd/budgetd/internal/sql/engine"
+	"github.com/budgetd/budgetd/internal/sql/rows"
 	"github.com/budgetd/budgetd/ledger"
 )
 

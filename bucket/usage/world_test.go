@@ -8,8 +8,8 @@ import (
 	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/bucket/usage"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/sqlstore/commit"
-	"github.com/budgetd/budgetd/internal/sqlstore/fixture"
+	"github.com/budgetd/budgetd/internal/proof/fixture"
+	"github.com/budgetd/budgetd/internal/sql/commit"
 	"github.com/budgetd/budgetd/ledger"
 )
 

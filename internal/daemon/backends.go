@@ -17,7 +17,7 @@ import (
 	"github.com/budgetd/budgetd/internal/config"
 	"github.com/budgetd/budgetd/internal/metrics"
 	"github.com/budgetd/budgetd/internal/redisstore"
-	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sql/engine"
 )
 
 // backends holds the database and the instances.

@@ -19,8 +19,8 @@ import (
 	"github.com/budgetd/budgetd/access"
 	"github.com/budgetd/budgetd/iana"
 	"github.com/budgetd/budgetd/internal/config"
-	"github.com/budgetd/budgetd/internal/sqlstore/engine"
-	"github.com/budgetd/budgetd/internal/sqlstore/keys"
+	sqlaccess "github.com/budgetd/budgetd/internal/sql/access"
+	"github.com/budgetd/budgetd/internal/sql/engine"
 )
 
 // Exit statuses, as --help states them.
@@ -181,7 +181,7 @@ func keepFirst(ctx context.Context, c config.Config, token access.Token) error {
 	if err != nil {
 		return fmt.Errorf("database: %w", err)
 	}
-	made, err := (&keys.Keys{DB: db}).First(ctx, token, "budgetd keys bootstrap")
+	made, err := (&sqlaccess.Keys{DB: db}).First(ctx, token, "budgetd keys bootstrap")
 	if err == nil && !made {
 		err = errors.New("there are keys already: an administrator creates further ones")
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/iana"
-	"github.com/budgetd/budgetd/internal/sqlstore/nodes"
+	"github.com/budgetd/budgetd/internal/sql/access"
 )
 
 const (
@@ -25,7 +25,7 @@ const (
 // health is what the node could reach at the last check.
 type health struct {
 	*transfer.Service
-	*nodes.Part
+	*access.NodeList
 	// ping checks whether the database answers.
 	ping func(ctx context.Context) error
 	// without is how long budgets in store mode are served while the database does not answer: 0 if

@@ -12,12 +12,12 @@ import (
 	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/internal/httpapi"
 	"github.com/budgetd/budgetd/internal/secret"
-	"github.com/budgetd/budgetd/internal/sqlstore/engine"
-	"github.com/budgetd/budgetd/internal/sqlstore/keys"
+	sqlaccess "github.com/budgetd/budgetd/internal/sql/access"
+	"github.com/budgetd/budgetd/internal/sql/engine"
 )
 
 // firstFromFile stores the key in keys.first_admin_file if there are no keys.
-func firstFromFile(ctx context.Context, k *keys.Keys, file string, log *slog.Logger) error {
+func firstFromFile(ctx context.Context, k *sqlaccess.Keys, file string, log *slog.Logger) error {
 	if file == "" {
 		return nil
 	}

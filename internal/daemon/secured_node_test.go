@@ -29,8 +29,8 @@ import (
 	"github.com/budgetd/budgetd/internal/httpapi"
 	"github.com/budgetd/budgetd/internal/metrics"
 	"github.com/budgetd/budgetd/internal/proof/testservers"
-	"github.com/budgetd/budgetd/internal/sqlstore/engine"
-	"github.com/budgetd/budgetd/internal/sqlstore/keys"
+	sqlaccess "github.com/budgetd/budgetd/internal/sql/access"
+	"github.com/budgetd/budgetd/internal/sql/engine"
 )
 
 // securedNode is a node with authentication by keys. The test sets the clock by which keys expire, and
@@ -79,7 +79,7 @@ func newSecuredNode(t *testing.T, settings ...string) *securedNode {
 	t.Cleanup(func() { o.backends.close(log) })
 	token, err := access.NewToken(rand.Reader)
 	ok(err)
-	_, err = (&keys.Keys{DB: o.backends.db}).First(ctx, token, "test")
+	_, err = (&sqlaccess.Keys{DB: o.backends.db}).First(ctx, token, "test")
 	ok(err)
 	o.root = token.Reveal()
 	o.security, err = o.backends.security(ctx, c, log)

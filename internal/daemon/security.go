@@ -17,13 +17,13 @@ import (
 	"github.com/budgetd/budgetd/internal/guard"
 	"github.com/budgetd/budgetd/internal/httpapi"
 	"github.com/budgetd/budgetd/internal/oidc"
-	"github.com/budgetd/budgetd/internal/sqlstore/keys"
+	sqlaccess "github.com/budgetd/budgetd/internal/sql/access"
 )
 
 // security holds what authenticates and authorizes callers, and the records of that.
 type security struct {
 	guard    *guard.Guard
-	keys     *keys.Keys
+	keys     *sqlaccess.Keys
 	auditLog *auditLog
 	login    *oidc.Login // nil if nobody can log in
 	work     []loop
@@ -43,7 +43,7 @@ const (
 func (b *backends) security(ctx context.Context, c config.Config, log *slog.Logger) (
 	*security, error) {
 	refusals := new(auditlog.Refusals)
-	out := &security{keys: &keys.Keys{DB: b.db, PerTenant: c.Keys.PerTenant},
+	out := &security{keys: &sqlaccess.Keys{DB: b.db, PerTenant: c.Keys.PerTenant},
 		auditLog: &auditLog{b.db, refusals, c.AuditLog.Keep},
 		guard: &guard.Guard{Open: c.Auth != config.ByKeys, Loopback: c.Auth == config.Loopback,
 			Refusals: refusals, Now: time.Now, Limiter: edge.NewLimiter(c.Keys.Rate, c.Keys.Burst)}}

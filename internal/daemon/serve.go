@@ -13,7 +13,7 @@ import (
 	"github.com/budgetd/budgetd/internal/console"
 	"github.com/budgetd/budgetd/internal/httpapi"
 	"github.com/budgetd/budgetd/internal/metrics"
-	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sql/engine"
 )
 
 // serve starts everything, serves until ctx ends, and stops everything in the reverse order. Its

@@ -27,9 +27,9 @@ import (
 	"github.com/budgetd/budgetd/internal/config"
 	"github.com/budgetd/budgetd/internal/console"
 	"github.com/budgetd/budgetd/internal/metrics"
-	"github.com/budgetd/budgetd/internal/sqlstore/commit"
-	"github.com/budgetd/budgetd/internal/sqlstore/engine"
-	"github.com/budgetd/budgetd/internal/sqlstore/nodes"
+	"github.com/budgetd/budgetd/internal/sql/access"
+	"github.com/budgetd/budgetd/internal/sql/commit"
+	"github.com/budgetd/budgetd/internal/sql/engine"
 	"github.com/budgetd/budgetd/internal/webhook"
 	"github.com/budgetd/budgetd/ring"
 )
@@ -101,7 +101,7 @@ func (b *backends) service(c config.Config, log *slog.Logger, observer *metrics.
 		return nil, err
 	}
 	m.moves = &mover{Service: m.transferService(), budgets: m.budgets}
-	m.health = &health{Service: m.moves.Service, Part: nodes.New(b.db), ping: b.db.SyncClock,
+	m.health = &health{Service: m.moves.Service, NodeList: access.NodesIn(b.db), ping: b.db.SyncClock,
 		refusing: b.db.Refusing, strange: m.budgets.UnknownZones, now: b.db.Now,
 		log: log, asked: func() bool { return len(b.partitions) == 0 || m.stores.Asked() }}
 	if len(b.partitions) > 0 {

@@ -20,8 +20,8 @@ import (
 	"github.com/budgetd/budgetd/internal/httpapi"
 	"github.com/budgetd/budgetd/internal/metrics"
 	"github.com/budgetd/budgetd/internal/proof/testservers"
-	"github.com/budgetd/budgetd/internal/sqlstore/commit"
-	"github.com/budgetd/budgetd/internal/sqlstore/engine"
+	"github.com/budgetd/budgetd/internal/sql/commit"
+	"github.com/budgetd/budgetd/internal/sql/engine"
 )
 
 // movedClock is a clock that only the test advances. It is safe for concurrent use.

@@ -36,8 +36,8 @@ var (
 	root   = []string{"."} // schema.sql and config.yaml
 	edge   = []string{"internal/edge", "internal/guard", "internal/contract"}
 	// ground is what everything that has statements stands on.
-	ground = []string{"internal/sqlstore/engine", "internal/sqlstore/rows",
-		"internal/sqlstore/counters", "internal/sqlstore/bookkeeper", "ledger/books"}
+	ground = []string{"internal/sql/engine", "internal/sql/rows",
+		"internal/sql/counters", "internal/sql/bookkeeper", "ledger/books"}
 )
 
 // house is the direction of imports: words <- rules <- bucket <- the engine of SQL <- bucket/* <-
@@ -78,11 +78,11 @@ var house = map[string]place{
 		store: "internal/redisstore"},
 	"internal/redisstore/faultstore": {may: slices.Concat(actor, []string{"internal/redisstore"}),
 		test: true},
-	"internal/sqlstore/*": {may: slices.Concat(actor, ground, []string{"bucket/*"}),
-		store: "internal/sqlstore"},
-	"internal/sqlstore/engine": {may: slices.Concat(actor, root, []string{"bucket/span"}), store: "internal/sqlstore"},
-	"internal/sqlstore/fixture": {may: slices.Concat(actor, ground,
-		[]string{"internal/proof/testservers"}), store: "internal/sqlstore", test: true},
+	"internal/sql/*": {may: slices.Concat(actor, ground, []string{"bucket/*"}),
+		store: "internal/sql"},
+	"internal/sql/engine": {may: slices.Concat(actor, root, []string{"bucket/span"}), store: "internal/sql"},
+	"internal/proof/fixture": {may: slices.Concat(actor, ground,
+		[]string{"internal/proof/testservers"}), store: "internal/sql", test: true},
 	"internal/contract": {may: root}, // openapi.yaml as pages
 	"internal/httpapi":  {may: slices.Concat(actor, edge, []string{"api"})},
 	"internal/metrics":  {may: actor},
@@ -123,10 +123,10 @@ var house = map[string]place{
 
 // technologies are modules that one part of the house sees, tests included.
 var technologies = map[string][]string{
-	"github.com/jmoiron/sqlx":        {"internal/sqlstore"},
-	"github.com/go-sql-driver/mysql": {"internal/sqlstore", "internal/proof/testservers", "auditlog"},
-	"modernc.org/sqlite":             {"internal/sqlstore", "auditlog"}, // its tests
-	"github.com/pressly/goose":       {"internal/sqlstore"},
+	"github.com/jmoiron/sqlx":        {"internal/sql"},
+	"github.com/go-sql-driver/mysql": {"internal/sql", "internal/proof/testservers", "auditlog"},
+	"modernc.org/sqlite":             {"internal/sql", "auditlog"}, // its tests
+	"github.com/pressly/goose":       {"internal/sql"},
 	"github.com/redis/go-redis":      {"internal/redisstore"},
 	"github.com/spf13/viper":         {"internal/config"},
 	"github.com/adhocore/gronx":      {"internal/config"},

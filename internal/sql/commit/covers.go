@@ -1,0 +1,226 @@
+package commit
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/internal/sql/bookkeeper"
+	"github.com/budgetd/budgetd/internal/sql/engine"
+	"github.com/budgetd/budgetd/internal/sql/rows"
+	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/ledger/books"
+)
+
+// The parts of I3's sum: u is the budget, b its buckets, e their epochs, p its open period. U
+// counts if some bucket that no operator took offline may apply for it. U also counts if no bucket
+// is online, because one that is brought online may apply for it. Units that came back may be
+// applied for without a bound: they are the excess of U over what the period got and no bucket has
+// applied for yet.
+const (
+	mayApply = `SELECT COUNT(*) = 0 OR SUM(u.adjust_cnt = 0 OR b.out_cnt < u.adjust_cnt) > 0
+		FROM sharding_budget_management_bucket b WHERE b.budget_id = u.id
+		AND b.offline_by NOT IN ('operator', 'resize')`
+	cameBack = `SELECT p.funded_quantity + p.carried_quantity FROM budget_period p
+		WHERE p.budget_id = u.id AND p.number = u.period`
+	applied = `SELECT COALESCE(SUM(g.amount), 0) FROM sharding_budget_management_bucket a
+		JOIN bucket_epoch x ON x.bucket_id = a.id
+		JOIN grant_log g ON g.bucket_id = x.bucket_id AND g.epoch = x.epoch
+		WHERE a.budget_id = u.id AND x.period = u.period AND g.kind = 'apply'`
+	outstandingO = `COALESCE(SUM(CASE WHEN e.period = u.period OR u.unused IN ('next', 'whole')
+		THEN e.outstanding_quantity ELSE 0 END), 0)`
+	returningR = `COALESCE(SUM(CASE WHEN e.period = u.period THEN e.returning_quantity ELSE
+		CASE WHEN u.unused IN ('next', 'whole') THEN e.returning_quantity - e.late_quantity ELSE 0 END +
+		CASE WHEN u.late_refund = 'next' OR u.unused = 'whole' AND u.late_refund <> 'forfeit'
+		THEN e.late_quantity ELSE 0 END END), 0)`
+	inEpochs = `COALESCE(SUM(e.outstanding_quantity + e.returning_quantity), 0)`
+	ofUnits  = ` FROM bucket_epoch e /*by bucket_epoch_units*/ WHERE e.budget_id = u.id
+		AND e.has_units = 1 /*own*/`
+)
+
+// selectSums reads I3's sum of each budget with all of U, from one statement.
+const selectSums = `SELECT u.id AS budget_id, MAX(u.unfunded_quantity) AS unfunded,
+	MAX(u.undistributed_quantity) AS undistributed, ` + outstandingO + ` AS outstanding,
+	` + returningR + ` AS returning_sum, ` + inEpochs + ` AS in_epochs
+	FROM budget_management_bucket u /*by PRIMARY*/
+	LEFT JOIN bucket_epoch e /*by bucket_epoch_units*/ ON e.budget_id = u.id AND e.has_units = 1
+	WHERE `
+
+// ofTotal is what the total contributes to I3's sum.
+const ofTotal = `u.id AS budget_id, u.unfunded_quantity AS unfunded,
+	CASE WHEN u.undistributed_quantity = 0 THEN 0
+		WHEN (` + mayApply + ` /*own*/) THEN u.undistributed_quantity
+		ELSE u.undistributed_quantity - (` + cameBack + ` /*own*/) + (` + applied + ` /*own*/)
+		END AS undistributed`
+
+// selectCovers reads I3's sum of each budget, one row per budget.
+const selectCovers = `SELECT ` + ofTotal + `,
+	(SELECT ` + outstandingO + ofUnits + `) AS outstanding,
+	(SELECT ` + returningR + ofUnits + `) AS returning_sum,
+	(SELECT ` + inEpochs + ofUnits + `) AS in_epochs
+	FROM budget_management_bucket u /*by PRIMARY*/ WHERE `
+
+// The exact sum locks the budgets, so that no movement is under way, and then the epochs with units
+// by their primary keys: a lock by the index of such epochs would wait for a flight that takes the
+// last unit of one, and that flight for this lock.
+const (
+	lockTotals = `SELECT ` + ofTotal + ` FROM budget_management_bucket u /*by PRIMARY*/ WHERE `
+	lockUnits  = `SELECT e.budget_id AS budget_id, ` + outstandingO + ` AS outstanding,
+		` + returningR + ` AS returning_sum, ` + inEpochs + ` AS in_epochs
+		FROM (SELECT x.bucket_id AS id, x.epoch AS epoch
+			FROM bucket_epoch x /*by bucket_epoch_units*/ WHERE x.has_units = 1 AND `
+	inOrder = ` ORDER BY 1, 2 LIMIT 9223372036854775807) l
+		/*in order*/ JOIN bucket_epoch e /*by PRIMARY*/ ON e.bucket_id = l.id AND e.epoch = l.epoch
+		/*in order*/ JOIN budget_management_bucket u /*by PRIMARY*/ ON u.id = e.budget_id
+		GROUP BY e.budget_id /*shared*/`
+)
+
+type coverRow struct {
+	Budget        int64 `db:"budget_id"`
+	Unfunded      int64 `db:"unfunded"`
+	Undistributed int64 `db:"undistributed"`
+	Outstanding   int64 `db:"outstanding"`
+	Returning     int64 `db:"returning_sum"`
+	InEpochs      int64 `db:"in_epochs"`
+}
+
+func (r *coverRow) cover() ledger.Cover {
+	return ledger.Cover{Undistributed: max(r.Undistributed, 0), Outstanding: r.Outstanding,
+		Returning: r.Returning, Later: r.Unfunded + r.InEpochs - r.Outstanding - r.Returning}
+}
+
+// Covers reads I3's sum of many budgets, each from one statement. If exact is set, it locks what it
+// reads until it ends, so that it sees every commit acknowledged before it began. The result has no
+// element for a budget that does not exist. Error: Unavailable.
+func (p *Part) Covers(ctx context.Context, budgets []int64, exact bool) (
+	out map[int64]ledger.Cover, err error) {
+	list := slices.Compact(slices.Sorted(slices.Values(budgets)))
+	if exact {
+		out = make(map[int64]ledger.Cover, len(list))
+		return out, bookkeeper.Look(ctx, p.db, "covers", exactly(list, out))
+	}
+	err = p.db.Read(ctx, "covers", func(r *engine.Reader) error {
+		out, err = covers(r, list)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// LookTwice reads I3's sum of many budgets twice, without locks and then as Covers does with exact,
+// and after that the deductions with ids, in one round trip: a request above the sum whose id has
+// no deduction can be refused. Of the two sums it returns the larger one. Errors: Unavailable.
+func (p *Part) LookTwice(ctx context.Context, budgets []int64, ids []bucket.ID) (
+	sums map[int64]ledger.Cover, recorded map[bucket.ID]ledger.Deduction, err error) {
+	list := slices.Compact(slices.Sorted(slices.Values(budgets)))
+	first := make(map[int64]ledger.Cover, len(list))
+	sums = make(map[int64]ledger.Cover, len(list))
+	recorded = make(map[bucket.ID]ledger.Deduction, len(ids))
+	var failed error
+	var queries []bookkeeper.Query
+	for chunk := range slices.Chunk(list, engine.ListChunk) {
+		queries = append(queries, coversOf(selectSums, " GROUP BY u.id", chunk, first))
+	}
+	queries = append(queries, exactly(list, sums)...)
+	queries = append(queries,
+		rows.DeductionsOf(rows.SortedIDs(ids), "", p.db.TakesPackets(), recorded, &failed)...)
+	err = bookkeeper.Look(ctx, p.db, "look twice", queries)
+	if err = cmp.Or(err, failed); err != nil {
+		return nil, nil, err
+	}
+	for id, c := range first {
+		if c.Sum() > sums[id].Sum() {
+			sums[id] = c
+		}
+	}
+	return sums, recorded, nil
+}
+
+// coversOf returns a query of sums.
+func coversOf(query, end string, list []int64, out map[int64]ledger.Cover) bookkeeper.Query {
+	return func(s *engine.Statement, _ *books.Books) (any, func()) {
+		var found []coverRow
+		s.SQL(query)
+		s.Numbers("u.id", list)
+		s.SQL(end)
+		return &found, func() {
+			for i := range found {
+				out[found[i].Budget] = found[i].cover()
+			}
+		}
+	}
+}
+
+// exactly returns the queries of the exact sums of budgets, which are sorted.
+func exactly(list []int64, out map[int64]ledger.Cover) (queries []bookkeeper.Query) {
+	const shared = ` /*shared*/`
+	totals := strings.ReplaceAll(lockTotals, ` /*own*/`, shared)
+	for chunk := range slices.Chunk(list, engine.ListChunk) {
+		var total []coverRow
+		queries = append(queries, func(s *engine.Statement, _ *books.Books) (any, func()) {
+			total = nil
+			s.SQL(totals)
+			s.Numbers("u.id", chunk)
+			s.SQL(` ORDER BY u.id` + shared)
+			return &total, func() {}
+		}, func(s *engine.Statement, _ *books.Books) (any, func()) {
+			var units []coverRow
+			s.SQL(lockUnits)
+			s.Numbers("x.budget_id", chunk)
+			s.SQL(inOrder)
+			return &units, func() {
+				held := make(map[int64]coverRow, len(units))
+				for _, row := range units {
+					held[row.Budget] = row
+				}
+				for i := range total {
+					row := held[total[i].Budget]
+					row.Unfunded, row.Undistributed = total[i].Unfunded, total[i].Undistributed
+					out[total[i].Budget] = row.cover()
+				}
+			}
+		})
+	}
+	return queries
+}
+
+// covers reads the sums without locks. Most budgets have no U left when their sums are read, and
+// selectSums costs less than half of selectCovers.
+func covers(r *engine.Reader, list []int64) (map[int64]ledger.Cover, error) {
+	out := make(map[int64]ledger.Cover, len(list))
+	sums, err := readCovers(r, selectSums, " GROUP BY u.id", list)
+	if err != nil {
+		return nil, err
+	}
+	var left []int64
+	for i := range sums {
+		out[sums[i].Budget] = sums[i].cover()
+		if sums[i].Undistributed != 0 {
+			left = append(left, sums[i].Budget)
+		}
+	}
+	rest, err := readCovers(r, selectCovers, "", left)
+	for i := range rest {
+		out[rest[i].Budget] = rest[i].cover()
+	}
+	return out, err
+}
+
+func readCovers(r *engine.Reader, query, end string, list []int64) (out []coverRow, err error) {
+	for chunk := range slices.Chunk(list, engine.ListChunk) {
+		var found []coverRow
+		s := r.Statement()
+		s.SQL(query)
+		s.Numbers("u.id", chunk)
+		s.SQL(end)
+		if err := r.RowsOf(&found, s); err != nil {
+			return nil, err
+		}
+		out = append(out, found...)
+	}
+	return out, nil
+}

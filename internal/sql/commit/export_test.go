@@ -1,0 +1,22 @@
+package commit
+
+import (
+	"context"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/internal/sql/engine"
+)
+
+// Forms returns how many flights were written by a packet, and how many came to the locking form.
+func (p *Part) Forms() (packets, locking int64) { return p.packets.Load(), p.lockings.Load() }
+
+// Packet carries out the fast form alone.
+func (p *Part) Packet(ctx context.Context, ops ...bucket.Operation) (
+	engine.Sent, []bucket.Outcome, error) {
+	out := make([]bucket.Outcome, len(ops))
+	sent, err := p.fastForm(ctx, newFlight(ops, out), p.repeats.Load() > 0)
+	if sent == engine.Failed {
+		err = nil
+	}
+	return sent, out, err
+}

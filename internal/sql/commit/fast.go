@@ -1,0 +1,170 @@
+package commit
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"math"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/internal/sql/bookkeeper"
+	"github.com/budgetd/budgetd/internal/sql/counters"
+	"github.com/budgetd/budgetd/internal/sql/engine"
+	"github.com/budgetd/budgetd/internal/sql/rows"
+	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/ledger/books"
+)
+
+// fastForm writes a flight as one packet without taking locks first. It assumes that all ids are
+// new, that the buckets' epochs are those seen last, and that limit rows are as it reads them
+// without locks. If an assumption is wrong, the packet fails before its COMMIT, and the caller
+// continues with the locking form. An operation whose bucket is believed to have too little is
+// Short without a packet, which is marked as a guess. ids says that the rows of the ids are read
+// before, as they are after a packet that failed for one of them.
+//
+// It returns an error with Failed, and with Unheard if the packet may have been committed and may
+// still be running. Unheard without an error means that the outcome of the packet is final.
+func (p *Part) fastForm(ctx context.Context, f *flight, ids bool) (engine.Sent, error) {
+	t, ok := p.assume(f)
+	if !ok {
+		return engine.Unsent, nil
+	}
+	line, err := p.db.Line(ctx)
+	if err != nil {
+		return engine.Unsent, nil // the locking form reports why
+	}
+	defer line.Close()
+	if ok, err := t.readAhead(ctx, line, ids); err != nil || !ok {
+		return engine.Unsent, nil
+	}
+	p.repeats.Add(-1)
+	clear(f.out)
+	t.judgeAll()
+	if ok, err := t.refuseLimited(ctx, line); err != nil || !ok || len(t.freed) > 0 {
+		return engine.Unsent, nil
+	}
+	if t.accepted == 0 {
+		t.remaining()
+		return engine.Committed, nil
+	}
+	packet, ok := t.packet(line)
+	if !ok {
+		return engine.Unsent, nil
+	}
+	p.air.add(t, 1)
+	defer p.air.add(t, -1)
+	sent, err := line.Send(ctx, packet, t.readLeft)
+	switch {
+	case sent == engine.Committed:
+		t.remaining()
+		p.learn(f)
+		return sent, nil
+	case sent == engine.Unheard:
+		if gone := line.Gone(ctx); gone != nil {
+			return sent, engine.MaybeDone("commit", err)
+		}
+	case sent == engine.Failed:
+		return sent, err
+	}
+	return sent, nil
+}
+
+// assume begins a trial with what is remembered of the buckets. ok is false if the fast form cannot
+// succeed: a bucket is unknown, or different versions of one definition judged the operations.
+func (p *Part) assume(f *flight) (t *trial, ok bool) {
+	t = &trial{flight: f, epochs: map[int64]*bucketState{}, groups: groupsOf(f),
+		nowMS: engine.ToMS(p.db.Now())}
+	for i := range f.ops {
+		op := &f.ops[i]
+		s := t.epochs[op.Bucket]
+		if s == nil {
+			if s = p.recall(op); s == nil {
+				return nil, false
+			}
+			t.epochs[op.Bucket] = s
+		}
+		if s.judged != op.Budget.Version || s.epoch.Budget != op.Budget.ID {
+			return nil, false
+		}
+	}
+	return t, true
+}
+
+// recall returns the state of an operation's bucket as remembered here, or as the node has read it.
+// It returns nil if the bucket is unknown.
+func (p *Part) recall(op *bucket.Operation) *bucketState {
+	s := &bucketState{unlimited: op.Budget.Unlimited, left: math.MaxInt64, judged: op.Budget.Version}
+	s.epoch = books.Epoch{Bucket: op.Bucket, Budget: op.Budget.ID, Status: books.Open}
+	if known, ok := p.places.Get(op.Bucket); ok {
+		s.epoch.Number, s.left, s.believed = known.epoch, known.outstanding-p.air.of(op.Bucket), true
+		return s
+	}
+	for i := range op.Budget.Buckets {
+		if b := &op.Budget.Buckets[i]; b.ID == op.Bucket && b.Epoch.Number > 0 {
+			s.epoch.Number = b.Epoch.Number
+			return s
+		}
+	}
+	return nil
+}
+
+// readAhead reads without locks what the operations are judged by: limit rows and, if ids is set,
+// the rows of their ids. ok is false if a limit must be counted from the ledger.
+func (t *trial) readAhead(ctx context.Context, line *engine.Line, ids bool) (ok bool, err error) {
+	t.limits.open(t.flight)
+	if !ids && t.limits.empty() {
+		return true, nil
+	}
+	var queries []bookkeeper.Query
+	var failed error
+	if ids {
+		t.known = map[bucket.ID]ledger.Deduction{}
+		queries = rows.DeductionsOf(t.ids(all), "", true, t.known, &failed)
+	}
+	found := map[counters.Key]*counters.Row{}
+	queries = append(queries, counters.Queries(t.limits.keys(), "", found, &failed)...)
+	if err := cmp.Or(bookkeeper.LookOn(ctx, line, queries), failed); err != nil {
+		return false, err
+	}
+	for _, row := range found {
+		t.limits.put(row)
+	}
+	t.nowMS = t.limits.now(t.nowMS)
+	return len(t.limits.tally(t.flight, t.nowMS)) == 0, nil
+}
+
+// refuseLimited looks up the ids of operations that a limit refuses, and adds the rows of recorded
+// ones. Call it after the limit rows were read. ok is false if anything else was refused.
+func (t *trial) refuseLimited(ctx context.Context, line *engine.Line) (ok bool, err error) {
+	limited := t.count(bucket.Limited)
+	if t.accepted+limited+t.count(bucket.Known)+t.count(bucket.Short) < len(t.ops) {
+		return false, nil
+	}
+	if limited == 0 {
+		return true, nil
+	}
+	is := func(i int) bool { return t.out[i].Verdict == bucket.Limited }
+	found := map[bucket.ID]ledger.Deduction{}
+	var failed error
+	queries := rows.DeductionsOf(t.ids(is), "", true, found, &failed)
+	if err := cmp.Or(bookkeeper.LookOn(ctx, line, queries), failed); err != nil {
+		return false, err
+	}
+	for i := range t.out {
+		if d, known := found[id(&t.ops[i])]; known && is(i) &&
+			d.Decides(t.ops[i].Request.By) {
+			t.out[i] = bucket.Outcome{Verdict: bucket.Known, Deduction: d}
+		}
+	}
+	return true, nil
+}
+
+// readLeft reads O of a bucket as the packet left it.
+func (t *trial) readLeft(row *sql.Rows) error {
+	var id, left int64
+	if err := row.Scan(&id, &left); err != nil {
+		return err
+	}
+	t.epochs[id].left = left
+	return nil
+}

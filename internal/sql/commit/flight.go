@@ -1,0 +1,105 @@
+package commit
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/internal/sql/rows"
+)
+
+// Bounds of one transaction.
+const (
+	maxOperations = 1000
+	// flightBuckets bounds the buckets of a flight.
+	flightBuckets = 512
+	// maxText bounds the bytes of the texts of all operations. Each text is written up to three
+	// times, with two hexadecimal digits per byte.
+	maxText = 1 << 20
+)
+
+// flight is a list of operations that share a transaction and are judged in order.
+type flight struct {
+	ops []bucket.Operation
+	out []bucket.Outcome
+	// byID lists the operations in lock order.
+	byID []int
+	// twins reports that an id occurs more than once.
+	twins bool
+}
+
+func newFlight(ops []bucket.Operation, out []bucket.Outcome) *flight {
+	f := &flight{ops: ops, out: out, byID: make([]int, len(ops))}
+	for i := range f.byID {
+		f.byID[i] = i
+	}
+	slices.SortFunc(f.byID, func(i, j int) int {
+		a, b := &ops[i], &ops[j]
+		if a.Budget.ID != b.Budget.ID {
+			return int(min(max(a.Budget.ID-b.Budget.ID, -1), 1))
+		}
+		if c := strings.Compare(a.Request.ID, b.Request.ID); c != 0 {
+			return c
+		}
+		f.twins = f.twins || i != j
+		return i - j
+	})
+	return f
+}
+
+// id returns the key of an operation's row.
+func id(op *bucket.Operation) bucket.ID {
+	return bucket.ID{Budget: op.Budget.ID, RequestID: op.Request.ID}
+}
+
+// ids returns the ids of the operations that want selects, in lock order.
+func (f *flight) ids(want func(i int) bool) []bucket.ID {
+	out := make([]bucket.ID, 0, len(f.ops))
+	for _, i := range f.byID {
+		if want(i) {
+			out = append(out, id(&f.ops[i]))
+		}
+	}
+	return slices.CompactFunc(out, func(a, b bucket.ID) bool { return rows.CompareIDs(a, b) == 0 })
+}
+
+func all(int) bool { return true }
+
+// buckets returns the buckets of the operations, sorted and without duplicates.
+func (f *flight) buckets() []int64 {
+	out := make([]int64, len(f.ops))
+	for i := range f.ops {
+		out[i] = f.ops[i].Bucket
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// split divides operations into flights within the bounds of a transaction.
+func split(ops []bucket.Operation, out []bucket.Outcome) []*flight {
+	var flights []*flight
+	for begin := 0; begin < len(ops); {
+		seen, text, end := map[int64]bool{}, 0, begin
+		for ; end < len(ops) && end-begin < maxOperations; end++ {
+			op := &ops[end]
+			text += textOf(op)
+			if !seen[op.Bucket] && len(seen) == flightBuckets || text > maxText && end > begin {
+				break
+			}
+			seen[op.Bucket] = true
+		}
+		flights = append(flights, newFlight(ops[begin:end], out[begin:end]))
+		begin = end
+	}
+	return flights
+}
+
+// textOf returns the length in bytes of an operation's texts, including those of its limits.
+func textOf(op *bucket.Operation) int {
+	r := &op.Request
+	n := 3*len(r.ID) + len(r.Reference) + 3*len(r.Dimensions) + len(r.Counts) + 2*len(r.Group)
+	for i := range op.Touches {
+		n += len(op.Touches[i].Key)
+	}
+	return n
+}

@@ -1,0 +1,100 @@
+package commit
+
+import (
+	"context"
+	"slices"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sql/bookkeeper"
+	"github.com/budgetd/budgetd/internal/sql/counters"
+	"github.com/budgetd/budgetd/internal/sql/engine"
+	"github.com/budgetd/budgetd/internal/sql/rows"
+	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/ledger/books"
+	"github.com/budgetd/budgetd/limit"
+)
+
+// Recorded reads the deductions of ids. The result has no element for an id without a row. Error:
+// Unavailable.
+func (p *Part) Recorded(ctx context.Context, ids []bucket.ID) (
+	map[bucket.ID]ledger.Deduction, error) {
+	return rows.Recorded(ctx, p.db, ids)
+}
+
+// Exceeded reads which limits each operation would exceed if it were committed alone, with the use
+// before it and the instant at which it would fit. An operation that exceeds no limit has nil. One
+// statement reads the rows of all operations; counts of a changed limit are read from the
+// deductions, as the next flight will do. It takes no locks. Error: Unavailable.
+func (p *Part) Exceeded(ctx context.Context, ops []bucket.Operation) (
+	out [][]budget.LimitState, err error) {
+	err = p.db.Read(ctx, "read limits", func(r *engine.Reader) error {
+		out, err = exceeded(r, ops, engine.ToMS(p.db.Now()))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func exceeded(r *engine.Reader, ops []bucket.Operation, nowMS int64) (
+	[][]budget.LimitState, error) {
+	out := make([][]budget.LimitState, len(ops))
+	var b limitRows
+	f := &flight{ops: ops}
+	if b.open(f); b.empty() {
+		return out, nil
+	}
+	found, err := counters.Read(r, b.keys())
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range found {
+		b.put(row)
+	}
+	for _, m := range b.tally(f, b.now(nowMS)) {
+		if err := counters.Load(r, m.row.Key.Budget, &m.tally.Tally); err != nil {
+			return nil, err
+		}
+	}
+	for i := range ops {
+		out[i] = limit.Exceeded(ops[i].Touches, b.tallies(i, nil))
+	}
+	return out, nil
+}
+
+const selectStandings = `SELECT e.bucket_id, e.outstanding_quantity
+	FROM sharding_budget_management_bucket b
+	JOIN bucket_epoch e ON e.bucket_id = b.id AND e.epoch = b.epoch WHERE `
+
+// Standings reads O of the newest epochs of buckets, and I3's sums of budgets, each from one
+// statement, in one round trip. The results have no element for what does not exist. Error:
+// Unavailable.
+func (p *Part) Standings(ctx context.Context, buckets, budgets []int64) (
+	map[int64]int64, map[int64]ledger.Cover, error) {
+	standings, sums := map[int64]int64{}, map[int64]ledger.Cover{}
+	var queries []bookkeeper.Query
+	for chunk := range slices.Chunk(buckets, engine.ListChunk) {
+		queries = append(queries, func(s *engine.Statement, _ *books.Books) (any, func()) {
+			var found []struct {
+				Bucket      int64 `db:"bucket_id"`
+				Outstanding int64 `db:"outstanding_quantity"`
+			}
+			s.SQL(selectStandings)
+			s.Numbers("b.id", chunk)
+			return &found, func() {
+				for _, row := range found {
+					standings[row.Bucket] = row.Outstanding
+				}
+			}
+		})
+	}
+	for chunk := range slices.Chunk(budgets, engine.ListChunk) {
+		queries = append(queries, coversOf(selectCovers, "", chunk, sums))
+	}
+	if err := bookkeeper.Look(ctx, p.db, "standings", queries); err != nil {
+		return nil, nil, err
+	}
+	return standings, sums, nil
+}

@@ -1,0 +1,168 @@
+package commit
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/sql/engine"
+)
+
+const (
+	// knownPlaces is the number of buckets whose present epoch is remembered.
+	knownPlaces = 1 << 16
+	// sureAttempts bounds the attempts at a transaction that may have been committed.
+	sureAttempts = 64
+	// repeatsAhead is the number of flights that read their ids before they write, after a flight
+	// with recorded ids.
+	repeatsAhead = 64
+)
+
+// Part commits deductions and reads what they are judged by. It is safe for concurrent use.
+type Part struct {
+	db *engine.DB
+	// places remembers what flights found in buckets. It is a hint for the fast form, which fails
+	// if the hint is wrong.
+	places *lru.Cache[int64, place]
+	air    inAir
+	// repeats is the number of coming flights that read their ids before they write.
+	repeats atomic.Int64
+	// packets and lockings count flights by the form that completed them.
+	packets, lockings atomic.Int64
+}
+
+// place is a bucket's present epoch and its O after the last flight.
+type place struct{ epoch, outstanding int64 }
+
+// inAir is what packets in the air take from buckets, which may not be there for others.
+type inAir struct {
+	mu    sync.Mutex
+	units map[int64]int64
+}
+
+// add adds what the accepted operations of a trial take, sign times.
+func (a *inAir) add(t *trial, sign int64) {
+	a.mu.Lock()
+	for id, s := range t.epochs {
+		if units := sign * s.drawn(); units != 0 {
+			if a.units[id] += units; a.units[id] == 0 {
+				delete(a.units, id)
+			}
+		}
+	}
+	a.mu.Unlock()
+}
+
+func (a *inAir) of(bucketID int64) int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.units[bucketID]
+}
+
+// New returns the part of a database.
+func New(db *engine.DB) *Part {
+	places, err := lru.New[int64, place](knownPlaces)
+	if err != nil {
+		panic(err) // only for a size below 1
+	}
+	return &Part{db: db, places: places, air: inAir{units: map[int64]int64{}}}
+}
+
+// Commit judges operations in order and writes the accepted ones. It uses one transaction for up to
+// 1,000 operations in at most 512 buckets with at most 1 MiB of text, and several beyond that. The
+// outcomes are in the order of the operations.
+//
+// Repeating the same operations is harmless: a row with an operation's nonce is that operation's
+// own, and the operation is Known. Errors: Unavailable, nothing was written; OutcomeUnknown, some
+// or all may have been written; Internal. Keeps I1, I2, I4, I6, I7.
+func (p *Part) Commit(ctx context.Context, ops []bucket.Operation) ([]bucket.Outcome, error) {
+	out := make([]bucket.Outcome, len(ops))
+	for i, f := range split(ops, out) {
+		if err := p.commit(ctx, f); err != nil {
+			if i > 0 && budget.Is(err, budget.Unavailable) {
+				err = engine.MaybeDone("commit", err)
+			}
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// commit commits one flight.
+func (p *Part) commit(ctx context.Context, f *flight) error {
+	unsure := false
+	if p.db.TakesPackets() {
+		ids := p.repeats.Load() > 0
+		sent, err := p.fastForm(ctx, f, ids)
+		if sent == engine.Failed && engine.IsTaken(err) && !ids {
+			p.repeats.Store(repeatsAhead)
+			sent, err = p.fastForm(ctx, f, true)
+		}
+		switch {
+		case sent == engine.Committed:
+			p.packets.Add(1)
+			return nil
+		case sent == engine.Unheard && err != nil:
+			return err // the outcome of the packet is not final
+		}
+		unsure = sent == engine.Unheard
+	}
+	p.lockings.Add(1)
+	return p.sure(ctx, unsure, func(first bool) error { return p.locked(ctx, f, first) })
+}
+
+// locked runs the locking form.
+func (p *Part) locked(ctx context.Context, f *flight, first bool) error {
+	guess := first && !p.db.TakesPackets() && p.repeats.Load() <= 0
+	err := p.lockingForm(ctx, f, guess)
+	if guess && err != nil {
+		err = p.lockingForm(ctx, f, false)
+	}
+	if err == nil {
+		p.learn(f)
+	}
+	return err
+}
+
+// learn remembers the epochs and units that a flight found.
+func (p *Part) learn(f *flight) {
+	known := false
+	for i := range f.out {
+		switch o := &f.out[i]; o.Verdict {
+		case bucket.Accepted:
+			p.places.Add(f.ops[i].Bucket, place{o.Deduction.Epoch, o.Remaining})
+		case bucket.Known:
+			known = true
+		case bucket.Gone, bucket.Over:
+			p.places.Remove(f.ops[i].Bucket)
+		}
+	}
+	if known {
+		p.repeats.Store(repeatsAhead)
+	}
+}
+
+// sure runs a transaction until it is certain whether it was committed, or until the context ends.
+// The argument of run marks the first attempt. unsure means that another form of the transaction
+// may have been committed.
+func (p *Part) sure(ctx context.Context, unsure bool, run func(first bool) error) (err error) {
+	for attempt := 1; attempt <= sureAttempts; attempt++ {
+		err = run(attempt == 1 && !unsure)
+		unsure = unsure || budget.Is(err, budget.OutcomeUnknown)
+		if !unsure || err == nil || !budget.Is(err, budget.OutcomeUnknown) &&
+			!budget.Is(err, budget.Unavailable) {
+			break
+		}
+		if p.db.Pause(ctx, attempt) != nil {
+			break
+		}
+	}
+	if unsure && err != nil && !budget.Is(err, budget.OutcomeUnknown) {
+		err = engine.MaybeDone("commit", err)
+	}
+	return err
+}
