@@ -15,7 +15,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # The packages whose tests run under the race detector, because their code is concurrent. The race
 # detector makes a test several times as expensive. In other packages one goroutine runs at a time,
 # or (chaos, e2e) the tests are about processes; scripts/proof.sh runs those under the race detector.
-concurrent='^(auditlog|bucket|internal/(sql|redisstore|httpapi|daemon|edge|guard))(/|$)'
+concurrent='^(auditlog|bucket|internal/(sql|redisstore|httpapi|daemon|ratelimit|auth))(/|$)'
 
 # The longest tests start first, so that none of them runs alone at the end. The end-to-end tests
 # take longest and mostly wait, so they run concurrently with all others.

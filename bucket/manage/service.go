@@ -32,7 +32,7 @@ import (
 
 	"github.com/budgetd/budgetd/allocation"
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/bucket/place"
+	"github.com/budgetd/budgetd/bucket/placement"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
 	"github.com/budgetd/budgetd/limit"
@@ -47,7 +47,7 @@ type Service struct {
 	Stores  Stores
 	// Places maps buckets of store mode to partitions. Takes reports whether a partition accepts
 	// buckets now.
-	Places *place.Map
+	Places *placement.Map
 	Takes  func(bucket.Partition) bool
 	// Moved reports units that were handed out.
 	Moved func(step string, units int64)
@@ -167,7 +167,7 @@ func onlyOne(d budget.Definition) budget.Definition {
 func (s *Service) partitions(tenant, name string, n int) ([]bucket.Partition, error) {
 	keys := make([]string, n)
 	for i := range keys {
-		keys[i] = place.Key(tenant, bucket.KeyOf(name, i))
+		keys[i] = placement.Key(tenant, bucket.KeyOf(name, i))
 	}
 	partitions, ok := s.Places.Partitions(keys, s.Takes)
 	if !ok {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/manage"
-	"github.com/budgetd/budgetd/bucket/place"
+	"github.com/budgetd/budgetd/bucket/placement"
 	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sql/engine"
@@ -49,7 +49,7 @@ func newCaller(t *testing.T) *caller {
 	for i := range 3 {
 		partitions = append(partitions, bucket.Partition{Instance: fmt.Sprint("store-", i)})
 	}
-	places, err := place.New(partitions, 100)
+	places, err := placement.New(partitions, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestCreatePlacesEvenly(t *testing.T) {
 func TestStoreModeNeedsAnInstance(t *testing.T) {
 	w := newCaller(t)
 	var err error
-	if w.Places, err = place.New(nil, 100); err != nil {
+	if w.Places, err = placement.New(nil, 100); err != nil {
 		t.Fatal(err)
 	}
 	for _, dry := range []bool{true, false} {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/manage"
-	"github.com/budgetd/budgetd/bucket/place"
+	"github.com/budgetd/budgetd/bucket/placement"
 	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sql/engine"
@@ -65,7 +65,7 @@ type cluster struct {
 	defs       *manage.Ledger
 	part       *transfer.Ledger
 	stores     *stores
-	places     *place.Map
+	places     *placement.Map
 	partitions []bucket.Partition
 }
 
@@ -93,7 +93,7 @@ func newCluster(t *testing.T) *cluster {
 	for i := range 3 {
 		w.partitions = append(w.partitions, bucket.Partition{Instance: fmt.Sprint("store-", i)})
 	}
-	w.places, err = place.New(w.partitions, 100)
+	w.places, err = placement.New(w.partitions, 100)
 	w.ok(err)
 	return w
 }
@@ -130,7 +130,7 @@ func (w *cluster) stored(d budget.Definition, instances int) bucket.BudgetRef {
 	w.ok(w.part.SetDraining(w.ctx, w.partitions, false))
 	var keys []string
 	for i := range d.BucketQuantity {
-		keys = append(keys, place.Key(d.Tenant, fmt.Sprintf("%s:bucket-%d", d.Name, i)))
+		keys = append(keys, placement.Key(d.Tenant, fmt.Sprintf("%s:bucket-%d", d.Name, i)))
 	}
 	partitions, ok := w.places.Partitions(keys, func(l bucket.Partition) bool {
 		return l.Instance < fmt.Sprint("store-", instances)

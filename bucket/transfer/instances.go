@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/bucket/place"
+	"github.com/budgetd/budgetd/bucket/placement"
 	"github.com/budgetd/budgetd/budget"
 )
 
@@ -280,7 +280,7 @@ func (s *Service) misplaced(p *Placed, accepts func(bucket.Partition) bool,
 	buckets := slices.SortedFunc(slices.Values(p.Buckets),
 		func(a, b PlacedBucket) int { return cmp.Compare(a.Ordinal, b.Ordinal) })
 	for i, b := range buckets {
-		keys[i], have[i] = place.Key(p.Tenant, p.key(b.Ordinal)), b.Partition
+		keys[i], have[i] = placement.Key(p.Tenant, p.key(b.Ordinal)), b.Partition
 	}
 	var partitions []bucket.Partition
 	var ok bool

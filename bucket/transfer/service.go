@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/bucket/place"
+	"github.com/budgetd/budgetd/bucket/placement"
 	"github.com/budgetd/budgetd/budget"
 )
 
@@ -53,7 +53,7 @@ type Config struct {
 	Health Health
 	// Partitions are those of the configured instances. Places is the ring over them.
 	Partitions []bucket.Partition
-	Places     *place.Map
+	Places     *placement.Map
 	// Stores moves the buckets that a drain or a rebalance finds, and tells stores what was decided in
 	// SQL. If it is nil, buckets stay and there is no budget in store mode.
 	Stores Stores

@@ -84,7 +84,7 @@ func newSecuredNode(t *testing.T, settings ...string) *securedNode {
 	o.root = token.Reveal()
 	o.security, err = o.backends.security(ctx, c, log)
 	ok(err)
-	o.security.guard.Now = func() time.Time { return o.now }
+	o.security.auth.Now = func() time.Time { return o.now }
 	keys := slices.IndexFunc(o.security.work, func(l loop) bool { return l.name == "keys" })
 	o.follow = func() { t.Helper(); ok(o.security.work[keys].once(ctx)) }
 	tracer := sdk.NewTracerProvider(sdk.WithSpanProcessor(o.spans)).Tracer("test")
@@ -94,7 +94,7 @@ func newSecuredNode(t *testing.T, settings ...string) *securedNode {
 	service.start(ctx, log)
 	o.halt = func() { t.Helper(); ok(service.stop(context.WithoutCancel(ctx))) }
 	t.Cleanup(o.halt)
-	api := httpapi.New(httpapi.Config{Service: service, Limits: limitsOf(c.HTTP), Log: log, Guard: o.security.guard, Tracer: tracer,
+	api := httpapi.New(httpapi.Config{Service: service, Limits: limitsOf(c.HTTP), Log: log, Auth: o.security.auth, Tracer: tracer,
 		AuditLog: o.security.auditLog, Keys: o.security.keys, Names: service.names, Alerts: service.alerts,
 		Webhooks: service.alerts.Outbox, Overseer: service.overseer})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -12,17 +12,17 @@ import (
 	"github.com/budgetd/budgetd/access"
 	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/internal/auth"
 	"github.com/budgetd/budgetd/internal/config"
-	"github.com/budgetd/budgetd/internal/edge"
-	"github.com/budgetd/budgetd/internal/guard"
 	"github.com/budgetd/budgetd/internal/httpapi"
 	"github.com/budgetd/budgetd/internal/oidc"
+	"github.com/budgetd/budgetd/internal/ratelimit"
 	sqlaccess "github.com/budgetd/budgetd/internal/sql/access"
 )
 
 // security holds what authenticates and authorizes callers, and the records of that.
 type security struct {
-	guard    *guard.Guard
+	auth     *auth.Service
 	keys     *sqlaccess.Keys
 	auditLog *auditLog
 	login    *oidc.Login // nil if nobody can log in
@@ -45,18 +45,18 @@ func (b *backends) security(ctx context.Context, c config.Config, log *slog.Logg
 	refusals := new(auditlog.Refusals)
 	out := &security{keys: &sqlaccess.Keys{DB: b.db, PerTenant: c.Keys.PerTenant},
 		auditLog: &auditLog{b.db, refusals, c.AuditLog.Keep},
-		guard: &guard.Guard{Open: c.Auth != config.ByKeys, Loopback: c.Auth == config.Loopback,
-			Refusals: refusals, Now: time.Now, Limiter: edge.NewLimiter(c.Keys.Rate, c.Keys.Burst)}}
+		auth: &auth.Service{Open: c.Auth != config.ByKeys, Loopback: c.Auth == config.Loopback,
+			Refusals: refusals, Now: time.Now, Limiter: ratelimit.NewLimiter(c.Keys.Rate, c.Keys.Burst)}}
 	for _, p := range c.TLS.Principals {
-		out.guard.Certificates = append(out.guard.Certificates,
-			guard.Certificate{Match: p.Match, Principal: p.Principal})
+		out.auth.Certificates = append(out.auth.Certificates,
+			auth.Certificate{Match: p.Match, Principal: p.Principal})
 	}
 	if err := firstFromFile(ctx, out.keys, c.Keys.FirstAdminFile, log); err != nil {
 		return nil, err
 	}
 	book := access.NewBook(c.Keys.StaleAfter.Milliseconds())
 	once := out.keys.Follow(book, c.Keys.Keep, log)
-	out.guard.Book = book
+	out.auth.Book = book
 	if c.Auth == config.ByKeys {
 		if err := once(ctx); err != nil {
 			return nil, fmt.Errorf("keys: %w", err)
@@ -98,13 +98,13 @@ func (s *security) sessions(c config.OIDC) error {
 	if s.login, err = oidc.New(settings); err != nil {
 		return err
 	}
-	s.guard.Sessions = s.login
+	s.auth.Sessions = s.login
 	return nil
 }
 
 // refused answers a failed log-in. It sends a browser back to the page, which says why.
 func (s *security) refused(w http.ResponseWriter, r *http.Request, reason string, err error) {
-	s.guard.Refusals.Add(time.Now().UnixMilli(), "", guard.SourceOf(guard.Remote(r)), "login", reason)
+	s.auth.Refusals.Add(time.Now().UnixMilli(), "", auth.SourceOf(auth.Remote(r)), "login", reason)
 	if strings.Contains(r.Header.Get("Accept"), "text/html") {
 		w.Header().Set("Location", "../?refused="+url.QueryEscape(reason)) // relative: under any path
 		w.WriteHeader(http.StatusSeeOther)

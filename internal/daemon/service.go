@@ -17,7 +17,7 @@ import (
 	"github.com/budgetd/budgetd/bucket/feed"
 	"github.com/budgetd/budgetd/bucket/hold"
 	"github.com/budgetd/budgetd/bucket/manage"
-	"github.com/budgetd/budgetd/bucket/place"
+	"github.com/budgetd/budgetd/bucket/placement"
 	"github.com/budgetd/budgetd/bucket/row"
 	"github.com/budgetd/budgetd/bucket/sample"
 	"github.com/budgetd/budgetd/bucket/store"
@@ -76,7 +76,7 @@ type nodeBuilder struct {
 	observer *metrics.Metrics
 	tracer   trace.Tracer // may be nil
 	budgets  *bucket.Budgets
-	places   *place.Map
+	places   *placement.Map
 	moves    *mover
 	stores   *counter.Service
 	health   *health
@@ -94,7 +94,7 @@ func (b *backends) service(c config.Config, log *slog.Logger, observer *metrics.
 	if err != nil {
 		return nil, err
 	}
-	if m.places, err = place.New(b.partitions, ring.DefaultPointsPerNode); err != nil {
+	if m.places, err = placement.New(b.partitions, ring.DefaultPointsPerNode); err != nil {
 		return nil, err
 	}
 	if m.stores, err = m.counterService(); err != nil {

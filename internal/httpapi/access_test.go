@@ -17,9 +17,9 @@ import (
 	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/edge"
-	"github.com/budgetd/budgetd/internal/guard"
+	"github.com/budgetd/budgetd/internal/auth"
 	"github.com/budgetd/budgetd/internal/httpapi"
+	"github.com/budgetd/budgetd/internal/ratelimit"
 	"github.com/go-json-experiment/json"
 )
 
@@ -68,7 +68,7 @@ func locked(t *testing.T, change ...func(*httpapi.Config)) (*fake, *running, *ke
 	add("revoked", access.Key{Role: access.Admin, RevokedMS: 1})
 	add("expired", access.Key{Role: access.Admin, ExpiresMS: 1})
 	guarded := func(c *httpapi.Config) {
-		c.Guard = &guard.Guard{Book: book, Refusals: new(auditlog.Refusals), Now: time.Now}
+		c.Auth = &auth.Service{Book: book, Refusals: new(auditlog.Refusals), Now: time.Now}
 		c.AuditLog, c.Keys, c.Names = rows, rows, rows
 	}
 	service, server, api := start(t, slices.Insert(change, 0, guarded)...)
@@ -300,7 +300,7 @@ func TestNothingIsKeptOfARequest(t *testing.T) {
 			return answer.StatusCode
 		}
 	}
-	_, open, _ := start(t, func(c *httpapi.Config) { c.Guard = &guard.Guard{Open: true, Loopback: true} })
+	_, open, _ := start(t, func(c *httpapi.Config) { c.Auth = &auth.Service{Open: true, Loopback: true} })
 	deduct := on(open)
 	for _, one := range []struct {
 		host string
@@ -311,7 +311,7 @@ func TestNothingIsKeptOfARequest(t *testing.T) {
 		}
 	}
 	refusals := new(auditlog.Refusals)
-	_, server, ring, _ := locked(t, func(c *httpapi.Config) { c.Guard.Refusals = refusals })
+	_, server, ring, _ := locked(t, func(c *httpapi.Config) { c.Auth.Refusals = refusals })
 	deduct = on(server)
 	if got, next := deduct("x", ring.tokens["revoked"]), deduct("x", ring.tokens["deduct"]); got != 401 || next != 200 {
 		t.Errorf("%d and %d", got, next)
@@ -327,7 +327,7 @@ func TestNothingIsKeptOfARequest(t *testing.T) {
 func TestTooManyRequests(t *testing.T) {
 	now := time.Now() // the clock stands still
 	service, server, ring, _ := locked(t, func(c *httpapi.Config) {
-		c.Guard.Limiter, c.Guard.Now = edge.NewLimiter(1, 2), func() time.Time { return now }
+		c.Auth.Limiter, c.Auth.Now = ratelimit.NewLimiter(1, 2), func() time.Time { return now }
 	})
 	deduct := func(name string) (*http.Response, string) {
 		return ask(t, server, "POST", "/v1/budgets/sale/deduct", bodies["deduct"], "Authorization", "Bearer "+ring.tokens[name])

@@ -11,7 +11,7 @@ import (
 	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/guard"
+	"github.com/budgetd/budgetd/internal/auth"
 )
 
 // Names resolves budgets that callers name by id.
@@ -35,7 +35,7 @@ type AuditLog interface {
 
 // admission decides who may make which call on which target.
 type admission struct {
-	guard *guard.Guard
+	auth  *auth.Service
 	names Names
 	log   AuditLog
 	// owned caches the budgets, by id, that were found to belong to a tenant. That never changes.
@@ -48,12 +48,12 @@ type ownership struct {
 	id     int64
 }
 
-// newAdmission returns an admission. Without a guard it admits every caller to every call.
+// newAdmission returns an admission. Without Auth it admits every caller to every call.
 func newAdmission(c Config) admission {
 	const remembered = 10_000
-	out := admission{guard: c.Guard, names: c.Names, log: c.AuditLog}
-	if out.guard == nil {
-		out.guard = &guard.Guard{Open: true}
+	out := admission{auth: c.Auth, names: c.Names, log: c.AuditLog}
+	if out.auth == nil {
+		out.auth = &auth.Service{Open: true}
 	}
 	out.owned, _ = lru.New[ownership, struct{}](remembered) // fails only for a size below 1
 	return out
@@ -61,17 +61,17 @@ func newAdmission(c Config) admission {
 
 // admit authenticates the caller and refuses a call that the caller may not make. Errors:
 // unauthenticated, unavailable, rate_limited, forbidden.
-func (d *data) admit(c *guard.Caller) *budget.Error {
-	call, g := &d.route.access, d.api.admission.guard
+func (d *data) admit(c *auth.Caller) *budget.Error {
+	call, g := &d.route.access, d.api.admission.auth
 	p, err := g.Identify(c, call)
 	if err == nil && p != nil {
 		d.principal = p
-		if err = guard.Permit(p, call); err == nil && call.Over == access.Installation {
+		if err = auth.Permit(p, call); err == nil && call.Over == access.Installation {
 			err = d.may(call, access.Target{}, nil)
 		}
 		if err != nil && !g.Open && call.Administrative() {
 			g.Refusals.Forbid(d.began.UnixMilli(), p.Scope.Tenant, p.Name, p.KeyID,
-				guard.SourceOf(c.Remote), call.Op)
+				auth.SourceOf(c.Remote), call.Op)
 		}
 	}
 	if err == nil {
@@ -90,7 +90,7 @@ func (d *data) may(call *access.Call, t access.Target, notFound func() error) er
 	if d.principal == nil || d.principal.May(*call, t) == access.Allowed {
 		return nil
 	}
-	return guard.Judge(d.principal, *call, t, notFound)
+	return auth.Judge(d.principal, *call, t, notFound)
 }
 
 // more refuses callers who may only make the call in its usual form. Error: forbidden.
@@ -98,7 +98,7 @@ func (d *data) more(ref bucket.BudgetRef) error {
 	if d.principal == nil || d.principal.Role.Includes(d.route.access.More) {
 		return nil
 	}
-	return guard.Judge(d.principal, d.route.access, access.Target{Tenant: ref.Tenant,
+	return auth.Judge(d.principal, d.route.access, access.Target{Tenant: ref.Tenant,
 		Budget: ref.Name, More: true}, func() error { return noBudget(d.route.op, ref) })
 }
 
@@ -151,7 +151,7 @@ func noBudget(op string, ref bucket.BudgetRef) error {
 
 // by returns the principal to whom a deduction belongs, or "" on a server without authentication.
 func (d *data) by() string {
-	if d.principal == nil || d.api.admission.guard.Open {
+	if d.principal == nil || d.api.admission.auth.Open {
 		return ""
 	}
 	return d.principal.Name

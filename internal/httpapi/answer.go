@@ -10,7 +10,7 @@ import (
 
 	"github.com/budgetd/budgetd/api"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/edge"
+	"github.com/budgetd/budgetd/internal/ratelimit"
 )
 
 // answer is a success, or a problem without an error (not ready).
@@ -94,7 +94,7 @@ func (c *call) send(status int, contentType []string, body any) error {
 	c.length[0] = strconv.Itoa(len(d.Text))
 	header["Content-Type"] = contentType
 	header["Content-Length"] = c.length[:]
-	edge.SecureAnswer(header, c.encrypted())
+	ratelimit.SecureAnswer(header, c.encrypted())
 	c.api.observer.Request(c.route.pattern, status, c.api.now().Sub(c.began), recorded(c.span))
 	c.status = status
 	c.w.WriteHeader(status)
@@ -107,7 +107,7 @@ func (c *call) send(status int, contentType []string, body any) error {
 func WriteProblem(w http.ResponseWriter, p *api.Problem) {
 	d := new(document)
 	d.Value(p)
-	edge.SecureAnswer(w.Header(), false)
+	ratelimit.SecureAnswer(w.Header(), false)
 	w.Header()["Content-Type"] = problemType
 	w.WriteHeader(p.Status)
 	_, _ = w.Write(d.Text)

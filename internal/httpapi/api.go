@@ -33,8 +33,8 @@ import (
 
 	"github.com/budgetd/budgetd/access"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/edge"
-	"github.com/budgetd/budgetd/internal/guard"
+	"github.com/budgetd/budgetd/internal/auth"
+	"github.com/budgetd/budgetd/internal/ratelimit"
 )
 
 // Service is what the API calls: *bucket.Service. Each of its parts is declared in the file of its
@@ -79,9 +79,9 @@ type Config struct {
 	Tracer trace.Tracer
 	// Metrics answers /metrics. If it is nil, the route does not exist.
 	Metrics http.Handler
-	// Guard admits callers. If it is nil, every caller may make every call.
-	Guard *guard.Guard
-	// Names is required with a guard that admits principals of single tenants or budgets.
+	// Auth admits callers. If it is nil, every caller may make every call.
+	Auth *auth.Service
+	// Names is required with an auth.Service that admits principals of single tenants or budgets.
 	Names Names
 	// AuditLog writes and reads the audit log, Keys manages API keys. Without them their routes do
 	// not exist.
@@ -155,9 +155,9 @@ type API struct {
 
 	overseer Overseer
 	// streams counts event streams.
-	streams edge.Share
+	streams ratelimit.Share
 	// bodies counts the bytes of bodies in progress.
-	bodies edge.Share
+	bodies ratelimit.Share
 
 	leaving  atomic.Bool
 	left     chan struct{} // closed by Leave

@@ -5,7 +5,7 @@ import (
 	"io"
 
 	"github.com/budgetd/budgetd/access"
-	"github.com/budgetd/budgetd/internal/edge"
+	"github.com/budgetd/budgetd/internal/ratelimit"
 )
 
 // freeBytes is the part of each body that is not counted. Requests in flight are bounded, so these
@@ -18,8 +18,8 @@ var errCrowded = errors.New("too many bytes of bodies")
 // countedBody counts the bytes of a body as they arrive, until the request ends.
 type countedBody struct {
 	io.Reader
-	share  *edge.Share
-	bounds []edge.Bound
+	share  *ratelimit.Share
+	bounds []ratelimit.Bound
 	// arrived is the number of bytes, taken what was counted of them.
 	arrived, taken int64
 }
@@ -48,14 +48,14 @@ func (b *countedBody) release() {
 // boundsOf returns the bounds of a quantity of which all callers together may have most. A tenant
 // may have half of it, as may a principal of all tenants. A server without authentication does not
 // know whom to bound.
-func (a *API) boundsOf(p *access.Principal, most int64) []edge.Bound {
-	all := edge.Bound{Most: most}
-	if p == nil || a.admission.guard.Open {
-		return []edge.Bound{all}
+func (a *API) boundsOf(p *access.Principal, most int64) []ratelimit.Bound {
+	all := ratelimit.Bound{Most: most}
+	if p == nil || a.admission.auth.Open {
+		return []ratelimit.Bound{all}
 	}
 	holder := "principal " + p.Name
 	if p.Scope.Tenant != "" {
 		holder = "tenant " + p.Scope.Tenant
 	}
-	return []edge.Bound{all, {Holder: holder, Most: (most + 1) / 2}}
+	return []ratelimit.Bound{all, {Holder: holder, Most: (most + 1) / 2}}
 }

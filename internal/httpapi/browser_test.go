@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/budgetd/budgetd/internal/guard"
+	"github.com/budgetd/budgetd/internal/auth"
 	"github.com/budgetd/budgetd/internal/httpapi"
 )
 
@@ -13,7 +13,7 @@ import (
 // cannot change anything even on a server that authenticates nobody. This includes calls without a
 // body, which a browser sends without a preflight request.
 func TestPagesOfOtherSites(t *testing.T) {
-	service, server, _ := start(t, func(c *httpapi.Config) { c.Guard = &guard.Guard{Open: true, Loopback: true} })
+	service, server, _ := start(t, func(c *httpapi.Config) { c.Auth = &auth.Service{Open: true, Loopback: true} })
 	for _, test := range []struct {
 		method, path, body string
 		want               int

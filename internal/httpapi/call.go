@@ -15,7 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/guard"
+	"github.com/budgetd/budgetd/internal/auth"
 )
 
 // call is a request that net/http has read.
@@ -57,7 +57,7 @@ func (c *call) serve() {
 	}
 	defer c.counted.release()
 	if c.route.access.Administrative() {
-		c.record(guard.SourceOf(caller.Remote))
+		c.record(auth.SourceOf(caller.Remote))
 	}
 	answer, err := c.answer()
 	var failed *budget.Error
@@ -83,8 +83,8 @@ func (c *call) answer() (answer, error) {
 }
 
 // caller returns what the request reveals about its sender.
-func (c *call) caller() *guard.Caller {
-	out := c.api.admission.guard.CallerOf(c.w, c.r)
+func (c *call) caller() *auth.Caller {
+	out := c.api.admission.auth.CallerOf(c.w, c.r)
 	if out.TLS == nil {
 		out.TLS, _ = c.r.Context().Value(tlsKey{}).(*tls.ConnectionState)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/budgetd/budgetd/api"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/edge"
+	"github.com/budgetd/budgetd/internal/ratelimit"
 )
 
 // Console serves the operator's page and its files.
@@ -47,7 +47,7 @@ func (a *API) registerPage(config Config) {
 	for pattern, serve := range pages {
 		page := route{pattern: pattern}
 		page.find()
-		a.handle(page, func(c *call) { c.pass(serve, edge.SecurePage) })
+		a.handle(page, func(c *call) { c.pass(serve, ratelimit.SecurePage) })
 	}
 	if a.overseer != nil {
 		a.registerStreams()

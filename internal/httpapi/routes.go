@@ -9,7 +9,7 @@ import (
 	"github.com/budgetd/budgetd/access"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/contract"
-	"github.com/budgetd/budgetd/internal/edge"
+	"github.com/budgetd/budgetd/internal/ratelimit"
 )
 
 // route is one call of the contract.
@@ -118,7 +118,7 @@ func (a *API) register(config Config) {
 	}
 	metrics := route{pattern: "GET /metrics"}
 	if metrics.find(); config.Metrics != nil && config.Part.has(&metrics.access, false) {
-		a.handle(metrics, func(c *call) { c.pass(config.Metrics.ServeHTTP, edge.SecureAnswer) })
+		a.handle(metrics, func(c *call) { c.pass(config.Metrics.ServeHTTP, ratelimit.SecureAnswer) })
 	}
 	if config.Part == 0 || config.Part&AdminPart != 0 {
 		a.registerPage(config)
@@ -181,7 +181,7 @@ func (c *call) page() {
 	}
 	header := c.w.Header()
 	header.Set("Content-Type", page.Type)
-	edge.SecurePage(header, c.encrypted())
+	ratelimit.SecurePage(header, c.encrypted())
 	c.api.observer.Request(c.route.pattern, http.StatusOK, c.api.now().Sub(c.began), "")
 	_, _ = c.w.Write(page.Text) // an error means that the caller is gone
 }

@@ -12,7 +12,7 @@ import (
 	"unsafe"
 
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/guard"
+	"github.com/budgetd/budgetd/internal/auth"
 	"github.com/budgetd/budgetd/internal/httpapi/front"
 )
 
@@ -139,13 +139,13 @@ func (a *API) Answer(call int, r *front.Request, out *front.Answer) {
 // Admits implements front.Handler. It does not count the request against the caller's rate.
 func (a *API) Admits(call int, r *front.Request) bool {
 	caller := callerOf(r)
-	return a.admission.guard.Admits(&caller, &a.dataRoutes[call].access)
+	return a.admission.auth.Admits(&caller, &a.dataRoutes[call].access)
 }
 
-// callerOf returns the sender of a request. The texts share the connection's buffer. The guard
+// callerOf returns the sender of a request. The texts share the connection's buffer. auth
 // keeps copies only.
-func callerOf(r *front.Request) guard.Caller {
-	return guard.Caller{Authorization: borrowed(r.Authorization), Host: borrowed(r.Host),
+func callerOf(r *front.Request) auth.Caller {
+	return auth.Caller{Authorization: borrowed(r.Authorization), Host: borrowed(r.Host),
 		Authorized: r.Authorization != nil, TLS: r.TLS, Remote: r.Remote}
 }
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/internal/edge"
+	"github.com/budgetd/budgetd/internal/ratelimit"
 )
 
 const (
@@ -123,7 +123,8 @@ func (c *call) stream(begin func(*call) (look, error)) {
 	}
 	bounds := a.boundsOf(c.principal, maxStreams)
 	if len(bounds) > 1 {
-		bounds = append(bounds, edge.Bound{Holder: "streams of " + c.principal.Name, Most: ownStreams})
+		bounds = append(bounds,
+			ratelimit.Bound{Holder: "streams of " + c.principal.Name, Most: ownStreams})
 	}
 	if !a.streams.Take(1, bounds...) {
 		err := budget.Refuse(budget.Unavailable, c.route.op, "a node has at most %d streams, half of "+
@@ -146,7 +147,7 @@ func (c *call) stream(begin func(*call) (look, error)) {
 	header := c.w.Header()
 	header["Content-Type"] = []string{"text/event-stream; charset=utf-8"}
 	header["X-Accel-Buffering"] = []string{"no"} // makes proxies pass each event on at once
-	edge.SecureAnswer(header, c.encrypted())
+	ratelimit.SecureAnswer(header, c.encrypted())
 	c.w.WriteHeader(http.StatusOK)
 	c.follow(look, last, news)
 }
@@ -187,7 +188,7 @@ func (c *call) follow(look look, last string, news []event) {
 		case <-c.r.Context().Done():
 			return
 		}
-		if !a.admission.guard.Admits(c.caller(), &c.route.access) {
+		if !a.admission.auth.Admits(c.caller(), &c.route.access) {
 			return
 		}
 		var err error

@@ -12,7 +12,7 @@ import (
 	"github.com/budgetd/budgetd/bucket/counter"
 	"github.com/budgetd/budgetd/bucket/hold"
 	"github.com/budgetd/budgetd/bucket/manage"
-	"github.com/budgetd/budgetd/bucket/place"
+	"github.com/budgetd/budgetd/bucket/placement"
 	"github.com/budgetd/budgetd/bucket/row"
 	"github.com/budgetd/budgetd/bucket/store"
 	"github.com/budgetd/budgetd/bucket/transfer"
@@ -76,7 +76,7 @@ func newNode(t *testing.T, w *servers, g *gate) *node {
 	defs, flights, moves, part := manage.NewLedger(n.db), commit.New(n.db), transfer.NewLedger(n.db), store.New(n.db)
 	n.budgets, err = bucket.NewBudgets(bucket.BudgetsConfig{Definitions: defs})
 	must()
-	places, err := place.New(w.partitions, 100)
+	places, err := placement.New(w.partitions, 100)
 	must()
 	const deadline, step = 5 * time.Second, 5 * time.Second
 	n.store, err = counter.New(counter.Config{Budgets: n.budgets, Stores: counters, Now: n.db.Now,

@@ -32,9 +32,9 @@ var (
 	actor = slices.Concat(rules, []string{"auditlog", "bucket"})
 	// shared is what the verbs share: the queue that makes batches, where buckets are put, what a
 	// deduction needs in either mode, and the spans of calls.
-	shared = []string{"bucket/batch", "bucket/place", "bucket/deduct", "bucket/span"}
+	shared = []string{"bucket/batch", "bucket/placement", "bucket/deduct", "bucket/span"}
 	root   = []string{"."} // schema.sql and config.yaml
-	edge   = []string{"internal/edge", "internal/guard", "internal/contract"}
+	edge   = []string{"internal/ratelimit", "internal/auth", "internal/contract"}
 	// ground is what everything that has statements stands on.
 	ground = []string{"internal/sql/engine", "internal/sql/rows",
 		"internal/sql/counters", "internal/sql/bookkeeper", "ledger/books"}
@@ -64,13 +64,13 @@ var house = map[string]place{
 	"auditlog": {may: words, stdOnly: true},
 	"api":      {may: words},
 	// the contract, and the verbs, which know each other through interfaces in bucket
-	"bucket":         {may: slices.Concat(rules, []string{"bucket/batch", "bucket/place"})},
-	"bucket/batch":   {stdOnly: true},
-	"bucket/place":   {may: actor},
-	"bucket/span":    {},
-	"bucket/deduct":  {may: slices.Concat(actor, []string{"bucket/batch"})},
-	"bucket/store":   {may: slices.Concat(actor, ground)},
-	"bucket/counter": {may: slices.Concat(actor, shared, ground, []string{"bucket/store"})},
+	"bucket":           {may: slices.Concat(rules, []string{"bucket/batch", "bucket/placement"})},
+	"bucket/batch":     {stdOnly: true},
+	"bucket/placement": {may: actor},
+	"bucket/span":      {},
+	"bucket/deduct":    {may: slices.Concat(actor, []string{"bucket/batch"})},
+	"bucket/store":     {may: slices.Concat(actor, ground)},
+	"bucket/counter":   {may: slices.Concat(actor, shared, ground, []string{"bucket/store"})},
 	// a service holds its statements
 	"bucket/*": {may: slices.Concat(actor, shared, ground)},
 	// technologies
@@ -92,8 +92,8 @@ var house = map[string]place{
 	// files as strict as the API
 	"internal/strictyaml": {},
 	"client/tlsfiles":     {stdOnly: true},
-	"internal/edge":       {may: words},
-	"internal/guard": {may: slices.Concat(words, []string{"access", "auditlog", "internal/edge",
+	"internal/ratelimit":  {may: words},
+	"internal/auth": {may: slices.Concat(words, []string{"access", "auditlog", "internal/ratelimit",
 		"client/tlsfiles"})},
 	"internal/oidc": {may: slices.Concat(words, []string{"access", "internal/secret"})},
 	"internal/config": {may: slices.Concat(words, root, []string{"access", "internal/secret",
@@ -133,7 +133,7 @@ var technologies = map[string][]string{
 	"github.com/spf13/cobra":         {"cmd/budgetctl"},
 	"github.com/coreos/go-oidc":      {"internal/oidc"},
 	"golang.org/x/oauth2":            {"internal/oidc"},
-	"golang.org/x/time":              {"internal/edge"},
+	"golang.org/x/time":              {"internal/ratelimit"},
 	"charm.land":                     {"cmd/budgetctl"},
 	"go.opentelemetry.io/otel/sdk":   {"internal/daemon", "bucket/span"},
 	"github.com/chromedp":            {"internal/console"},

@@ -1,4 +1,4 @@
-package guard
+package auth
 
 import (
 	"crypto/rand"
@@ -17,21 +17,21 @@ import (
 	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/client/tlsfiles"
-	"github.com/budgetd/budgetd/internal/edge"
+	"github.com/budgetd/budgetd/internal/ratelimit"
 )
 
 var at = time.UnixMilli(1_700_000_000_000)
 
-// gate is a guard with keys of every role, and with a revoked and an expired one.
+// gate is a service with keys of every role, and with a revoked and an expired one.
 type gate struct {
-	*Guard
+	*Service
 	tokens map[string]string
 	ids    map[string]string
 }
 
 func newGate(t testing.TB) *gate {
 	t.Helper()
-	g := &gate{&Guard{Book: access.NewBook(1000), Refusals: new(auditlog.Refusals), Now: func() time.Time { return at }},
+	g := &gate{&Service{Book: access.NewBook(1000), Refusals: new(auditlog.Refusals), Now: func() time.Time { return at }},
 		map[string]string{}, map[string]string{}}
 	var keys []access.Key
 	add := func(name string, key access.Key) {
@@ -54,7 +54,7 @@ func newGate(t testing.TB) *gate {
 }
 
 // admit authenticates a request and checks the role.
-func (g *Guard) admit(w http.ResponseWriter, r *http.Request, call access.Call) (
+func (g *Service) admit(w http.ResponseWriter, r *http.Request, call access.Call) (
 	*access.Principal, error) {
 	p, err := g.Identify(g.CallerOf(w, r), &call)
 	if err != nil || p == nil {
@@ -228,23 +228,23 @@ func TestPagesOfOtherSites(t *testing.T) {
 	call, _ := access.CallOf("POST /v1/budgets")
 	match := tlsfiles.Match{Field: tlsfiles.DNS, Value: "jane"}
 	for name, test := range map[string]struct {
-		guard *Guard
-		r     *http.Request
-		code  budget.Code
+		service *Service
+		r       *http.Request
+		code    budget.Code
 	}{
-		"session":     {&Guard{Sessions: person{}}, request(), budget.Unauthenticated},
-		"certificate": {&Guard{Certificates: []Certificate{{match, access.Principal{Role: access.Admin}}}}, certified("jane", true), budget.Unauthenticated},
-		"nobody":      {&Guard{Open: true, Loopback: true}, request(), budget.Forbidden},
-		"everybody":   {&Guard{Open: true}, request(), budget.Forbidden},
-		"key":         {newGate(t).Guard, nil, ""},
+		"session":     {&Service{Sessions: person{}}, request(), budget.Unauthenticated},
+		"certificate": {&Service{Certificates: []Certificate{{match, access.Principal{Role: access.Admin}}}}, certified("jane", true), budget.Unauthenticated},
+		"nobody":      {&Service{Open: true, Loopback: true}, request(), budget.Forbidden},
+		"everybody":   {&Service{Open: true}, request(), budget.Forbidden},
+		"key":         {newGate(t).Service, nil, ""},
 	} {
-		g := test.guard
+		g := test.service
 		if g.Now = func() time.Time { return at }; g.Refusals == nil {
 			g.Refusals = new(auditlog.Refusals)
 		}
 		if test.r == nil {
 			gate := newGate(t)
-			g, test.r = gate.Guard, request("Bearer "+gate.tokens["admin"])
+			g, test.r = gate.Service, request("Bearer "+gate.tokens["admin"])
 		}
 		for _, one := range []struct {
 			header, value string
@@ -265,7 +265,7 @@ func TestPagesOfOtherSites(t *testing.T) {
 
 func TestRateLimit(t *testing.T) {
 	g := newGate(t)
-	g.Limiter = edge.NewLimiter(1, 2)
+	g.Limiter = ratelimit.NewLimiter(1, 2)
 	call, _ := access.CallOf("GET /v1/whoami")
 	ask := func(name string) error {
 		_, err := g.admit(httptest.NewRecorder(), request("Bearer "+g.tokens[name]), call)
@@ -286,7 +286,7 @@ func TestRateLimit(t *testing.T) {
 }
 
 func TestOpen(t *testing.T) {
-	g := &Guard{Open: true, Loopback: true}
+	g := &Service{Open: true, Loopback: true}
 	call, _ := access.CallOf("POST /v1/budgets")
 	if p, err := g.admit(httptest.NewRecorder(), request(), call); err != nil || p != access.Anonymous {
 		t.Errorf("%+v, %v; want access.Anonymous", p, err)

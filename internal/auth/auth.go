@@ -1,4 +1,4 @@
-package guard
+package auth
 
 import (
 	"crypto/tls"
@@ -13,7 +13,7 @@ import (
 	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/client/tlsfiles"
-	"github.com/budgetd/budgetd/internal/edge"
+	"github.com/budgetd/budgetd/internal/ratelimit"
 )
 
 // Certificate maps a client certificate to a principal.
@@ -28,9 +28,9 @@ type Sessions interface {
 	Authenticate(w http.ResponseWriter, r *http.Request) *access.Principal
 }
 
-// Guard admits requests. Its fields must be set before the first request. It is safe for concurrent
-// use.
-type Guard struct {
+// Service admits requests. Its fields must be set before the first request. It is safe for
+// concurrent use.
+type Service struct {
 	// Open requires no authentication: every caller is access.Anonymous.
 	Open bool
 	// Loopback, with Open, refuses requests whose Host is not this machine (DNS rebinding).
@@ -42,7 +42,7 @@ type Guard struct {
 	// Sessions authenticates console sessions; nil disables them.
 	Sessions Sessions
 	// Limiter bounds the requests of each key or principal; nil means no bound.
-	Limiter *edge.Limiter
+	Limiter *ratelimit.Limiter
 	// Refusals counts refused authentications for the audit log.
 	Refusals *auditlog.Refusals
 	Now      func() time.Time
@@ -56,7 +56,7 @@ type Guard struct {
 type Caller struct {
 	// Authorization is the header of that name, or "" if it occurs several times. Authorized
 	// reports whether it occurs. Authorization and Host need to be valid only during the call:
-	// the guard copies what it keeps.
+	// the service copies what it keeps.
 	Authorization string
 	Authorized    bool
 	// Host is the header of that name.
@@ -75,7 +75,7 @@ type Caller struct {
 }
 
 // CallerOf returns the Caller of a request.
-func (g *Guard) CallerOf(w http.ResponseWriter, r *http.Request) *Caller {
+func (g *Service) CallerOf(w http.ResponseWriter, r *http.Request) *Caller {
 	sent, there := r.Header["Authorization"]
 	c := &Caller{Authorized: there, Host: r.Host, TLS: r.TLS, Remote: remote(r.RemoteAddr),
 		Foreign: g.crossOrigin.Check(r) != nil}
@@ -103,7 +103,7 @@ const bearer = "Bearer "
 // check the role; see Permit. A call that is open to all has no principal. Errors: forbidden, on a
 // server without authentication; otherwise, in this order, unauthenticated, unavailable (keys
 // cannot be checked) and rate_limited. With a key it allocates nothing.
-func (g *Guard) Identify(c *Caller, call *access.Call) (*access.Principal, error) {
+func (g *Service) Identify(c *Caller, call *access.Call) (*access.Principal, error) {
 	if call.Over == access.Nobody {
 		if c.Foreign { // it would log a person out
 			return nil, budget.Refuse(budget.Forbidden, call.Op, "a page of another site cannot do this")
@@ -127,7 +127,7 @@ func (g *Guard) Identify(c *Caller, call *access.Call) (*access.Principal, error
 
 // Admits reports whether Identify and Permit would let a caller make a call. It counts neither the
 // request nor a refusal.
-func (g *Guard) Admits(c *Caller, call *access.Call) bool {
+func (g *Service) Admits(c *Caller, call *access.Call) bool {
 	if g.Open {
 		_, err := g.open(c, call)
 		return err == nil
@@ -137,7 +137,7 @@ func (g *Guard) Admits(c *Caller, call *access.Call) bool {
 }
 
 // open returns the principal of a caller of a server without authentication. Error: forbidden.
-func (g *Guard) open(c *Caller, call *access.Call) (*access.Principal, error) {
+func (g *Service) open(c *Caller, call *access.Call) (*access.Principal, error) {
 	if g.Loopback && !g.isLocal(c.Host) {
 		return nil, budget.Refuse(budget.Forbidden, call.Op,
 			"without authentication only requests to this machine are served, not to %.100q", c.Host)
@@ -157,12 +157,12 @@ func Permit(p *access.Principal, call *access.Call) error {
 	return nil
 }
 
-// isLocal returns what edge.ToLoopback does, with a cache of one host.
-func (g *Guard) isLocal(host string) bool {
+// isLocal returns what ratelimit.ToLoopback does, with a cache of one host.
+func (g *Service) isLocal(host string) bool {
 	if known := g.local.Load(); known != nil && *known == host {
 		return true
 	}
-	if !edge.ToLoopback(host) {
+	if !ratelimit.ToLoopback(host) {
 		return false
 	}
 	host = strings.Clone(host)
@@ -173,7 +173,7 @@ func (g *Guard) isLocal(host string) bool {
 // authenticate authenticates a request by a key, else by a certificate, else by a session. If one
 // that is present is refused, the others are not tried. keyID is the id of a refused key, for
 // the audit log.
-func (g *Guard) authenticate(c *Caller, now time.Time) (
+func (g *Service) authenticate(c *Caller, now time.Time) (
 	p *access.Principal, keyID string, reason access.Reason) {
 	if c.Authorized {
 		sent := c.Authorization
@@ -182,7 +182,8 @@ func (g *Guard) authenticate(c *Caller, now time.Time) (
 		}
 		text := sent[len(bearer):]
 		p, reason = g.Book.Authenticate(text, now.UnixMilli())
-		if reason != access.Accepted && reason != access.Unknown { // its id would be a caller's invention
+		// The id of an unknown key would be a caller's invention.
+		if reason != access.Accepted && reason != access.Unknown {
 			token, _ := access.ParseToken(text)
 			keyID = strings.Clone(token.ID())
 		}
@@ -203,7 +204,7 @@ func (g *Guard) authenticate(c *Caller, now time.Time) (
 	return nil, "", access.Missing
 }
 
-func (g *Guard) holderOf(certificate *x509.Certificate) (*access.Principal, access.Reason) {
+func (g *Service) holderOf(certificate *x509.Certificate) (*access.Principal, access.Reason) {
 	for n := range g.Certificates {
 		if g.Certificates[n].Match.Fits(certificate) {
 			return &g.Certificates[n].Principal, access.Accepted
@@ -214,7 +215,7 @@ func (g *Guard) holderOf(certificate *x509.Certificate) (*access.Principal, acce
 
 // refuse returns the error for a reason and counts the refusal. Stale keys are not counted, because
 // the caller is not at fault.
-func (g *Guard) refuse(c *Caller, call *access.Call, now time.Time, keyID string,
+func (g *Service) refuse(c *Caller, call *access.Call, now time.Time, keyID string,
 	reason access.Reason) error {
 	if reason == access.Stale {
 		return &budget.Error{Code: budget.Unavailable, Op: call.Op, Message: reason.Message(),

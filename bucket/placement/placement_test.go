@@ -1,4 +1,4 @@
-package place_test
+package placement_test
 
 import (
 	"fmt"
@@ -7,24 +7,24 @@ import (
 	"testing"
 
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/bucket/place"
+	"github.com/budgetd/budgetd/bucket/placement"
 )
 
 func everywhere(bucket.Partition) bool { return true }
 
 func keys(name string, n int) (out []string) {
 	for i := range n {
-		out = append(out, place.Key("shop", fmt.Sprintf("%s:bucket-%d", name, i)))
+		out = append(out, placement.Key("shop", fmt.Sprintf("%s:bucket-%d", name, i)))
 	}
 	return out
 }
 
-func standalone(t *testing.T, n int) *place.Map {
+func standalone(t *testing.T, n int) *placement.Map {
 	var partitions []bucket.Partition
 	for i := range n {
 		partitions = append(partitions, bucket.Partition{Instance: fmt.Sprintf("store-%d", i)})
 	}
-	m, err := place.New(partitions, 100)
+	m, err := placement.New(partitions, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestPartitionsOfAnInstanceAreEven(t *testing.T) {
 	for i := range 16 {
 		all = append(all, bucket.Partition{Instance: "cluster", Index: i})
 	}
-	m, err := place.New(all, 100)
+	m, err := placement.New(all, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func TestNoPartitionCanBeUsed(t *testing.T) {
 	if partitions, ok := m.Partitions(keys("b", 2), nowhere); ok {
 		t.Errorf("placed on %v", partitions)
 	}
-	none, err := place.New(nil, 100)
+	none, err := placement.New(nil, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func TestRebalance(t *testing.T) {
 	}
 	without := func(l bucket.Partition) bool { return l.Instance != "store-1" }
 	for what, m := range map[string]struct {
-		*place.Map
+		*placement.Map
 		usable func(bucket.Partition) bool
 		want   []int
 	}{

@@ -1,11 +1,11 @@
-// Package place determines on which partition each bucket of a budget in store mode belongs. It is
-// a pure function of names and numbers, so creation and rebalancing agree on every node.
+// Package placement determines on which partition each bucket of a budget in store mode belongs. It
+// is a pure function of names and numbers, so creation and rebalancing agree on every node.
 //
 // A ring over the instances orders them for each bucket, by the bucket's public key. Loads are
 // bounded: of a budget's n buckets on m instances, each instance gets ⌊n/m⌋, and n mod m of them
 // get one more. A bucket goes to the first instance clockwise that has room. The same bound applies
 // to the partitions of an instance.
-package place
+package placement
 
 import (
 	"cmp"
