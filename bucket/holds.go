@@ -1,9 +1,6 @@
 package bucket
 
-import (
-	"context"
-	"time"
-)
+import "time"
 
 // OpenHold is a hold that is neither confirmed, rolled back nor expired.
 type OpenHold struct {
@@ -13,12 +10,4 @@ type OpenHold struct {
 	BucketKey string
 	// At is when it was made, Until when it expires.
 	At, Until time.Time
-}
-
-// HoldsOf lists the open holds of a budget. It works in ledger mode only.
-func (s *Service) HoldsOf(ctx context.Context, ref BudgetRef, limit int) ([]OpenHold, error) {
-	if err := s.needsRows(ctx, ref, "holds", insteadOfHold); err != nil {
-		return nil, err
-	}
-	return s.Holds.HoldsOf(ctx, ref, limit)
 }

@@ -241,7 +241,7 @@ type waiter struct {
 	place batch.Watched
 }
 
-func (w *waiter) Overdue(now time.Time) {
+func (w *waiter) CheckDeadline(now time.Time) {
 	if !now.Before(w.until) {
 		w.ended.Add(1)
 	}

@@ -7,9 +7,9 @@ import (
 
 // Waiter is a wait that a Watch may end.
 type Waiter interface {
-	// Overdue ends the wait if its deadline has passed at an instant, and otherwise does nothing.
-	// It must not block.
-	Overdue(now time.Time)
+	// CheckDeadline ends the wait if its deadline has passed at an instant, and otherwise does
+	// nothing. It must not block.
+	CheckDeadline(now time.Time)
 }
 
 // Watch checks waiters with one goroutine, which runs while there are any. A context with a
@@ -49,7 +49,7 @@ func (w *Watch) Add(place *Watched, waiter Waiter) {
 	}
 }
 
-// Remove removes a waiter. Afterwards Overdue is not called for it, unless a call is already
+// Remove removes a waiter. Afterwards CheckDeadline is not called for it, unless a call is already
 // running.
 func (w *Watch) Remove(place *Watched) {
 	w.mu.Lock()
@@ -86,7 +86,7 @@ func (w *Watch) run() {
 		}
 		w.mu.Unlock()
 		for _, waiter := range all {
-			waiter.Overdue(now)
+			waiter.CheckDeadline(now)
 		}
 		clear(all)
 	}

@@ -15,7 +15,7 @@ import (
 // each. They collect units from each other's buckets, and yet two of them get their half.
 func TestLargeCallersOnSeveralNodes(t *testing.T) {
 	w := onRedis(t, "mariadb", 2)
-	nodes := []*counter.Service{w.node}
+	nodes := []*node{w.node}
 	for range 3 {
 		node, _ := w.newNode(func(*counter.Config) {})
 		nodes = append(nodes, node)

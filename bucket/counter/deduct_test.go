@@ -1,11 +1,12 @@
 package counter_test
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/counter"
-	"github.com/budgetd/budgetd/bucket/deduct"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
 )
@@ -105,7 +106,7 @@ func TestBatch(t *testing.T) {
 func TestFiguresOfManyBudgets(t *testing.T) {
 	everywhere(t, 1, func(w *world) {
 		var all []bucket.DeductRequest
-		for i := range 3 * deduct.MostReads {
+		for i := range 3 * 8 {
 			b := w.create(promo(name(i), 100, 1))
 			w.deduct(b, "before", 1) // applies the units
 			all = append(all, request(b, "one", 30))
@@ -120,8 +121,8 @@ func TestFiguresOfManyBudgets(t *testing.T) {
 				figures++
 			}
 		}
-		if figures == 0 || figures > deduct.MostReads { // fewer if the deadline passes
-			w.Errorf("figures of %d budgets, want 1 to %d", figures, deduct.MostReads)
+		if figures == 0 || figures > 8 { // fewer if the deadline passes
+			w.Errorf("figures of %d budgets, want 1 to %d", figures, 8)
 		}
 	})
 }
@@ -140,4 +141,52 @@ func TestFullEpoch(t *testing.T) {
 		w.refused(b, "more", 1, budget.BudgetExhausted)
 		w.settled(b, books{T: total, S: total})
 	})
+}
+
+// TestBothHomes checks that one call may have requests for budgets in SQL and in stores, that each is
+// answered by the home of its budget, and that a store refuses what needs rows.
+func TestBothHomes(t *testing.T) {
+	w := onRedis(t, "sqlite", 1)
+	stored := w.create(promo("stored", 100, 2))
+	d := promo("rows", 100, 2)
+	d.Durability = budget.Ledger
+	made, err := w.defs.Create(w.Context(), d, make([]bucket.Partition, 2))
+	w.ok(err)
+	var requests []bucket.DeductRequest
+	var checks []bucket.CheckRequest
+	for i := range 12 {
+		ref := bucket.BudgetRef{ID: []int64{made.Budget.ID, stored.ID, 99}[i%3]}
+		requests = append(requests, bucket.DeductRequest{Budget: ref, RequestID: name(i), Amount: int64(i + 1)})
+		checks = append(checks, bucket.CheckRequest{Budget: ref, Amount: int64(95 + i)})
+	}
+	got := w.node.DeductAll(w.Context(), requests)
+	foreseen := w.node.Check(w.Context(), checks)
+	for i, r := range got {
+		switch home := []string{"rows:", "stored:"}; {
+		case i%3 == 2:
+			if !budget.Is(r.Err, budget.BudgetNotFound) || !budget.Is(foreseen[i].Err, budget.BudgetNotFound) {
+				t.Errorf("%d: %v, %v", i, r.Err, foreseen[i].Err)
+			}
+		case r.Err != nil || !strings.HasPrefix(r.Answer.Bucket, home[i%3]) || r.Answer.RequestID != name(i):
+			t.Errorf("%d: %+v", i, r)
+		case !budget.Is(foreseen[i].Err, budget.BudgetExhausted) || foreseen[i].Amount != int64(95+i):
+			t.Errorf("check %d: %+v", i, foreseen[i])
+		}
+	}
+	hold := request(stored, "hold", 1)
+	hold.HoldTTL = time.Minute
+	_, alone := w.node.Deduct(w.Context(), hold)
+	for what, err := range map[string]error{"alone": alone, "in a batch": w.node.DeductAll(w.Context(),
+		[]bucket.DeductRequest{hold, request(stored, "no hold", 1)})[0].Err} {
+		if !budget.Is(err, budget.LedgerModeOnly) || !strings.Contains(err.Error(), "hold needs the rows") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	owner := bucket.RollbackRequest{Budget: ref(stored), RequestID: name(1), NoKey: true, OnlyBy: "ann"}
+	_, rolledBack := w.node.Rollback(w.Context(), owner)
+	_, cancelled := w.node.Cancel(w.Context(), owner)
+	_, shown := w.node.Deduction(w.Context(), owner)
+	if !budget.Is(rolledBack, budget.Forbidden) || !budget.Is(cancelled, budget.Forbidden) || shown != nil {
+		t.Errorf("for an owner: %v, %v, %v", rolledBack, cancelled, shown)
+	}
 }

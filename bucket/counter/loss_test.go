@@ -238,7 +238,7 @@ func chaos(t *testing.T, seed uint64, losses bool) {
 	accepted, back, unclear := map[string]int64{}, map[string]int64{}, map[string]bool{}
 	var all sync.WaitGroup
 	for worker := range 4 {
-		node := []*counter.Service{w.node, other}[worker%2]
+		node := []*node{w.node, other}[worker%2]
 		all.Go(func() {
 			for range 40 {
 				id := name(chance(ids))

@@ -1,6 +1,7 @@
 package counter
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -19,10 +20,10 @@ type partition struct {
 	s     *Service
 	name  bucket.Partition
 	store *Store
-	// deducts may have several calls in the air: a script is atomic, and a second one finds the record
-	// of the first. finds runs one.
-	deducts, finds *batch.Queue[*op]
-	returns        *batch.Queue[*returnOp]
+	// gate may have several scripts in the air: one is atomic, and a second one finds the record of
+	// the first.
+	gate    *deduct.Gate
+	returns *batch.Queue[*returnOp]
 
 	known     atomic.Pointer[remembered] // nil until verified
 	verifying sync.Mutex
@@ -45,13 +46,13 @@ type partition struct {
 	endedAt    time.Time
 }
 
-// calls holds the lists of calls between their uses.
-var calls = sync.Pool{New: func() any { return new(call) }}
+// flights holds the lists of scripts between their uses.
+var flights = sync.Pool{New: func() any { return new(flight) }}
 
-// call is the deductions of one call.
-type call struct {
+// flight is the deductions of one script.
+type flight struct {
 	list []bucket.StoreDeduction
-	sent []*op
+	sent []*deduct.Op
 }
 
 // partitionOf returns a partition, or nil if this node does not have the instance.
@@ -64,12 +65,10 @@ func (s *Service) partitionOf(name bucket.Partition) *partition {
 		return nil
 	}
 	l := &partition{s: s, name: name, store: store}
-	l.deducts = batch.New(batch.Config[*op]{Run: l.deduct, Refuse: (*op).Overload, Owner: (*op).Owner,
-		Size: s.set.PartitionOperations, Bound: s.set.Queue, Most: func(usual time.Duration) int {
+	l.gate = deduct.NewGate(l, batch.Config[*deduct.Op]{Size: s.set.PartitionOperations,
+		Bound: s.set.Queue, Most: func(usual time.Duration) int {
 			return batch.InTheAir(usual, time.Duration(l.away.Load()))
-		}})
-	l.finds = batch.New(batch.Config[*op]{Run: l.find, Refuse: (*op).Overload, Owner: (*op).Owner,
-		Size: s.set.PartitionOperations, Bound: s.set.Queue})
+		}}, s.set.PartitionOperations)
 	l.returns = batch.New(batch.Config[*returnOp]{Run: l.giveBack, Size: s.set.PartitionOperations,
 		Bound: s.set.Queue, Owner: func(g *returnOp) int64 { return g.budget.ID },
 		Refuse: func(g *returnOp) { g.done <- returnResult{err: deduct.Overloaded("rollback")} }})
@@ -85,14 +84,75 @@ func notConfigured(name bucket.Partition) *budget.Error {
 	return e
 }
 
-// deduct makes one call with deductions and returns them to their waves with their outcomes.
-func (l *partition) deduct(ops []*op) {
-	c := calls.Get().(*call)
-	c.list, c.sent = c.list[:0], c.sent[:0]
+// Gate implements deduct.Home.
+func (s *Service) Gate(o *deduct.Op) (*deduct.Gate, error) {
+	if o.Route == nil {
+		return nil, offline(o.Budget)
+	}
+	l := s.partitionOf(o.Route.Partition)
+	if l == nil {
+		return nil, notConfigured(o.Route.Partition)
+	}
+	return l.gate, nil
+}
+
+// Next implements deduct.Home. Only the bucket of an operation may serve it.
+func (s *Service) Next(o *deduct.Op, _ time.Time) (*batch.Queue[*deduct.Op], error) {
+	if err := closed(o.Budget, o.Route); err != nil || o.Route.Epoch.Status != ledger.Open {
+		return nil, err
+	}
+	gate, err := s.Gate(o)
+	if err != nil {
+		return nil, err
+	}
+	return gate.Queue(), nil
+}
+
+// closed returns why a bucket may serve no request until an operator acts, or nil.
+func closed(b *bucket.Budget, bk *bucket.Bucket) error {
+	switch {
+	case bk == nil:
+		return offline(b)
+	case bk.Epoch.Halted != "" && bk.Epoch.Status.Live():
+		e := budget.Refuse(budget.Unavailable, "deduct", "bucket %s is stopped: %s", bk.Key,
+			bk.Epoch.Halted)
+		e.Reason, e.RetryAfter = budget.ReasonOffline, time.Second
+		return e
+	case bk.OfflineBy == bucket.ByOperator, bk.OfflineBy == bucket.ByResize:
+		return offline(b)
+	}
+	return nil
+}
+
+// offline is the answer if the only bucket that may serve a request is offline.
+func offline(b *bucket.Budget) error {
+	e := budget.Refuse(budget.Unavailable, "deduct",
+		"the bucket of this request is offline in budget %s; bring it online", b.Name)
+	e.Reason, e.RetryAfter = budget.ReasonOffline, time.Second
+	return e
+}
+
+// deductionOf returns an operation as it is sent to its store.
+func (s *Service) deductionOf(o *deduct.Op) bucket.StoreDeduction {
+	return bucket.StoreDeduction{RecordID: recordID(o), Epoch: o.Route.Epoch.Number,
+		Amount: o.Row.Amount, NotAfterMS: o.Began().Add(s.set.Late).UnixMilli(),
+		Fingerprint: o.Row.Fingerprint, Nonce: o.Row.Nonce,
+		Terms: o.Terms, Value: o.Value, Counts: o.Counts, Max: o.Max}
+}
+
+func recordID(o *deduct.Op) bucket.RecordID {
+	return bucket.RecordID{Bucket: o.Route.ID, ID: o.Row.ID}
+}
+
+// Decide implements deduct.Decider: it makes one call with deductions. A refusal leaves earlier
+// attempts in doubt: the store may receive them later.
+func (l *partition) Decide(ops []*deduct.Op) {
+	f := flights.Get().(*flight)
+	f.list, f.sent = f.list[:0], f.sent[:0]
 	defer func() {
-		clear(c.list)
-		clear(c.sent)
-		calls.Put(c)
+		clear(f.list)
+		clear(f.sent)
+		flights.Put(f)
 	}()
 	ctx, cancel := l.s.bounded()
 	defer cancel()
@@ -109,133 +169,163 @@ func (l *partition) deduct(ops []*op) {
 		case !o.Claim():
 		case o.Route.Epoch.Incarnation < m.since:
 			// The epoch belongs to a memory that was given up, whatever the store has for it.
-			o.Step = stepGone
+			o.Step = deduct.StepLost
 			o.Back(true)
 		default:
-			c.list, c.sent = append(c.list, o.StoreDeduction), append(c.sent, o)
+			f.list, f.sent = append(f.list, l.s.deductionOf(o)), append(f.sent, o)
 		}
 	}
-	if len(c.sent) == 0 {
+	if len(f.sent) == 0 {
 		return
 	}
 	began := l.s.clock.Now()
-	ctx, end := span.Flight(ctx, l.s.tracer, "flight", c.sent)
-	answer, err := l.store.Deduct(ctx, m.Memory, c.list)
+	ctx, end := span.Flight(ctx, l.s.tracer, "flight", f.sent)
+	answer, err := l.store.Deduct(ctx, m.Memory, f.list)
 	end(err)
-	l.s.observer.PartitionCall(ctx, l.name, len(c.sent), l.s.clock.Now().Sub(began))
-	if err == nil && len(answer.Outcomes) != len(c.sent) {
+	l.s.observer.PartitionCall(ctx, l.name, len(f.sent), l.s.clock.Now().Sub(began))
+	if err == nil && len(answer.Outcomes) != len(f.sent) {
 		err = budget.Refuse(budget.OutcomeUnknown, "deduct", "not every deduction got an outcome")
 	}
 	if err != nil {
-		l.failed(m, err)
+		err = l.failed(m, err)
 	}
-	for i, o := range c.sent {
-		o.Err, o.Step = err, stepDeducted
+	for i, o := range f.sent {
+		o.Step, o.Err, o.Verdict = deduct.StepDecided, err, 0
 		if err == nil {
-			o.outcome, o.partitionMS = &answer.Outcomes[i], answer.NowMS
-			if o.outcome.Verdict == bucket.Accepted {
-				o.Spent = o.state.Spent.Add(o.Amount)
-			}
+			judged(o, &answer.Outcomes[i], answer.NowMS)
+			o.Unsure = o.Unsure && o.Verdict != bucket.Accepted && o.Verdict != bucket.Known
 		}
-		o.Back(err != nil || o.outcome.Verdict != bucket.Accepted)
+		if o.Verdict == bucket.Accepted {
+			o.Spent = o.State.Spent.Add(o.Row.Amount)
+		}
+		o.Back(o.Verdict != bucket.Accepted)
 	}
 }
 
-// failed reports the error of a call, and forgets the memory if the store has another one.
-func (l *partition) failed(m *remembered, err error) {
+// judged sets the store's verdict on an operation.
+func judged(o *deduct.Op, out *bucket.StoreOutcome, nowMS int64) {
+	o.Stored, o.StoreMS, o.Verdict, o.Recorded = out, nowMS, out.Verdict, nil
+	if out.Verdict == bucket.Known {
+		o.Recorded = deductionFrom(o.Route, o.Row.ID, &out.Record)
+	}
+}
+
+// deductionFrom returns the deduction that a record is of.
+func deductionFrom(bk *bucket.Bucket, id string, r *bucket.Record) *ledger.Deduction {
+	return &ledger.Deduction{RequestID: id, Amount: r.Amount, RolledBack: r.RolledBack,
+		State: stateOf(r), Fingerprint: r.Fingerprint, Nonce: r.Nonce, Bucket: bk.ID, Epoch: r.Epoch,
+		CountedAt: time.UnixMilli(r.AtMS).UTC()}
+}
+
+// stateOf returns the state of a deduction according to its record.
+func stateOf(r *bucket.Record) ledger.State {
+	switch {
+	case r.Void:
+		return ledger.StateVoid
+	case r.RolledBack == r.Amount:
+		return ledger.StateRolledBack
+	}
+	return ledger.StateUsed
+}
+
+// failed reports the error of a call, and forgets the memory if the store has another one. It
+// returns the error for an operation: ErrOtherMemory, OutcomeUnknown, or Unavailable.
+func (l *partition) failed(m *remembered, err error) error {
 	l.s.failed("store", err)
-	if errors.Is(err, bucket.ErrOtherMemory) {
+	switch {
+	case errors.Is(err, bucket.ErrOtherMemory):
 		l.forget(m)
+	case budget.CodeOf(err).Kind() != budget.MayBeDone:
+		return storeDown(l.name, err)
 	}
+	return err
 }
 
-// find reads the records of operations.
-func (l *partition) find(ops []*op) {
+// Find implements deduct.Decider: it reads the records of operations. A refusal that does not
+// depend on the record stands while the store does not answer.
+func (l *partition) Find(ops []*deduct.Op) {
 	ctx, cancel := l.s.bounded()
 	defer cancel()
 	ids := make([]bucket.RecordID, len(ops))
 	for i, o := range ops {
-		ids[i] = o.RecordID
+		ids[i] = recordID(o)
 	}
-	var found []bucket.StoreReturn
-	m, err := l.memory(ctx)
-	if err == nil {
-		found, err = l.store.Find(ctx, m.Memory, ids)
-		if err == nil && len(found) != len(ops) {
-			err = budget.Refuse(budget.Unavailable, "find", "not every id got an answer")
-		}
-		if err != nil {
-			l.failed(m, err)
-		}
-	}
+	found, err := l.find(ctx, ids)
 	for i, o := range ops {
-		o.Step, o.Err = stepFound, err
-		if err == nil {
-			o.found = &found[i]
+		o.Step, o.Err, o.Verdict, o.Recorded = deduct.StepFound, err, 0, nil
+		switch {
+		case err != nil && budget.CodeOf(o.Refusal).Kind() == budget.NotDone:
+			o.Err = o.Refusal
+		case err == nil && found[i].Verdict == bucket.Known:
+			o.Recorded = deductionFrom(o.Route, o.Row.ID, &found[i].Record)
+		case err == nil:
+			o.Verdict = found[i].Verdict
 		}
 		o.Back(true)
 	}
 }
 
-// op is a deduction in progress.
-type op struct {
-	deduct.Op
-	bucket.StoreDeduction
-	state *state
-
-	// Results of the last step.
-	outcome     *bucket.StoreOutcome // of the last call that answered
-	found       *bucket.StoreReturn
-	partitionMS int64
-	cover       ledger.Cover
-	turn        bool // the budget's period must be rolled over first
-	certain     bool // the database has confirmed, since the request began, what may refuse it
+// find reads records. Errors: ErrOtherMemory, Unavailable.
+func (l *partition) find(ctx context.Context, ids []bucket.RecordID) ([]bucket.StoreReturn, error) {
+	m, err := l.memory(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found, err := l.store.Find(ctx, m.Memory, ids)
+	if err == nil && len(found) != len(ids) {
+		err = budget.Refuse(budget.Unavailable, "find", "not every id got an answer")
+	}
+	if err != nil {
+		return nil, l.failed(m, err)
+	}
+	return found, nil
 }
 
-// The steps after which an operation returns to its wave, and the fields that each one sets.
-const (
-	stepDeducted  = iota + deduct.OwnSteps // outcome or Err
-	stepGone                               // the bucket has another epoch now
-	stepFound                              // found or Err
-	stepSupplied                           // its bucket may have received units
-	stepExhausted                          // cover; the sum is below the amount
-	stepFigures                            // the sum for an answer was read, or could not be
-)
-
-// state is what a node caches about a budget besides its definition.
-type state struct {
-	deduct.State
-	// recorded is the part of Spent that SQL had after the last sync. marked is Spent at the time
-	// that sync began.
-	recorded, marked atomic.Int64
-	terms            atomic.Pointer[terms]
-	recent           deduct.Recent
+// Predict implements deduct.Decider. Budgets with a bucket that is short are synced, because their
+// units may have been used just now.
+func (l *partition) Predict(ctx context.Context, ops []*deduct.Op, since time.Time) {
+	answer, err := l.predict(ctx, ops)
+	synced := map[int64]bool{}
+	for i, o := range ops {
+		if o.Err = err; err != nil {
+			continue
+		}
+		judged(o, &answer.Outcomes[i], answer.NowMS)
+		switch o.Verdict {
+		case bucket.Known:
+		case bucket.Accepted, bucket.Short, bucket.Limited:
+			o.Result.Answer.Limits = limitStates(o)
+			o.Exceeded = refusedBy(o)
+		default: // Moving, Broken; or the definition is too old
+			o.Err = storeDown(l.name, nil)
+		}
+		if o.Verdict == bucket.Short && !o.Budget.Unlimited && !synced[o.Budget.ID] {
+			synced[o.Budget.ID] = true
+			spent := o.State.Spent.Load()
+			if failed := l.s.syncBudget(ctx, ctx, o.Budget, since); len(failed) == 0 {
+				o.State.InSQL.Store(spent)
+			}
+		}
+	}
 }
 
-// figuresAge bounds the age of a sum in an answer. Together with the age of SQL's figures that is
-// at most 1 s.
-const figuresAge = SyncEvery
-
-// readFigures reads the sums of the operations' budgets for their answers.
-func (s *Service) readFigures(ops []*op) {
-	ctx, cancel := s.bounded()
-	defer cancel()
-	at := s.clock.Now()
-	var ids []int64
-	recorded := map[int64]int64{}
-	for _, o := range ops {
-		if _, seen := recorded[o.Budget.ID]; !seen {
-			recorded[o.Budget.ID] = o.state.recorded.Load()
-			ids = append(ids, o.Budget.ID)
-		}
+// predict asks the store. Error: Unavailable with ReasonStoreDown.
+func (l *partition) predict(ctx context.Context, ops []*deduct.Op) (bucket.StoreAnswer, error) {
+	m, err := l.memory(ctx)
+	if err != nil {
+		return bucket.StoreAnswer{}, err
 	}
-	covers, err := s.covers.Covers(ctx, ids, false)
-	s.failed("sql", err)
-	for _, o := range ops {
-		if c, known := covers[o.Budget.ID]; known {
-			o.state.Note(&deduct.Sum{Cover: c, At: at, Spent: recorded[o.Budget.ID]})
-		}
-		o.Step, o.Err = stepFigures, err
-		o.Back(true)
+	ask := make([]bucket.StoreDeduction, len(ops))
+	for i, o := range ops {
+		ask[i] = l.s.deductionOf(o)
 	}
+	answer, err := l.store.Predict(ctx, m.Memory, ask)
+	if err == nil && len(answer.Outcomes) != len(ask) {
+		err = budget.Refuse(budget.Unavailable, "predict", "not every deduction got an outcome")
+	}
+	if err != nil {
+		_ = l.failed(m, err)
+		return answer, storeDown(l.name, err)
+	}
+	return answer, nil
 }

@@ -217,7 +217,7 @@ func (p *pushing) open(ctx context.Context) error {
 	for i, e := range entries {
 		if e.Verdict == bucket.Accepted {
 			p.of(openings[i].Ref).Opened = true
-		} else if err := p.odd(ctx, openings[i].Ref, e.Verdict); err != nil {
+		} else if err := p.handleLost(ctx, openings[i].Ref, e.Verdict); err != nil {
 			return err
 		}
 	}
@@ -243,16 +243,16 @@ func (p *pushing) grant(ctx context.Context) error {
 		if e.Verdict == bucket.Accepted {
 			d := p.of(grants[i].Ref)
 			d.Grants = max(d.Grants, grants[i].Number)
-		} else if err := p.odd(ctx, grants[i].Ref, e.Verdict); err != nil {
+		} else if err := p.handleLost(ctx, grants[i].Ref, e.Verdict); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// odd ends an epoch whose entry is missing and halts one whose entry is unreadable. Other
+// handleLost ends an epoch whose entry is missing and halts one whose entry is unreadable. Other
 // verdicts mean that the status has changed meanwhile and need no action.
-func (p *pushing) odd(ctx context.Context, ref bucket.Ref, v bucket.Verdict) error {
+func (p *pushing) handleLost(ctx context.Context, ref bucket.Ref, v bucket.Verdict) error {
 	switch v {
 	case bucket.Lost:
 		return p.l.s.ledger.Lost(ctx, p.m.Memory, ref, "its entry in the store is missing")
@@ -297,7 +297,7 @@ func (p *pushing) close(ctx context.Context, need int64) (begun []int64, err err
 		for i, e := range entries {
 			if e.Verdict == bucket.Accepted {
 				closed = append(closed, store.Closing{Ref: refs[i], Entry: e})
-			} else if err := p.odd(ctx, refs[i], e.Verdict); err != nil {
+			} else if err := p.handleLost(ctx, refs[i], e.Verdict); err != nil {
 				return begun, err
 			}
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/budgetd/budgetd/allocation"
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/deduct"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger/books"
 )
@@ -53,10 +54,7 @@ func (s *Service) Lately(ctx context.Context, b *bucket.Budget) (used map[int64]
 		id := b.Buckets[i].ID
 		used[id] = int64(min(s.useOf(id).last().LatelyAt(now), float64(budget.MaxAmount)))
 	}
-	if st, known := s.states.Peek(b.ID); known {
-		largest = st.recent.Usual()
-	}
-	return used, largest, failed
+	return used, s.states.Of(b.ID).Recent.Usual(), failed
 }
 
 // measure updates the rates of buckets from what they took since the last sync. The caller holds
@@ -79,19 +77,30 @@ type refill struct {
 	use                   *use
 }
 
-// used requests a refill if the bucket of an accepted operation runs low. request is the mean of
-// the budget's recent ones.
-func (s *Service) used(o *op, request int64, now time.Time) {
-	if o.Budget.Unlimited {
-		return
+// Learn implements deduct.Home. It requests a refill if the bucket of an accepted operation runs
+// low, by the mean of the budget's recent requests.
+func (s *Service) Learn(o *deduct.Op, now time.Time) []budget.LimitState {
+	if o.Verdict == bucket.Limited {
+		return refusedBy(o)
 	}
-	u := s.useOf(o.Bucket)
+	request := o.State.Recent.Add(o.Row.Amount)
+	if !o.Budget.Unlimited {
+		s.used(o, request, now)
+	}
+	if len(o.Stored.Limits) == 0 {
+		return nil
+	}
+	return limitStates(o)
+}
+
+func (s *Service) used(o *deduct.Op, request int64, now time.Time) {
+	u := s.useOf(o.Route.ID)
 	mark := allocation.LowWater(u.last().Rate, request)
-	if o.outcome.Balance >= mark || now.UnixNano() < u.after.Load() ||
+	if o.Stored.Balance >= mark || now.UnixNano() < u.after.Load() ||
 		!u.pending.CompareAndSwap(false, true) {
 		return
 	}
-	s.refills.Add(refill{o.Budget.ID, o.Bucket, mark - o.outcome.Balance, u})
+	s.refills.Add(refill{o.Budget.ID, o.Route.ID, mark - o.Stored.Balance, u})
 }
 
 // refill applies for buckets that run low. If U has no units, the bucket does not apply again for a

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/bucket/deduct"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
 )
@@ -90,13 +89,8 @@ func (s *Service) Deduction(ctx context.Context, r bucket.RollbackRequest) (
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.set.StepTime)
 	defer cancel()
-	m, err := l.memory(ctx)
+	found, err := l.find(ctx, []bucket.RecordID{{Bucket: bk.ID, ID: r.RequestID}})
 	if err != nil {
-		return bucket.DeductionView{}, err
-	}
-	found, err := l.store.Find(ctx, m.Memory, []bucket.RecordID{{Bucket: bk.ID, ID: r.RequestID}})
-	if err != nil {
-		l.failed(m, err)
 		return bucket.DeductionView{}, storeDown(l.name, err)
 	}
 	got := found[0]
@@ -191,7 +185,7 @@ func (s *Service) returnUnits(ctx context.Context, b *bucket.Budget, bk *bucket.
 		g.RecordID, g.RollbackID, g.Amount = bucket.RecordID{Bucket: bk.ID, ID: r.RequestID},
 			r.RollbackID, r.Amount
 		if b.HasLimits() {
-			g.Terms = deduct.StateOf(s.states, b.ID).termsOf(b, s.sqlNow().UnixMilli())
+			g.Terms = termsOf(s.states.Of(b.ID), b, s.sqlNow().UnixMilli())
 		}
 		l.returns.Add(g)
 		var got returnResult

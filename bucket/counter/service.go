@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/budgetd/budgetd/bucket"
@@ -19,9 +18,8 @@ import (
 
 // Settings bound a service. A zero field means its default, which is given after the semicolon.
 type Settings struct {
-	// Deadline is how long a deduction may wait for units and stores; 2 s. Grace is how much longer
-	// it waits for a call that may have deducted; 1 s.
-	Deadline, Grace time.Duration
+	// Deadline is how long a deduction may wait for units and stores; 2 s.
+	Deadline time.Duration
 	// StepTime bounds one call of a store or of the database; 5 s.
 	StepTime time.Duration
 	// Late is the age at which the store refuses a deduction as too old; 30 s. It must be far below
@@ -37,15 +35,10 @@ type Settings struct {
 	PartitionOperations int
 	// Queue bounds the operations that wait in one queue; 20,000.
 	Queue int
-	// Workers is the number of budgets that units are sought for concurrently; 8.
-	Workers int
-	// States is the number of budgets whose figures are cached; 10,000.
-	States int
 }
 
 func (s Settings) withDefaults() Settings {
 	deduct.Default(&s.Deadline, 2*time.Second)
-	deduct.Default(&s.Grace, time.Second)
 	deduct.Default(&s.StepTime, 5*time.Second)
 	deduct.Default(&s.Late, 30*time.Second)
 	deduct.Default(&s.VerifyEvery, 250*time.Millisecond)
@@ -53,8 +46,6 @@ func (s Settings) withDefaults() Settings {
 	deduct.Default(&s.ClockSkew, time.Second)
 	deduct.Default(&s.PartitionOperations, 512)
 	deduct.Default(&s.Queue, 20_000)
-	deduct.Default(&s.Workers, 8)
-	deduct.Default(&s.States, 10_000)
 	return s
 }
 
@@ -86,21 +77,20 @@ type Config struct {
 	Covers  Covers
 	// Stores are keyed by the name of their instance.
 	Stores map[string]*Store
+	// States is what the node caches about budgets; nil means a new one.
+	States *deduct.States
 	// Clock measures waits; nil means the system clock. Now returns SQL's time as this node knows it.
-	Clock bucket.Clock
-	Now   func() time.Time
-	// Rand fills a slice with random bytes; nil means crypto/rand.
-	Rand     func([]byte)
+	Clock    bucket.Clock
+	Now      func() time.Time
 	Observer Observer
 	// Tracer starts the spans of flights. If it is nil, flights have no spans.
 	Tracer   trace.Tracer
 	Settings Settings
 }
 
-// Service deducts from budgets in store mode and keeps SQL up to date. It runs no goroutines while
-// it has no requests. It is safe for concurrent use.
+// Service is the home of budgets in store mode (deduct.Home), and keeps SQL up to date. It runs no
+// goroutines while it has no requests. It is safe for concurrent use.
 type Service struct {
-	host     deduct.Host
 	budgets  *bucket.Budgets
 	ledger   *store.Ledger
 	covers   Covers
@@ -111,11 +101,9 @@ type Service struct {
 	tracer   trace.Tracer
 	set      Settings
 
-	states     *lru.Cache[int64, *state]
+	states     *deduct.States
 	uses       sync.Map // bucket -> *use
 	partitions sync.Map // bucket.Partition -> *partition
-	supplies   *batch.Group[*op]
-	figures    *batch.Queue[*op]
 	refills    *batch.Queue[refill]
 	asked      atomic.Bool
 
@@ -131,29 +119,25 @@ type recorder interface {
 func (s *Service) Asked() bool { return s.asked.Load() }
 
 // New returns a service. It contacts neither the database nor a store.
-func New(c Config) (*Service, error) {
+func New(c Config) *Service {
 	s := &Service{budgets: c.Budgets, ledger: c.Ledger, recorder: c.Ledger, covers: c.Covers,
-		stores: c.Stores, observer: c.Observer,
-		tracer: c.Tracer,
-		set:    c.Settings.withDefaults()}
-	s.host = deduct.Host{Budgets: c.Budgets, Clock: c.Clock, Now: c.Now, Rand: c.Rand,
-		Deadline: s.set.Deadline, Grace: s.set.Grace, Truth: "the store"}
-	s.host.Ready()
-	s.clock, s.sqlNow = s.host.Clock, s.host.Now
+		stores: c.Stores, states: c.States, clock: c.Clock, sqlNow: c.Now, observer: c.Observer,
+		tracer: c.Tracer, set: c.Settings.withDefaults()}
+	if s.states == nil {
+		s.states = deduct.NewStates(0)
+	}
+	if s.clock == nil {
+		s.clock = bucket.SystemClock{}
+	}
+	if s.sqlNow == nil {
+		s.sqlNow = s.clock.Now
+	}
 	if s.observer == nil {
 		s.observer = noObserver{}
 	}
-	var err error
-	if s.states, err = lru.New[int64, *state](s.set.States); err != nil {
-		return nil, err
-	}
-	s.supplies = batch.NewGroup(batch.GroupConfig[*op]{Run: s.supply, Refuse: (*op).Overload,
-		Size: s.set.PartitionOperations, Bound: s.set.Queue, Workers: s.set.Workers})
-	s.figures = batch.New(batch.Config[*op]{Run: s.readFigures, Refuse: (*op).Overload,
-		Owner: (*op).Owner, Size: s.set.PartitionOperations, Bound: s.set.Queue})
 	s.refills = batch.New(batch.Config[refill]{Run: s.refill, Refuse: func(refill) {}, Size: 1,
 		Bound: s.set.Queue})
-	return s, nil
+	return s
 }
 
 // bounded returns the context of one step. A step serves many requests, so the context does not

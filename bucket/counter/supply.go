@@ -13,12 +13,12 @@ import (
 	"github.com/budgetd/budgetd/ledger/books"
 )
 
-// supply finds units for the operations of a budget that lack some, and opens their buckets' epochs
-// if they are not open.
-func (s *Service) supply(budgetID int64, ops []*op) {
+// Supply implements deduct.Home. It finds units for the operations of a budget that lack some, and
+// opens their buckets' epochs if they are not open.
+func (s *Service) Supply(budgetID int64, ops []*deduct.Op) {
 	ctx, cancel := s.bounded()
 	defer cancel()
-	p := &provision{s: s, began: s.clock.Now()}
+	p := &supply{s: s, began: s.clock.Now()}
 	for _, o := range ops {
 		if !o.Withdrawn() {
 			p.ops = append(p.ops, o)
@@ -33,38 +33,29 @@ func (s *Service) supply(budgetID int64, ops []*op) {
 	}
 }
 
-// provision is one run of supply.
-type provision struct {
+// supply is one run of Supply.
+type supply struct {
 	s     *Service
 	b     *bucket.Budget
 	began time.Time
-	ops   []*op
+	ops   []*deduct.Op
 }
 
-// end sets the step and the error with which operations return to their waves.
-func end(ops []*op, err error) {
+// end sets the step and the error with which operations return to their calls.
+func end(ops []*deduct.Op, err error) {
 	for _, o := range ops {
-		o.Step, o.Err = stepSupplied, nil
+		o.Step, o.Err = deduct.StepSupplied, nil
 		if err != nil {
 			o.Step, o.Err = deduct.StepFailed, err
 		}
 	}
 }
 
-func (p *provision) run(ctx context.Context, budgetID int64) {
-	var err error
-	if slices.ContainsFunc(p.ops, func(o *op) bool { return o.turn }) {
-		err = p.s.turn(ctx, budgetID)
-		for _, o := range p.ops {
-			o.turn = false
-		}
-		end(p.ops, err)
-		return
-	}
+func (p *supply) run(ctx context.Context, budgetID int64) {
 	p.b = p.ops[0].Budget
-	left := p.ops
-	if err = p.odd(ctx); err == nil {
-		left, err = p.hopeful(ctx)
+	left, err := p.ops, p.handleLost(ctx)
+	if err == nil {
+		left, err = p.lookFirst(ctx)
 	}
 	if len(left) == 0 && err == nil {
 		return
@@ -76,11 +67,11 @@ func (p *provision) run(ctx context.Context, budgetID int64) {
 		end(left, err)
 		return
 	}
-	left = slices.DeleteFunc(left, func(o *op) bool {
-		bk := p.b.Bucket(o.Bucket)
-		served := bk == nil || bk.Epoch.Status == ledger.Open && !o.short()
+	left = slices.DeleteFunc(left, func(o *deduct.Op) bool {
+		bk := p.b.Bucket(o.Route.ID)
+		served := bk == nil || bk.Epoch.Status == ledger.Open && !isShort(o)
 		if served {
-			end([]*op{o}, nil)
+			end([]*deduct.Op{o}, nil)
 		}
 		return served
 	})
@@ -89,24 +80,24 @@ func (p *provision) run(ctx context.Context, budgetID int64) {
 	}
 }
 
-// short reports whether the operation's bucket had too little.
-func (o *op) short() bool {
-	return o.Step == stepDeducted && o.outcome.Verdict == bucket.Short
+// isShort reports whether the operation's bucket had too little.
+func isShort(o *deduct.Op) bool {
+	return o.Step == deduct.StepDecided && o.Verdict == bucket.Short
 }
 
-// full reports whether the epoch of the operation's bucket cannot take the amount, however many
+// isFull reports whether the epoch of the operation's bucket cannot take the amount, however many
 // units the bucket gets: the sum of what it has taken would be above the largest quantity, or the
 // budget is unlimited and gives each epoch that quantity once.
-func (o *op) full() bool {
-	return o.short() && (o.Budget.Unlimited || o.outcome.Balance >= o.Amount)
+func isFull(o *deduct.Op) bool {
+	return isShort(o) && (o.Budget.Unlimited || o.Stored.Balance >= o.Row.Amount)
 }
 
-// hopeful returns the operations that units may be found for, and marks the others as exhausted. It
-// runs before the definition is read, because most calls after a sell-out end here.
-func (p *provision) hopeful(ctx context.Context) ([]*op, error) {
-	var short, left []*op
+// lookFirst returns the operations that units may be found for, and marks the others as exhausted.
+// It runs before the definition is read, because most calls after a sell-out end here.
+func (p *supply) lookFirst(ctx context.Context) ([]*deduct.Op, error) {
+	var short, left []*deduct.Op
 	for _, o := range p.ops {
-		if o.short() {
+		if isShort(o) {
 			short = append(short, o)
 		} else {
 			left = append(left, o)
@@ -114,23 +105,24 @@ func (p *provision) hopeful(ctx context.Context) ([]*op, error) {
 	}
 	if len(short) > 0 {
 		var err error
-		if short, err = p.exhaust(ctx, short); err != nil {
+		if short, err = p.covered(ctx, short); err != nil {
 			return p.ops, err
 		}
 	}
 	return append(left, short...), nil
 }
 
-// odd pushes the buckets of operations whose epochs are not open, and ends epochs that were lost.
-func (p *provision) odd(ctx context.Context) error {
+// handleLost pushes the buckets of operations whose epochs are not open, and ends epochs that were
+// lost.
+func (p *supply) handleLost(ctx context.Context) error {
 	var ids []int64
 	for _, o := range p.ops {
-		if o.Step != stepDeducted {
-			ids = append(ids, o.Bucket)
+		if o.Step != deduct.StepDecided {
+			ids = append(ids, o.Route.ID)
 			continue
 		}
 		l := p.s.partitionOf(o.Route.Partition)
-		if o.short() || l == nil {
+		if isShort(o) || l == nil {
 			continue
 		}
 		m, err := l.memory(ctx)
@@ -138,7 +130,7 @@ func (p *provision) odd(ctx context.Context) error {
 			return err
 		}
 		push := pushing{l: l, m: m}
-		if err := push.odd(ctx, o.Route.Ref(), o.outcome.Verdict); err != nil {
+		if err := push.handleLost(ctx, o.Route.Ref(), o.Verdict); err != nil {
 			return push.failed(err)
 		}
 	}
@@ -151,7 +143,7 @@ func (p *provision) odd(ctx context.Context) error {
 // rounds moves units to the buckets of all operations that wait, until each has what it waits for
 // or nothing more can be found. An operation is exhausted only after two reads of the sum. The
 // second one locks and begins after the first has ended (I3).
-func (p *provision) rounds(ctx context.Context, ops []*op) {
+func (p *supply) rounds(ctx context.Context, ops []*deduct.Op) {
 	const most = 8
 	r := p.round(ops)
 	var down error
@@ -188,7 +180,7 @@ func (p *provision) rounds(ctx context.Context, ops []*op) {
 			end(ops, down) // the sum may include units that are still moving: look again
 			return
 		}
-		if ops, err = p.exhaust(ctx, ops); err != nil || len(ops) == 0 {
+		if ops, err = p.covered(ctx, ops); err != nil || len(ops) == 0 {
 			end(ops, err)
 			return
 		}
@@ -197,23 +189,23 @@ func (p *provision) rounds(ctx context.Context, ops []*op) {
 }
 
 // sync tells SQL what the stores used, as far as they answer.
-func (p *provision) sync(ctx context.Context) map[bucket.Partition]error {
+func (p *supply) sync(ctx context.Context) map[bucket.Partition]error {
 	patience, cancel := p.s.patience(ctx)
 	defer cancel()
 	return p.s.syncBudget(ctx, patience, p.b, p.began)
 }
 
 // round returns what the stores said when they had too little.
-func (p *provision) round(ops []*op) books.Round {
+func (p *supply) round(ops []*deduct.Op) books.Round {
 	r := books.Round{Have: map[books.Position]int64{}, Full: map[books.Position]bool{},
-		Rate: map[int64]float64{}, Away: map[int64]bool{}, Recent: ops[0].state.recent.Usual()}
+		Rate: map[int64]float64{}, Away: map[int64]bool{}, Recent: ops[0].State.Recent.Usual()}
 	for _, o := range ops {
-		at := books.Position{Bucket: o.Bucket, Epoch: o.Epoch}
-		r.Rate[o.Bucket] = p.s.rate(o.Bucket)
-		if o.short() {
-			r.Have[at] = o.outcome.Balance // the last one is the latest
+		at := books.Position{Bucket: o.Route.ID, Epoch: o.Route.Epoch.Number}
+		r.Rate[o.Route.ID] = p.s.rate(o.Route.ID)
+		if isShort(o) {
+			r.Have[at] = o.Stored.Balance // the last one is the latest
 		}
-		if o.full() {
+		if isFull(o) {
 			r.Full[at] = true
 		}
 	}
@@ -221,22 +213,22 @@ func (p *provision) round(ops []*op) books.Round {
 }
 
 // asks returns what operations ask for, each id once.
-func asks(ops []*op) []books.Ask {
+func asks(ops []*deduct.Op) []books.Ask {
 	seen := make(map[bucket.RecordID]bool, len(ops))
 	out := make([]books.Ask, len(ops))
 	for i, o := range ops {
-		out[i] = books.Ask{Bucket: o.Bucket, Amount: max(o.Amount, 1)}
-		if seen[o.RecordID] {
+		out[i] = books.Ask{Bucket: o.Route.ID, Amount: max(o.Row.Amount, 1)}
+		if seen[recordID(o)] {
 			out[i].Amount = 0
 		}
-		seen[o.RecordID] = true
+		seen[recordID(o)] = true
 	}
 	return out
 }
 
 // without leaves the buckets of partitions that do not answer out of the following rounds, and
 // returns one of their errors.
-func (p *provision) without(r *books.Round, failed map[bucket.Partition]error) (err error) {
+func (p *supply) without(r *books.Round, failed map[bucket.Partition]error) (err error) {
 	for i := range p.b.Buckets {
 		bk := &p.b.Buckets[i]
 		if e := failed[bk.Partition]; e != nil {
@@ -249,15 +241,15 @@ func (p *provision) without(r *books.Round, failed map[bucket.Partition]error) (
 
 // served returns the operations that still wait. The others may ask their stores again, or learn
 // why they may not.
-func (p *provision) served(ops []*op, got *books.Supplied,
-	failed map[bucket.Partition]error) (left []*op) {
+func (p *supply) served(ops []*deduct.Op, got *books.Supplied,
+	failed map[bucket.Partition]error) (left []*deduct.Op) {
 	for i, o := range ops {
-		away := failed[p.b.Bucket(o.Bucket).Partition]
+		away := failed[p.b.Bucket(o.Route.ID).Partition]
 		switch {
-		case got.Refused[o.Bucket] != nil:
-			end([]*op{o}, got.Refused[o.Bucket])
+		case got.Refused[o.Route.ID] != nil:
+			end([]*deduct.Op{o}, got.Refused[o.Route.ID])
 		case got.Given[i], away != nil:
-			end([]*op{o}, away)
+			end([]*deduct.Op{o}, away)
 		default:
 			left = append(left, o)
 		}
@@ -265,13 +257,10 @@ func (p *provision) served(ops []*op, got *books.Supplied,
 	return left
 }
 
-// exhaust marks the operations whose amounts are above the sum as exhausted, and returns the
-// others. An unlimited budget covers every amount.
-func (p *provision) exhaust(ctx context.Context, ops []*op) (left []*op, err error) {
+// covered returns the operations whose amounts are not above the sum, and marks the others as
+// exhausted. An unlimited budget covers every amount.
+func (p *supply) covered(ctx context.Context, ops []*deduct.Op) (left []*deduct.Op, err error) {
 	if p.b.Unlimited {
-		for _, o := range ops {
-			o.cover = ledger.Cover{Undistributed: budget.MaxAmount}
-		}
 		return ops, nil
 	}
 	for _, exact := range []bool{false, true} {
@@ -284,27 +273,28 @@ func (p *provision) exhaust(ctx context.Context, ops []*op) (left []*op, err err
 			return ops, budget.Refuse(budget.BudgetNotFound, "deduct", "budget %s no longer exists",
 				p.b.Name)
 		}
-		all := true
+		sum := &deduct.Sum{Cover: c}
+		left = left[:0]
 		for _, o := range ops {
-			o.cover = c
-			all = all && o.Amount <= c.Sum()
+			o.Sum = sum
+			if o.Row.Amount <= c.Sum() {
+				left = append(left, o)
+			}
 		}
-		if all {
+		if len(left) == len(ops) {
 			return ops, nil
 		}
 	}
 	for _, o := range ops {
-		if o.Amount > o.cover.Sum() {
-			o.Step, o.Err = stepExhausted, nil
-			continue
+		if o.Row.Amount > o.Sum.Sum() {
+			o.Step, o.Err = deduct.StepExhausted, nil
 		}
-		left = append(left, o)
 	}
 	return left, nil
 }
 
-// turn rolls over a budget's period if that is due.
-func (s *Service) turn(ctx context.Context, budgetID int64) error {
+// RollOver implements deduct.Home.
+func (s *Service) RollOver(ctx context.Context, budgetID int64) error {
 	const rounds = 6 // epochs may have been opened meanwhile
 	for range rounds {
 		turned, err := s.ledger.RollOver(ctx, budgetID)
@@ -329,7 +319,7 @@ func (r *RolloverLoop) RunOnce(ctx context.Context) error {
 	const limit = 100
 	ids, err := r.s.ledger.Over(ctx, limit)
 	for _, id := range ids {
-		if e := r.s.turn(ctx, id); e != nil && err == nil {
+		if e := r.s.RollOver(ctx, id); e != nil && err == nil {
 			err = e
 		}
 	}

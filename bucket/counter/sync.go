@@ -184,8 +184,8 @@ type SyncLoop struct {
 func (y *SyncLoop) RunOnce(ctx context.Context) error {
 	const atOnce, sweepSteps = 8, 4
 	began := y.s.clock.Now()
-	for _, st := range y.s.states.Values() {
-		st.marked.Store(st.Spent.Load())
+	for _, st := range y.s.states.All() {
+		st.Marked.Store(st.Spent.Load())
 	}
 	var all errgroup.Group
 	all.SetLimit(atOnce)
@@ -219,8 +219,8 @@ func (y *SyncLoop) RunOnce(ctx context.Context) error {
 		})
 	}
 	err := all.Wait()
-	for _, st := range y.s.states.Values() {
-		st.recorded.Store(st.marked.Load())
+	for _, st := range y.s.states.All() {
+		st.InSQL.Store(st.Marked.Load())
 	}
 	y.s.asked.Store(true)
 	return err

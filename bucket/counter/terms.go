@@ -2,33 +2,27 @@ package counter
 
 import (
 	"slices"
+	"time"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/deduct"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/limit"
 )
 
-// terms are the Terms of a budget under one definition, and the instant until which its calendar
-// windows last.
-type terms struct {
-	bucket.Terms
-	of      *bucket.Budget
-	untilMS int64
-}
-
 // termsOf returns the Terms of a budget for an instant. All operations of a call share them.
-func (st *state) termsOf(b *bucket.Budget, nowMS int64) *bucket.Terms {
-	if t := st.terms.Load(); t != nil && t.of == b && nowMS < t.untilMS {
+func termsOf(st *deduct.State, b *bucket.Budget, nowMS int64) *bucket.Terms {
+	if t := st.Terms.Load(); t != nil && t.Of == b && nowMS < t.UntilMS {
 		return &t.Terms
 	}
 	t := newTerms(b, nowMS)
-	st.terms.Store(t)
+	st.Terms.Store(t)
 	return &t.Terms
 }
 
-func newTerms(b *bucket.Budget, nowMS int64) *terms {
+func newTerms(b *bucket.Budget, nowMS int64) *deduct.Terms {
 	const longest = 1 << 62
-	t := &terms{of: b, untilMS: longest}
+	t := &deduct.Terms{Of: b, UntilMS: longest}
 	if !b.Period.End.IsZero() {
 		t.EndMS = b.Period.End.UnixMilli()
 	}
@@ -46,26 +40,23 @@ func newTerms(b *bucket.Budget, nowMS int64) *terms {
 		if l.Window.Kind == budget.WindowCalendar {
 			tally := limit.NewTally(l, "", nowMS)
 			x.FromMS, x.ToMS = tally.LedgerSpan()
-			t.untilMS = min(t.untilMS, x.ToMS)
+			t.UntilMS = min(t.UntilMS, x.ToMS)
 		}
 		t.Limits = append(t.Limits, x)
 	}
 	return t
 }
 
-// touch determines what the operation counts against the budget's limits. It returns Invalid with
-// every fault if the limits cannot be evaluated.
-func (o *op) touch() error {
+// Count implements deduct.Home.
+func (s *Service) Count(o *deduct.Op, now time.Time) error {
+	o.Terms = termsOf(o.State, o.Budget, max(now.UnixMilli(), o.StoreMS))
 	set, r := o.Budget.LimitSet(), o.Request
-	if len(r.Counts) == 0 && (set == nil || len(set.List) == 0) {
-		return nil
-	}
 	var empty []budget.FieldError
 	if value, carried := r.Dimensions[o.Budget.RoutingDimension]; carried && value == "" {
 		empty = append(empty, budget.FieldError{Field: "dimensions." + o.Budget.RoutingDimension,
 			Message: "must not be empty: limits count for it"})
 	}
-	if err := o.CheckLimits(empty...); err != nil {
+	if counts, err := o.CountsLimits(empty...); !counts {
 		return err
 	}
 	o.Value, o.Counts, o.Max = r.Dimensions[o.Budget.RoutingDimension], nil, nil
@@ -104,25 +95,25 @@ func (o *op) touch() error {
 }
 
 // limitStates returns the states of the limits that the operation counts against.
-func (o *op) limitStates() (states []budget.LimitState) {
-	o.eachTouch(func(touch *limit.Touch, tally *limit.Tally) {
+func limitStates(o *deduct.Op) (states []budget.LimitState) {
+	eachTouch(o, func(touch *limit.Touch, tally *limit.Tally) {
 		states = append(states, touch.State(tally))
 	})
 	return states
 }
 
 // refusedBy lists the limits that refused the operation, as ledger mode does.
-func (o *op) refusedBy() (refused []budget.LimitState) {
-	o.eachTouch(func(touch *limit.Touch, tally *limit.Tally) {
+func refusedBy(o *deduct.Op) (refused []budget.LimitState) {
+	eachTouch(o, func(touch *limit.Touch, tally *limit.Tally) {
 		refused = append(refused, limit.Exceeded([]limit.Touch{*touch}, []*limit.Tally{tally})...)
 	})
 	return refused
 }
 
 // eachTouch calls do for each limit that the operation counts against, with what the store counted.
-func (o *op) eachTouch(do func(*limit.Touch, *limit.Tally)) {
+func eachTouch(o *deduct.Op, do func(*limit.Touch, *limit.Tally)) {
 	set, r := o.Budget.LimitSet(), o.Request
-	if len(o.outcome.Limits) != len(set.List) {
+	if len(o.Stored.Limits) != len(set.List) {
 		return
 	}
 	touches, _ := set.Touches(r.Amount, r.Dimensions, r.Counts)
@@ -130,11 +121,11 @@ func (o *op) eachTouch(do func(*limit.Touch, *limit.Tally)) {
 		touch := &touches[i]
 		at := slices.Index(set.List, touch.Limit)
 		var slots []limit.Slot
-		if o.outcome.Slots != nil {
-			slots = o.outcome.Slots[at]
+		if o.Stored.Slots != nil {
+			slots = o.Stored.Slots[at]
 		}
-		tally := limit.NewTally(touch.Limit, touch.Key, o.partitionMS)
-		tally.Restore(o.outcome.Limits[at].Used, o.outcome.Limits[at].ResetMS, slots)
+		tally := limit.NewTally(touch.Limit, touch.Key, o.StoreMS)
+		tally.Restore(o.Stored.Limits[at].Used, o.Stored.Limits[at].ResetMS, slots)
 		do(touch, &tally)
 	}
 }

@@ -2,11 +2,10 @@ package counter
 
 import (
 	"context"
-	"encoding/hex"
+	"crypto/rand"
 	"errors"
 
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/bucket/deduct"
 	"github.com/budgetd/budgetd/bucket/store"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
@@ -107,7 +106,7 @@ func (m *moving) leave(ctx context.Context) error {
 		return p.failed(err)
 	}
 	if entries[0].Verdict != bucket.Accepted {
-		return p.failed(p.odd(ctx, m.ref, entries[0].Verdict))
+		return p.failed(p.handleLost(ctx, m.ref, entries[0].Verdict))
 	}
 	closed := []store.Closing{{Ref: m.ref, Entry: entries[0]}}
 	_, err = m.s.ledger.Closed(ctx, known.Memory, closed, -1)
@@ -135,9 +134,7 @@ func (m *moving) copy(ctx context.Context) error {
 	if err := m.doubt(ctx, marker.SinceMS); err != nil {
 		return err
 	}
-	random := make([]byte, deduct.NonceBytes)
-	m.s.host.Rand(random)
-	attempt := hex.EncodeToString(random)
+	attempt := rand.Text()[:16]
 	verdict := bucket.Moving
 	for step := 0; verdict == bucket.Moving && step < mostSteps; step++ {
 		verdict, err = m.target.store.Copies.BeginCopy(ctx, to.Memory, m.ref, attempt)

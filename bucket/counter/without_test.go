@@ -71,7 +71,7 @@ func (w *world) change(b *bucket.Budget, c bucket.Change) {
 }
 
 // codes deducts an amount for a user and checks the code of the error; "" means accepted.
-func (w *world) codes(node *counter.Service, b *bucket.Budget, id, user string, amount int64,
+func (w *world) codes(node *node, b *bucket.Budget, id, user string, amount int64,
 	want budget.Code) {
 	w.Helper()
 	began := time.Now()
@@ -211,7 +211,7 @@ func withoutSQL(t *testing.T, rule testservers.Disturbance) {
 	node, _ := w.newNode(func(c *counter.Config) {
 		w.without(c, manage.NewLedger(far))
 		c.Ledger, c.Covers = part, commit.New(far)
-		c.Settings.Deadline, c.Settings.Grace = 2*time.Second, 2*time.Second
+		c.Settings.Deadline = 2 * time.Second
 	})
 	other := w.create(promo("other", 10, 1))
 	d := promo("sale", 100, 2)

@@ -10,6 +10,8 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/counter"
+	"github.com/budgetd/budgetd/bucket/deduct"
+	"github.com/budgetd/budgetd/bucket/hold"
 	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/bucket/store"
 	"github.com/budgetd/budgetd/bucket/transfer"
@@ -55,11 +57,20 @@ type world struct {
 	partitions []bucket.Partition
 	servers    []*testservers.RedisServer // by partition
 	network    faultstore.Network
-	node       *counter.Service
+	node       *node
 	moves      *transfer.Service
 	budgets    *bucket.Budgets
 	ids        []int64
 }
+
+// node is a node whose deductions go through its stores.
+type node struct {
+	*deduct.Service
+	under
+}
+
+// under has the calls of stores that deductions do not need.
+type under struct{ *counter.Service }
 
 // database opens a database for a test.
 func database(t testing.TB, driver string, clock func() time.Time) *engine.DB {
@@ -128,25 +139,30 @@ func (w *world) begin() {
 	w.part.Node = "node-1"
 	w.node, w.budgets = w.newNode(func(*counter.Config) {})
 	moves := transfer.NewLedger(w.db)
-	w.moves = transfer.New(transfer.Config{Budgets: w.budgets, Stores: w.node, Now: w.db.Now,
+	w.moves = transfer.New(transfer.Config{Budgets: w.budgets, Stores: w.node.under, Now: w.db.Now,
 		Ledger: moves, Pages: w.defs, Timeout: 20 * time.Second})
 	w.run("store sync") // verifies the partitions
 }
 
 // newNode adds a node.
-func (w *world) newNode(change func(*counter.Config)) (*counter.Service, *bucket.Budgets) {
+func (w *world) newNode(change func(*counter.Config)) (*node, *bucket.Budgets) {
 	w.Helper()
 	budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: w.defs, Clock: w.clock})
 	w.ok(err)
 	c := counter.Config{Budgets: budgets, Stores: w.stores, Clock: w.clock, Now: w.db.Now,
-		Ledger: w.part, Covers: commit.New(w.db),
+		Ledger: w.part, Covers: commit.New(w.db), States: deduct.NewStates(0),
 		// A busy machine is no reason for a refusal.
 		Settings: counter.Settings{MarkGrace: time.Millisecond, VerifyEvery: time.Millisecond,
-			Deadline: 20 * time.Second, Grace: 10 * time.Second}}
+			Deadline: 20 * time.Second}}
 	change(&c)
-	s, err := counter.New(c)
+	stores := counter.New(c)
+	deducts, err := deduct.New(deduct.Config{Budgets: c.Budgets, Ledger: commit.New(w.db),
+		Lookup: c.Covers.(deduct.Lookup), Returns: hold.New(hold.Config{Budgets: c.Budgets,
+			Ledger: hold.NewLedger(w.db)}), Stores: stores,
+		States: c.States, Clock: c.Clock, Now: c.Now, Settings: deduct.Settings{
+			Deadline: c.Settings.Deadline, Grace: max(c.Settings.Deadline/2, time.Second)}})
 	w.ok(err)
-	return s, budgets
+	return &node{deducts, under{stores}}, budgets
 }
 
 // run runs a loop of the node once.

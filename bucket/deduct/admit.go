@@ -5,6 +5,8 @@ import (
 	"math/bits"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
 )
 
 // NonceBytes is the length of a nonce.
@@ -12,60 +14,96 @@ const NonceBytes = 8
 
 // admit finds the budget of each request and prepares its operation. It answers a request that is
 // invalid, or whose budget is not found, with that error.
-func (w *Wave) admit(requests []bucket.DeductRequest, results []bucket.DeductResult) {
-	w.left = w.n
-	random := make([]byte, NonceBytes*w.n)
-	w.host.Rand(random)
+func (c *call) admit(requests []bucket.DeductRequest, results []bucket.DeductResult) {
+	c.left = len(c.ops)
+	random := make([]byte, NonceBytes*len(c.ops))
+	c.s.rand(random)
 	nonces := string(random)
 	var unread []*Op
 	var last *Op
-	for i := range w.n {
-		o := w.steps.Op(i)
-		o.wave, o.at, o.Request, o.Result = w, i, &requests[i], &results[i]
-		if err := w.steps.Check(o.Request); err != nil {
-			w.Fail(o, err)
-			continue
-		}
+	for i := range c.ops {
+		o := &c.ops[i]
+		o.call, o.at, o.Request, o.Result = c, i, &requests[i], &results[i]
+		o.Row.Nonce = nonces[i*NonceBytes : (i+1)*NonceBytes]
 		if last != nil && last.Request.Budget == o.Request.Budget {
-			o.Budget = last.Budget
-		} else if o.Budget = w.host.Budgets.Fresh(o.Request.Budget); o.Budget == nil {
+			o.Budget, o.State = last.Budget, last.State
+		} else if o.Budget = c.s.budgets.Fresh(o.Request.Budget); o.Budget == nil {
 			unread = append(unread, o)
 			continue
 		}
-		w.steps.Prepare(i, nonces[i*NonceBytes:(i+1)*NonceBytes])
+		c.prepare(o)
 		last = o
 	}
 	if len(unread) > 0 {
-		w.read(unread, nonces)
+		c.read(unread)
 	}
 }
 
 // read finds the budgets that are not cached.
-func (w *Wave) read(ops []*Op, nonces string) {
+func (c *call) read(ops []*Op) {
 	refs := make([]bucket.BudgetRef, len(ops))
 	for i, o := range ops {
 		refs[i] = o.Request.Budget
 	}
-	found, errs := w.host.Budgets.FindAll(w.Ctx, refs)
+	found, errs := c.s.budgets.FindAll(c.ctx, refs)
 	for i, o := range ops {
 		if errs[i] != nil {
-			w.Fail(o, Unavailable(errs[i]))
+			c.reply(o, Unavailable(errs[i]))
 			continue
 		}
 		o.Budget = found[i]
-		w.steps.Prepare(o.at, nonces[o.at*NonceBytes:(o.at+1)*NonceBytes])
+		c.prepare(o)
 	}
+}
+
+// prepare builds what the home of an operation keeps of its request.
+func (c *call) prepare(o *Op) {
+	r := o.Request
+	o.way = c.s.wayOf(o.Budget)
+	if o.State == nil {
+		o.State = c.s.states.Of(o.Budget.ID)
+	}
+	if r.HoldTTL != 0 || r.Group != "" {
+		if err := checkHold(o.Budget, r); err != nil {
+			c.reply(o, err)
+			return
+		}
+	}
+	o.Row = rowOf(r, o.Row.Nonce)
+}
+
+// rowOf returns what a home keeps of a request.
+func rowOf(r *bucket.DeductRequest, nonce string) ledger.Request {
+	row := ledger.Request{ID: r.RequestID, Amount: r.Amount, Nonce: nonce,
+		Reference: r.Reference, Dimensions: ledger.Dimensions(r.Dimensions),
+		Counts:  ledger.Counts(r.Counts),
+		HoldTTL: r.HoldTTL.Milliseconds(), Group: r.Group, By: r.By}
+	row.Fingerprint = ledger.RequestFingerprint(r.Amount, r.Key, row)
+	return row
+}
+
+// checkHold refuses a hold or group that is malformed, or that needs rows where there are none.
+func checkHold(b *bucket.Budget, r *bucket.DeductRequest) error {
+	if err := b.NeedsRows("hold", bucket.InsteadOfHold); err != nil {
+		return err
+	}
+	if budget.ValidHoldTTL(r.HoldTTL) {
+		return nil
+	}
+	fault := budget.FieldError{Field: "hold_ttl",
+		Message: "must be whole milliseconds within its bounds; a group needs it"}
+	return &budget.Error{Code: budget.Invalid, Op: "deduct", Fields: []budget.FieldError{fault}}
 }
 
 // seed is the seed of the hashes in chain.
 var seed = maphash.MakeSeed()
 
 // chain makes each request of an id wait until the one before it in the call is done.
-func (w *Wave) chain() {
-	size := 1 << bits.Len(uint(2*w.n))
+func (c *call) chain() {
+	size := 1 << bits.Len(uint(2*len(c.ops)))
 	last := make([]*Op, size) // by hash, with linear probing
-	for i := range w.n {
-		o := w.steps.Op(i)
+	for i := range c.ops {
+		o := &c.ops[i]
 		if o.done {
 			continue
 		}

@@ -5,15 +5,130 @@ import (
 	"errors"
 	"time"
 
+	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
 )
+
+// accept answers an operation that its home has just carried out.
+func (c *call) accept(o *Op) {
+	limits := o.way.Learn(o, c.now)
+	d := o.Recorded
+	if d == nil { // a store
+		d = &ledger.Deduction{RequestID: o.Row.ID, Amount: o.Row.Amount, State: ledger.StateUsed,
+			Bucket: o.Route.ID, Epoch: o.Route.Epoch.Number}
+	}
+	o.answered = true
+	a := &o.Result.Answer
+	*a = answerOf(o.Budget, o.Route, d)
+	a.Limits, a.RemainingUnknown = limits, false
+	if o.Outcome != nil {
+		a.BucketRemaining = o.Outcome.Remaining
+	} else {
+		a.BucketRemaining = o.Stored.Balance
+	}
+	c.complete(o)
+}
+
+// repeat answers from the row or record of an id. It is this call's own if it has its nonce.
+func (c *call) repeat(o *Op) {
+	d := o.Recorded
+	if err := notRepeated(&o.Row, d); err != nil {
+		c.reply(o, err)
+		return
+	}
+	o.answered = true
+	o.Result.Answer = answerOf(o.Budget, o.Route, d)
+	o.Result.Answer.Replayed = d.Nonce != o.Row.Nonce
+	o.Spent = o.State.Spent.Load()
+	switch {
+	case c.passed > inTime:
+		c.reply(o, nil)
+	case o.way.store: // SQL may not have this deduction yet
+		c.complete(o)
+	default:
+		// The row may come from another node. Figures older than its commit would contradict it.
+		o.recent = c.sqlNow.Sub(d.CountedAt) < 2*figuresAge
+		o.Step = stepStanding
+		o.old = !o.Budget.Unlimited && (o.recent || o.State.fresh(c.now, figuresAge) == nil) &&
+			c.mayRead(o.Budget.ID)
+		c.out.put(c.s.sql.standings, o)
+	}
+}
+
+// notRepeated returns why a request is no repeat of the one that is recorded, or nil.
+func notRepeated(r *ledger.Request, d *ledger.Deduction) error {
+	switch {
+	case d.IsVoidFor(r.By):
+		return budget.Refuse(budget.RequestVoid, "deduct",
+			"request %q was cancelled and will never have an effect; use a new id", r.ID)
+	case d.Fingerprint != r.Fingerprint:
+		return budget.Refuse(budget.RequestConflict, "deduct", "request %q was accepted with "+
+			"another amount, key, dimension or reference; use a new id", r.ID)
+	case d.Left() == 0: // its units may be sold to others: nobody may take this for an acceptance
+		return ledger.Gone("deduct", r.ID, d.State)
+	}
+	return nil
+}
+
+// answerOf returns the answer to a deduction, without figures. route is the bucket that it most
+// likely has.
+func answerOf(b *bucket.Budget, route *bucket.Bucket, d *ledger.Deduction) bucket.DeductAnswer {
+	a := bucket.DeductAnswer{RequestID: d.RequestID, Amount: d.Amount, State: d.State,
+		HoldUntil: d.HoldUntil, Receipt: bucket.Receipt(d.Bucket, d.Epoch), Unlimited: b.Unlimited,
+		FiguresUnknown: !b.Unlimited, RemainingUnknown: !b.Unlimited}
+	if route == nil || route.ID != d.Bucket {
+		route = b.Bucket(d.Bucket)
+	}
+	if route != nil {
+		a.Bucket = route.Key
+	}
+	return a
+}
+
+// complete adds the figures to an answer. It reads them first if the cached ones are too old.
+func (c *call) complete(o *Op) {
+	a := &o.Result.Answer
+	if o.Step == stepStanding && o.standing >= 0 {
+		a.BucketRemaining, a.RemainingUnknown = o.standing, false
+	}
+	if o.Budget.Unlimited {
+		c.reply(o, nil)
+		return
+	}
+	most := figuresAge
+	if o.way.store {
+		most = storeFiguresAge
+	}
+	read := o.State.fresh(c.now, most)
+	switch {
+	case o.Step == stepFigures, o.Step == stepStanding && o.old:
+		read = o.Sum
+	case c.passed == inTime && (read == nil || o.recent) && !c.isSilent(o) &&
+		c.mayRead(o.Budget.ID):
+		c.out.put(c.s.figures, o)
+		return
+	case o.recent:
+		read = nil
+	}
+	if read != nil {
+		o.figures(read)
+	}
+	c.reply(o, nil)
+}
+
+// exhausted returns the refusal of an operation whose amount is above I3's sum.
+func (c *call) exhausted(o *Op) error {
+	o.State.noteSoldOut(o.Request.Amount)
+	return o.Budget.Exhausted(o.Sum.Cover, o.Request.Amount, c.sqlNow)
+}
 
 // tooLate is the answer for an operation that ran out of time before anything was deducted.
 func tooLate(o *Op, cause error) error {
 	e := Unavailable(cause)
 	e.Reason = budget.ReasonOverloaded
 	e.Message = "the deadline passed before the deduction was done; repeat later"
-	if o.Seeking {
+	if o.seeking {
 		e.Reason = budget.ReasonCollecting
 		e.Message = "units could not be collected in time; repeat later"
 	}
@@ -43,9 +158,22 @@ func Unavailable(cause error) *budget.Error {
 }
 
 // outcomeUnknown is the answer for an attempt that may have happened.
-func (h *Host) outcomeUnknown(cause error) error {
+func (o *Op) outcomeUnknown(cause error) error {
+	truth := "the database"
+	if o.way.store {
+		truth = "the store"
+	}
 	return &budget.Error{Code: budget.OutcomeUnknown, Op: "deduct", Err: cause,
-		Message: h.Truth + " did not confirm the deduction; repeat the same request id"}
+		Message: truth + " did not confirm the deduction; repeat the same request id"}
+}
+
+// outOfDate is the answer if what this node knows does not suffice while the database does not
+// answer.
+func outOfDate() error {
+	e := budget.Refuse(budget.Unavailable, "deduct", "the database does not answer, and by what this "+
+		"node last read of the budget it cannot decide; nothing was deducted; repeat later")
+	e.Reason, e.RetryAfter = budget.ReasonDatabaseDown, time.Second
+	return e
 }
 
 // Overloaded is the answer for an operation that finds its queue full.
@@ -55,14 +183,18 @@ func Overloaded(op string) *budget.Error {
 	return e
 }
 
-// Voided is the answer for a request whose id was cancelled.
-func Voided(id string) error {
-	return budget.Refuse(budget.RequestVoid, "deduct",
-		"request %q was cancelled and will never have an effect; use a new id", id)
+func groupClosed(group string) error {
+	return budget.Refuse(budget.GroupClosed, "deduct",
+		"the group %q was confirmed or rolled back and takes no other hold", group)
 }
 
-// Conflicting is the answer for a request whose id was used with another payload.
-func Conflicting(id string) error {
-	return budget.Refuse(budget.RequestConflict, "deduct",
-		"request %q was accepted with another amount, key, dimension or reference; use a new id", id)
+func noBucketOnline(name string) error {
+	e := budget.Refuse(budget.Unavailable, "deduct",
+		"no bucket of budget %s is online; bring one online", name)
+	e.Reason, e.RetryAfter = budget.ReasonOffline, time.Second
+	return e
+}
+
+func notFound(b *bucket.Budget) error {
+	return budget.Refuse(budget.BudgetNotFound, "deduct", "budget %s no longer exists", b.Name)
 }

@@ -3,34 +3,60 @@ package deduct
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/limit"
 )
 
-// Op is a deduction in progress, with the fields that both modes share. The operation type of each
-// mode embeds it. An Op belongs either to its wave or to the queue that the wave sent it to; only
-// the owner may use its fields.
+// Op is a deduction in progress. It belongs either to its call or to the queue that the call sent
+// it to; only the owner may use its fields.
 type Op struct {
 	Request *bucket.DeductRequest
 	Result  *bucket.DeductResult
 	Budget  *bucket.Budget
-	Key     string         // routing key
-	Route   *bucket.Bucket // the bucket it is sent to
+	State   *State
+	Route   *bucket.Bucket // by the ring; nil if no bucket serves
+	Row     ledger.Request // what its home keeps of the request
+
+	// Touches is what it counts against limits in SQL, Terms and the following what a store judges
+	// them by: see bucket.StoreDeduction.
+	Touches     []limit.Touch
+	Terms       *bucket.Terms
+	Value       string
+	Counts, Max []int64
 
 	// Results of the last step.
-	Step    Step
-	Err     error
-	Spent   int64 // State.Spent after this deduction
-	Refusal error // the answer, unless the id is known
+	Step     Step
+	Err      error
+	Verdict  bucket.Verdict
+	Recorded *ledger.Deduction    // the row or record of the id; nil if there is none
+	Outcome  *bucket.Outcome      // of SQL, with Verdict
+	Stored   *bucket.StoreOutcome // of a store, with Verdict
+	StoreMS  int64                // the store's clock at that time
+	Sum      *Sum                 // of the budget
+	Exceeded []budget.LimitState  // limits that a read found exceeded
+	Spent    int64                // State.Spent after this deduction
+	Refusal  error                // the answer, unless the id is known
 
-	// Unsure says that an earlier call may have deducted. Only the database or the store can tell.
-	Unsure   bool
-	Answered bool // it is deducted, and its result lacks only figures
-	Seeking  bool // its bucket did not cover it
+	// Unsure says that an earlier attempt may have deducted. Only its home can tell.
+	Unsure bool
 
-	wave          *Wave
-	next          *Op // in Wave.ready
+	answered bool // it is deducted, and its result lacks only figures
+	seeking  bool // its bucket did not cover it
+	certain  bool // the database has confirmed, since the request began, what may refuse it
+
+	// For SQL.
+	remembered bool  // the sums are read before the bucket is asked: it was sold out
+	recent     bool  // its row may be younger than the cached sums
+	old        bool  // the sum is read with the standing
+	standing   int64 // O of the bucket of its row, or -1 if unknown
+
+	way           *way
+	call          *call
+	next          *Op // in call.ready
 	after         *Op // the next request of the id in the call; it is held until this one is done
 	at            int // its index in the call
 	tries, pauses int // how often it was begun again, at once and after a pause
@@ -38,44 +64,56 @@ type Op struct {
 	phase         atomic.Int32
 }
 
-// Step names the step after which an operation returns. The steps of a mode start at OwnSteps.
+// Step names the step after which an operation returns to its call.
 type Step uint8
 
-// The steps of all modes.
+// The steps, and the fields that each one sets.
 const (
-	StepBegin  Step = iota // nothing was done yet, or it is evaluated again
-	StepFailed             // nothing was deducted, and Err is the answer
-	OwnSteps
+	StepBegin     Step = iota // nothing was done yet, or it is evaluated again
+	StepFailed                // nothing was deducted, and Err is the answer
+	StepDecided               // Verdict with what belongs to it, or Err
+	StepFound                 // Recorded and Verdict, or Err
+	StepSupplied              // its bucket may have received units
+	StepExhausted             // Sum, which is below the amount
+	StepLost                  // the memory of its epoch was given up
+	stepBrought               // as StepDecided, in the bucket into which units were brought
+	stepSums                  // Sum and Recorded, or Err
+	stepLimits                // Exceeded, or Err
+	stepStanding              // standing, and Sum if it is old
+	stepFigures               // Sum, for an answer; nil if it could not be read
 )
 
 // The phases of an operation that was sent to a queue.
 const (
-	phaseWaiting   int32 = iota // no call that could deduct has it
-	phaseClaimed                // a call has it
+	phaseWaiting   int32 = iota // no attempt that could deduct has it
+	phaseClaimed                // an attempt has it
 	phaseWithdrawn              // its request was answered: the queue drops it
 )
 
-// Claim takes a waiting operation into a call. It returns false if its request was answered.
+// Claim takes a waiting operation into an attempt. It returns false if its request was answered.
 func (o *Op) Claim() bool { return o.phase.CompareAndSwap(phaseWaiting, phaseClaimed) }
 
-// withdraw keeps calls from taking the operation. It returns false if one has taken it.
+// withdraw keeps attempts from taking the operation. It returns false if one has taken it.
 func (o *Op) withdraw() bool { return o.phase.CompareAndSwap(phaseWaiting, phaseWithdrawn) }
 
-// Withdrawn reports whether the operation's request was answered before a call took it.
+// Withdrawn reports whether the operation's request was answered before an attempt took it.
 func (o *Op) Withdrawn() bool { return o.phase.Load() == phaseWithdrawn }
 
 // Context returns the context of the operation's request.
-func (o *Op) Context() context.Context { return o.wave.Ctx }
+func (o *Op) Context() context.Context { return o.call.ctx }
 
-// Back returns the operation to its wave. urgent says that it needs another step. The caller must
+// Began returns SQL's time when the operation's request began.
+func (o *Op) Began() time.Time { return o.call.began }
+
+// Back returns the operation to its call. urgent says that it needs another step. The sender must
 // not use the operation afterwards.
 func (o *Op) Back(urgent bool) {
-	w := o.wave
-	w.mu.Lock()
-	o.next, w.ready = w.ready, o
-	w.away--
-	w.urgent = w.urgent || urgent
-	w.wake()
+	c := o.call
+	c.mu.Lock()
+	o.next, c.ready = c.ready, o
+	c.away--
+	c.urgent = c.urgent || urgent
+	c.wake()
 }
 
 // Overload returns an operation that found its queue full.
@@ -87,17 +125,17 @@ func (o *Op) Overload() {
 // Owner returns the owner by which queues are fair: the budget.
 func (o *Op) Owner() int64 { return o.Budget.ID }
 
-// handOut marks the operation as not sent in any call yet.
-func (o *Op) handOut() { o.phase.Store(phaseWaiting) }
-
-// CheckLimits returns Invalid with every fault, further ones included, if the limits of the budget
-// cannot be evaluated for the request.
-func (o *Op) CheckLimits(further ...budget.FieldError) error {
+// CountsLimits reports whether the operation counts against limits, or names some. It returns
+// Invalid with every fault, further ones included, if they cannot be evaluated for the request.
+func (o *Op) CountsLimits(further ...budget.FieldError) (bool, error) {
 	set, r := o.Budget.LimitSet(), o.Request
+	if len(r.Counts) == 0 && (set == nil || len(set.List) == 0) {
+		return false, nil
+	}
 	faults := append(set.CheckDimensions(r.Dimensions), set.CheckCounts(r.Counts)...)
 	if faults = append(faults, further...); len(faults) == 0 {
-		return nil
+		return true, nil
 	}
-	return &budget.Error{Code: budget.Invalid, Op: "deduct", Fields: faults,
+	return false, &budget.Error{Code: budget.Invalid, Op: "deduct", Fields: faults,
 		Message: "the limits of the budget cannot judge the request"}
 }

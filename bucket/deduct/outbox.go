@@ -2,34 +2,28 @@ package deduct
 
 import "github.com/budgetd/budgetd/bucket/batch"
 
-// Outbox collects the operations that a wave sends, so that each queue is locked once. The zero
+// outbox collects the operations that a call sends, so that each queue is locked once. The zero
 // value is empty.
-type Outbox[O operation] struct {
-	parcels []parcel[O]
-	grouped []grouped[O]
+type outbox struct {
+	parcels []parcel
+	grouped []grouped
 	n       int
 }
 
-// operation is a pointer to an operation.
-type operation interface {
-	handOut()
-	Owner() int64
-}
-
-type parcel[O any] struct {
-	queue *batch.Queue[O]
-	ops   []O
+type parcel struct {
+	queue *batch.Queue[*Op]
+	ops   []*Op
 }
 
 // grouped is an operation for the queue of its budget.
-type grouped[O any] struct {
-	group *batch.Group[O]
-	op    O
+type grouped struct {
+	group *batch.Group[*Op]
+	op    *Op
 }
 
-// Put collects an operation for a queue.
-func (b *Outbox[O]) Put(q *batch.Queue[O], o O) {
-	o.handOut()
+// put collects an operation for a queue.
+func (b *outbox) put(q *batch.Queue[*Op], o *Op) {
+	o.phase.Store(phaseWaiting)
 	b.n++
 	for i := range b.parcels {
 		if p := &b.parcels[i]; p.queue == q {
@@ -37,24 +31,24 @@ func (b *Outbox[O]) Put(q *batch.Queue[O], o O) {
 			return
 		}
 	}
-	b.parcels = append(b.parcels, parcel[O]{queue: q, ops: append(make([]O, 0, 1), o)})
+	b.parcels = append(b.parcels, parcel{queue: q, ops: append(make([]*Op, 0, 1), o)})
 }
 
-// PutFor collects an operation for its budget's queue in a group.
-func (b *Outbox[O]) PutFor(g *batch.Group[O], o O) {
-	o.handOut()
+// putFor collects an operation for its budget's queue in a group.
+func (b *outbox) putFor(g *batch.Group[*Op], o *Op) {
+	o.phase.Store(phaseWaiting)
 	b.n++
-	b.grouped = append(b.grouped, grouped[O]{g, o})
+	b.grouped = append(b.grouped, grouped{g, o})
 }
 
-// Send sends the collected operations. It counts them first, because they may return at once.
-func (b *Outbox[O]) Send(w *Wave) {
+// send sends the collected operations. It counts them first, because they may return at once.
+func (b *outbox) send(c *call) {
 	if b.n == 0 {
 		return
 	}
-	w.mu.Lock()
-	w.away += b.n
-	w.mu.Unlock()
+	c.mu.Lock()
+	c.away += b.n
+	c.mu.Unlock()
 	b.n = 0
 	for i := range b.parcels {
 		switch p := &b.parcels[i]; len(p.ops) {

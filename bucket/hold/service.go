@@ -92,8 +92,8 @@ func claims(w *waiter, to []uint64) []uint64 {
 // must repeat the same rollback id.
 func (s *Service) Rollback(ctx context.Context, r bucket.RollbackRequest) (
 	bucket.DeductionView, error) {
-	return s.one(ctx, r.Budget, Order{Kind: Rollback, RequestID: r.RequestID, RollbackID: r.RollbackID,
-		Amount: r.Amount, OnlyBy: r.OnlyBy})
+	return s.alone(ctx, r.Budget, Order{Kind: Rollback, RequestID: r.RequestID,
+		RollbackID: r.RollbackID, Amount: r.Amount, OnlyBy: r.OnlyBy})
 }
 
 // Cancel makes certain that a request id has no effect. It gives back what is left of its
@@ -102,7 +102,7 @@ func (s *Service) Rollback(ctx context.Context, r bucket.RollbackRequest) (
 // OutcomeUnknown.
 func (s *Service) Cancel(ctx context.Context, r bucket.RollbackRequest) (
 	bucket.DeductionView, error) {
-	return s.one(ctx, r.Budget, Order{Kind: Cancel, RequestID: r.RequestID, OnlyBy: r.OnlyBy})
+	return s.alone(ctx, r.Budget, Order{Kind: Cancel, RequestID: r.RequestID, OnlyBy: r.OnlyBy})
 }
 
 // Deduction reads the deduction of a request id. Errors: BudgetNotFound, LedgerModeOnly,
@@ -139,14 +139,17 @@ func (s *Service) Deduction(ctx context.Context, r bucket.RollbackRequest) (
 // Unavailable; OutcomeUnknown, after which the call may be repeated.
 func (s *Service) Confirm(ctx context.Context, r bucket.ConfirmRequest) (
 	[]bucket.DeductionView, error) {
+	b, err := s.find(ctx, "confirm", r.Budget)
 	switch {
+	case err != nil:
+		return nil, err
 	case r.Group != "" && r.Amount != 0:
 		return nil, invalid("confirm", "amount",
 			"must not be given with a group, which is confirmed as a whole")
 	case r.Amount != 0 && !budget.ValidAmount(r.Amount):
 		return nil, invalid("confirm", "amount", fmt.Sprintf("must be 1 to %d", budget.MaxAmount))
 	}
-	return s.held(ctx, r.Budget, r.Group,
+	return s.held(ctx, b, r.Group,
 		Order{Kind: Confirm, RequestID: r.RequestID, Amount: r.Amount, OnlyBy: r.OnlyBy})
 }
 
@@ -154,7 +157,7 @@ func (s *Service) Confirm(ctx context.Context, r bucket.ConfirmRequest) (
 // Unavailable.
 func (s *Service) HoldsOf(ctx context.Context, ref bucket.BudgetRef, limit int) (
 	[]bucket.OpenHold, error) {
-	b, err := s.find(ctx, "read", ref)
+	b, err := s.find(ctx, "holds", ref)
 	if err != nil {
 		return nil, err
 	}
@@ -172,11 +175,15 @@ func (s *Service) HoldsOf(ctx context.Context, ref bucket.BudgetRef, limit int) 
 // was confirmed.
 func (s *Service) Extend(ctx context.Context, r bucket.ExtendRequest) (
 	[]bucket.DeductionView, error) {
+	b, err := s.find(ctx, "extend", r.Budget)
+	if err != nil {
+		return nil, err
+	}
 	if !budget.ValidHoldTTL(r.HoldTTL) {
 		return nil, invalid("extend", "hold_ttl", fmt.Sprintf("must be %v to %v, in whole milliseconds",
 			budget.MinHoldTTL, budget.MaxHoldTTL))
 	}
-	return s.held(ctx, r.Budget, r.Group,
+	return s.held(ctx, b, r.Group,
 		Order{Kind: Extend, RequestID: r.RequestID, TTL: r.HoldTTL, OnlyBy: r.OnlyBy})
 }
 
@@ -186,30 +193,30 @@ func (s *Service) Extend(ctx context.Context, r bucket.ExtendRequest) (
 // Unavailable; OutcomeUnknown, after which the call may be repeated.
 func (s *Service) RollbackGroup(ctx context.Context, r bucket.RollbackRequest) (
 	[]bucket.DeductionView, error) {
+	b, err := s.find(ctx, "rollback of a group", r.Budget)
+	if err != nil {
+		return nil, err
+	}
 	if r.Group == "" || r.RollbackID != "" || r.Amount != 0 {
 		return nil, invalid("rollback", "group", "must be given, without a rollback id and an amount")
 	}
-	return s.held(ctx, r.Budget, r.Group,
+	return s.held(ctx, b, r.Group,
 		Order{Kind: Rollback, RequestID: r.RequestID, OnlyBy: r.OnlyBy})
 }
 
 // held carries out an order on one hold, or on a group if group is not empty.
-func (s *Service) held(ctx context.Context, ref bucket.BudgetRef, group string, o Order) (
+func (s *Service) held(ctx context.Context, b *bucket.Budget, group string, o Order) (
 	[]bucket.DeductionView, error) {
 	switch {
 	case (o.RequestID == "") == (group == ""):
 		return nil, invalid(string(o.Kind), "request_id",
 			"exactly one of request_id and group must be given")
 	case group == "":
-		view, err := s.one(ctx, ref, o)
+		view, err := s.one(ctx, b, o)
 		if err != nil {
 			return nil, err
 		}
 		return []bucket.DeductionView{view}, nil
-	}
-	b, err := s.find(ctx, string(o.Kind), ref)
-	if err != nil {
-		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.set.StepTime)
 	defer cancel()
@@ -225,15 +232,23 @@ func (s *Service) held(ctx context.Context, ref bucket.BudgetRef, group string, 
 	return views, nil
 }
 
-// one carries out an order on one deduction.
-func (s *Service) one(ctx context.Context, ref bucket.BudgetRef, o Order) (
+// alone carries out an order on one deduction of a budget.
+func (s *Service) alone(ctx context.Context, ref bucket.BudgetRef, o Order) (
 	bucket.DeductionView, error) {
 	b, err := s.find(ctx, string(o.Kind), ref)
-	if err == nil && b.HasLimits() { // whose counts it may lower
-		err = b.UnknownZone()
-	}
 	if err != nil {
 		return bucket.DeductionView{}, err
+	}
+	return s.one(ctx, b, o)
+}
+
+// one carries out an order on one deduction.
+func (s *Service) one(ctx context.Context, b *bucket.Budget, o Order) (
+	bucket.DeductionView, error) {
+	if b.HasLimits() { // whose counts it may lower
+		if err := b.UnknownZone(); err != nil {
+			return bucket.DeductionView{}, err
+		}
 	}
 	o.Budget = b.ID
 	got := s.submit(ctx, o)
@@ -244,17 +259,13 @@ func (s *Service) one(ctx context.Context, ref bucket.BudgetRef, o Order) (
 }
 
 // find returns a budget in ledger mode.
-func (s *Service) find(ctx context.Context, op string, ref bucket.BudgetRef) (
+func (s *Service) find(ctx context.Context, call string, ref bucket.BudgetRef) (
 	*bucket.Budget, error) {
 	b, err := s.budgets.Find(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
-	if b.InStoreMode() {
-		return nil, budget.Refuse(budget.LedgerModeOnly, op,
-			"budget %s is in store mode, which has no rows of deductions", b.Name)
-	}
-	return b, nil
+	return b, b.NeedsRows(call, bucket.InsteadOfHold)
 }
 
 // failed reports an SQL error to the observer and returns it.

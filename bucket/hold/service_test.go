@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -139,13 +140,16 @@ func TestServiceOfStoreMode(t *testing.T) {
 		b := w.Create("b", 100, 1)
 		w.Exec([]any{`UPDATE budget_management_bucket SET durability = 'store' WHERE id = ?`, b.ID})
 		ref := bucket.BudgetRef{ID: b.ID}
-		for _, err := range []error{
-			second(s.Rollback(w.Ctx, bucket.RollbackRequest{Budget: ref, RequestID: "order"})),
-			second(s.Confirm(w.Ctx, bucket.ConfirmRequest{Budget: ref, Group: "g"})),
-			second(s.Deduction(w.Ctx, bucket.RollbackRequest{Budget: ref, RequestID: "order"})),
+		for call, err := range map[string]error{
+			"rollback":            second(s.Rollback(w.Ctx, bucket.RollbackRequest{Budget: ref, RequestID: "order"})),
+			"confirm":             second(s.Confirm(w.Ctx, bucket.ConfirmRequest{Budget: ref, Group: "g", Amount: 1})),
+			"extend":              second(s.Extend(w.Ctx, bucket.ExtendRequest{Budget: ref})),
+			"rollback of a group": second(s.RollbackGroup(w.Ctx, bucket.RollbackRequest{Budget: ref})),
+			"holds":               second(s.HoldsOf(w.Ctx, ref, 1)),
+			"read":                second(s.Deduction(w.Ctx, bucket.RollbackRequest{Budget: ref, RequestID: "order"})),
 		} {
-			if budget.CodeOf(err) != budget.LedgerModeOnly {
-				t.Error(err)
+			if budget.CodeOf(err) != budget.LedgerModeOnly || !strings.Contains(err.Error(), call+" needs the rows") {
+				t.Errorf("%s: %v", call, err)
 			}
 		}
 	})

@@ -204,6 +204,10 @@ func (s *Service) List(ctx context.Context, page bucket.Page) ([]bucket.View, er
 func (s *Service) Change(ctx context.Context, ref bucket.BudgetRef, change bucket.Change) (
 	bucket.View, error) {
 	b, err := s.Budgets.Find(ctx, ref)
+	if err == nil && change.BucketQuantity != nil {
+		err = b.NeedsRows("another bucket_quantity",
+			"create a budget with that many buckets: ids belong to buckets in store mode")
+	}
 	if err != nil {
 		return bucket.View{}, err
 	}

@@ -1,7 +1,6 @@
 package usage_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/hold"
-	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/iana"
 	"github.com/budgetd/budgetd/internal/sql/engine"
@@ -34,7 +32,7 @@ func TestCheckOfManyBudgets(t *testing.T) {
 			bucket.CheckRequest{Budget: bucket.BudgetRef{ID: 4711}, Amount: 1})
 		want = append(want, budget.BudgetPaused, "", budget.BudgetNotFound)
 		*w.reads = counting{Part: w.commits}
-		got := w.s.Check(w.Ctx, asked)
+		got := w.d.Check(w.Ctx, asked)
 		for i := range got {
 			if codeOf(got[i].Err) != want[i] || got[i].Amount != asked[i].Amount {
 				t.Errorf("%d: %v, want %q", i, got[i].Err, want[i])
@@ -97,7 +95,7 @@ func TestCheckAgreesWithDeduct(t *testing.T) {
 			for hour := range 30 {
 				id := fmt.Sprint("h", hour)
 				b = w.find(b.ID)
-				a := w.s.Check(w.Ctx, []bucket.CheckRequest{ask(b, 3, user("u"))})[0]
+				a := w.d.Check(w.Ctx, []bucket.CheckRequest{ask(b, 3, user("u"))})[0]
 				out := w.deduct(b, id, 3, user("u"))
 				if (a.Err == nil) != (out.Verdict == bucket.Accepted) {
 					t.Errorf("%v: check %v, deduct %d", w.DB.Now().In(zone), a.Err, out.Verdict)
@@ -189,12 +187,12 @@ func TestDryRun(t *testing.T) {
 			{bucket.DeductRequest{RequestID: "new", Amount: 1, Group: "g"}, budget.Invalid},
 		} {
 			one.request.Budget = ref
-			a, err := w.s.DryRun(w.Ctx, one.request)
+			a, err := w.d.DryRun(w.Ctx, one.request)
 			if err != nil || codeOf(a.Err) != one.want || a.Recorded != nil || a.Amount != one.request.Amount {
 				t.Errorf("%+v: %+v, %v", one.request, a, err)
 			}
 		}
-		a, err := w.s.DryRun(w.Ctx, bucket.DeductRequest{Budget: ref, RequestID: "known", Amount: 7,
+		a, err := w.d.DryRun(w.Ctx, bucket.DeductRequest{Budget: ref, RequestID: "known", Amount: 7,
 			Dimensions: user("u")})
 		if r := a.Recorded; err != nil || a.Err != nil || r == nil || !r.Replayed || r.Amount != 7 ||
 			r.Bucket != b.Route("known").Key || r.BucketRemaining != 43 || r.BudgetRemaining != 93 ||
@@ -204,7 +202,7 @@ func TestDryRun(t *testing.T) {
 		if n := w.rows(`SELECT COUNT(*) FROM deduction WHERE budget_id = ?`, b.ID); n != 2 {
 			t.Errorf("%d rows", n)
 		}
-		if _, err := w.s.DryRun(w.Ctx, bucket.DeductRequest{Budget: bucket.BudgetRef{ID: 99}}); !budget.Is(err,
+		if _, err := w.d.DryRun(w.Ctx, bucket.DeductRequest{Budget: bucket.BudgetRef{ID: 99}}); !budget.Is(err,
 			budget.BudgetNotFound) {
 			t.Error(err)
 		}
@@ -255,12 +253,6 @@ func TestUsage(t *testing.T) {
 // TestCheckOfADuePeriod checks that a period that is over is rolled over first, as for a deduct.
 func TestCheckOfADuePeriod(t *testing.T) {
 	each(t, func(w *world) {
-		turns := 0
-		w.s.RollOver = func(ctx context.Context, id int64) error {
-			turns++
-			_, _, err := transfer.NewLedger(w.DB).RollOver(ctx, id)
-			return err
-		}
 		b := w.make("daily", 1000, func(d *budget.Definition) {
 			d.Type, d.Timezone, d.StartAt = budget.Daily, "Europe/Berlin", w.DB.Now()
 			d.Rule = &budget.Rule{Kind: budget.Calendar, Every: budget.Day, Quantity: 100,
@@ -272,10 +264,10 @@ func TestCheckOfADuePeriod(t *testing.T) {
 			t.Errorf("%+v", a)
 		}
 		w.Clock.Advance(25 * time.Hour)
-		got := w.s.Check(w.Ctx, []bucket.CheckRequest{ask(b, 100, nil), ask(b, 101, nil)})
-		if got[0].Err != nil || *got[0].PeriodRemaining != 100 || turns != 1 ||
+		got := w.d.Check(w.Ctx, []bucket.CheckRequest{ask(b, 100, nil), ask(b, 101, nil)})
+		if got[0].Err != nil || *got[0].PeriodRemaining != 100 || w.turns != 1 ||
 			codeOf(got[1].Err) != budget.BudgetExhausted { // no period ever has more than 100
-			t.Errorf("%+v, %d turns", got, turns)
+			t.Errorf("%+v, %d turns", got, w.turns)
 		}
 	})
 }

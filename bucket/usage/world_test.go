@@ -5,7 +5,9 @@ import (
 	"testing"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/deduct"
 	"github.com/budgetd/budgetd/bucket/manage"
+	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/bucket/usage"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/proof/fixture"
@@ -21,6 +23,8 @@ type world struct {
 	budgets *bucket.Budgets
 	reads   *counting
 	s       *usage.Service
+	d       *deduct.Service
+	turns   int
 }
 
 // counting counts the calls of the reads.
@@ -38,6 +42,15 @@ func (c *counting) Covers(ctx context.Context, ids []int64, exact bool) (map[int
 	return c.Part.Covers(ctx, ids, exact)
 }
 
+// turner rolls budgets over and counts that.
+type turner struct{ w *world }
+
+func (r turner) RollOver(ctx context.Context, id int64) error {
+	r.w.turns++
+	_, _, err := transfer.NewLedger(r.w.DB).RollOver(ctx, id)
+	return err
+}
+
 func each(t *testing.T, run func(w *world)) {
 	fixture.OnEveryEngine(t, func(f *fixture.World) {
 		w := &world{World: f, defs: manage.NewLedger(f.DB), commits: commit.New(f.DB)}
@@ -45,7 +58,10 @@ func each(t *testing.T, run func(w *world)) {
 		var err error
 		w.budgets, err = bucket.NewBudgets(bucket.BudgetsConfig{Definitions: w.defs, Size: 100})
 		w.OK(err)
-		w.s = usage.New(usage.Config{DB: f.DB, Budgets: w.budgets, Lookup: w.reads})
+		w.s = usage.New(usage.Config{DB: f.DB, Budgets: w.budgets})
+		w.d, err = deduct.New(deduct.Config{Budgets: w.budgets, Lookup: w.reads, Rollover: turner{w},
+			Now: f.DB.Now})
+		w.OK(err)
 		run(w)
 	})
 }
@@ -108,7 +124,7 @@ func ask(b *bucket.Budget, amount int64, dimensions map[string]string) bucket.Ch
 func (w *world) check(b *bucket.Budget, amount int64, dimensions map[string]string,
 	want budget.Code) bucket.CheckAnswer {
 	w.Helper()
-	a := w.s.Check(w.Ctx, []bucket.CheckRequest{ask(b, amount, dimensions)})[0]
+	a := w.d.Check(w.Ctx, []bucket.CheckRequest{ask(b, amount, dimensions)})[0]
 	if got := codeOf(a.Err); got != want {
 		w.Errorf("check of %d, %v: %v, want %q", amount, dimensions, a.Err, want)
 	}

@@ -7,17 +7,15 @@ import (
 
 	"github.com/budgetd/budgetd/bucket/alerting"
 	"github.com/budgetd/budgetd/bucket/sample"
-	"github.com/budgetd/budgetd/bucket/usage"
 	"github.com/budgetd/budgetd/internal/webhook"
 )
 
-func (m *nodeBuilder) alertingService(samples *sample.Service,
-	looks *usage.Service) *alerting.Service {
+func (m *nodeBuilder) alertingService(samples *sample.Service) *alerting.Service {
 	secrets := m.secrets()
 	outbox := &alerting.Outbox{DB: m.db, Random: rand.Reader, Signs: secrets.Check, Log: m.log,
 		Reachable: func(url string) error { return webhook.Reachable(url, m.c.Webhooks.Allow) }}
 	return alerting.New(alerting.Config{DB: m.db, Budgets: m.budgets, Outbox: outbox,
-		LastSamples: samples.Last, SamplesAt: samples.At, Tallies: looks.Tallies,
+		LastSamples: samples.Last, SamplesAt: samples.At, Tallies: m.commit.Tallies,
 		Defaults: m.c.Alerts.Defaults, Observer: m.observer, Log: m.log})
 }
 

@@ -6,17 +6,9 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/counter"
-	"github.com/budgetd/budgetd/bucket/row"
 	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/budget"
 )
-
-// ledgerMode is the parts of ledger mode. Those of store mode are all of *counter.Service.
-type ledgerMode struct {
-	*row.Service
-	bucket.Predictor
-	bucket.Returner
-}
 
 // mover passes calls on buckets to the mode of their budget.
 type mover struct {

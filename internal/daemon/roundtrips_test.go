@@ -286,7 +286,7 @@ func (c *talk) aDayLater() {
 // rollOver begins the next period, as a call on the budget or a loop does.
 func (c *talk) rollOver() reply {
 	c.t.Helper()
-	b, err := c.service.Budgets.Find(c.t.Context(), bucket.BudgetRef{Tenant: "default", Name: c.name})
+	b, err := c.service.Mover.(*mover).budgets.Find(c.t.Context(), bucket.BudgetRef{Tenant: "default", Name: c.name})
 	if err != nil {
 		c.t.Fatal(err)
 	}

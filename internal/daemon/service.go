@@ -14,11 +14,11 @@ import (
 	"github.com/budgetd/budgetd/bucket/alerting"
 	"github.com/budgetd/budgetd/bucket/audit"
 	"github.com/budgetd/budgetd/bucket/counter"
+	"github.com/budgetd/budgetd/bucket/deduct"
 	"github.com/budgetd/budgetd/bucket/feed"
 	"github.com/budgetd/budgetd/bucket/hold"
 	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/bucket/placement"
-	"github.com/budgetd/budgetd/bucket/row"
 	"github.com/budgetd/budgetd/bucket/sample"
 	"github.com/budgetd/budgetd/bucket/store"
 	"github.com/budgetd/budgetd/bucket/transfer"
@@ -97,9 +97,8 @@ func (b *backends) service(c config.Config, log *slog.Logger, observer *metrics.
 	if m.places, err = placement.New(b.partitions, ring.DefaultPointsPerNode); err != nil {
 		return nil, err
 	}
-	if m.stores, err = m.counterService(); err != nil {
-		return nil, err
-	}
+	states := deduct.NewStates(c.Cache.Budgets)
+	m.stores = m.counterService(states)
 	m.moves = &mover{Service: m.transferService(), budgets: m.budgets}
 	m.health = &health{Service: m.moves.Service, NodeList: access.NodesIn(b.db), ping: b.db.SyncClock,
 		refusing: b.db.Refusing, strange: m.budgets.UnknownZones, now: b.db.Now,
@@ -109,22 +108,21 @@ func (b *backends) service(c config.Config, log *slog.Logger, observer *metrics.
 	}
 	m.parts.stores.Node = c.NodeName()
 	m.moves.health = m.health
-	rows, err := m.rowService()
+	holds, looks := m.holdService(), m.usageService()
+	deducts, err := m.deductService(states, holds)
 	if err != nil {
 		return nil, err
 	}
-	holds, looks := m.holdService(), m.usageService()
 	audits, figures := m.auditService(), m.sampleService()
 	feeds := feed.New(feed.Config{DB: m.db, Budgets: m.budgets, Observer: observer})
 	n := &node{transfer: m.moves.Service, names: &names{m.definitions, m.budgets},
-		Service: &bucket.Service{Budgets: m.budgets,
-			Ledger: ledgerMode{rows, looks, holds}, Store: m.stores,
-			Holds: holds, Feeder: feeds, Summer: looks,
+		Service: &bucket.Service{Deductor: deducts, Predictor: deducts, Returner: deducts,
+			Holder: holds, Feeder: feeds, Summer: looks,
 			Manager: budgetViewer{m.manageService(), m.health, m.budgets},
 			Mover:   m.moves, Auditor: audits, Sampler: figures, Quarantiner: m.stores,
 			Keeper: m.moves, Watcher: m.health}}
 	n.overseer = &console.Overseer{Find: m.budgets.Find, Known: audits.Known, Now: m.db.Now}
-	n.alerts = m.alertingService(figures, looks)
+	n.alerts = m.alertingService(figures)
 	n.sender, n.work = m.alertLoops(n.alerts)
 	n.work = append(n.work,
 		m.loops(audits, figures, n.overseer, &alerting.Evaluator{Service: n.alerts})...)
@@ -138,26 +136,26 @@ func (m *nodeBuilder) transferService() *transfer.Service {
 		Now: m.db.Now, Moved: m.observer.Moved, Log: m.log})
 }
 
-func (m *nodeBuilder) rowService() (*row.Service, error) {
-	return row.New(row.Config{Budgets: m.budgets, Ledger: m.commit, Lookup: m.commit,
-		Rollover: m.moves, Refills: m.moves, Now: m.db.Now, Away: m.db.Away,
-		Observer: m.observer, Tracer: m.tracer,
-		Settings: row.Settings{Deadline: m.c.Deduct.Deadline, StepTime: m.c.Deduct.StepTimeout,
-			Queue: m.c.Deduct.Queue, States: m.c.Cache.Budgets}})
+func (m *nodeBuilder) deductService(states *deduct.States, holds *hold.Service) (
+	*deduct.Service, error) {
+	return deduct.New(deduct.Config{Budgets: m.budgets, Ledger: m.commit, Lookup: m.commit,
+		Rollover: m.moves, Returns: holds, Stores: m.stores, States: states, Refills: m.moves,
+		Now: m.db.Now, Away: m.db.Away, Observer: m.observer, Tracer: m.tracer,
+		Settings: deduct.Settings{Deadline: m.c.Deduct.Deadline, StepTime: m.c.Deduct.StepTimeout,
+			Queue: m.c.Deduct.Queue}})
 }
 
-func (m *nodeBuilder) counterService() (*counter.Service, error) {
+func (m *nodeBuilder) counterService(states *deduct.States) *counter.Service {
 	stores := map[string]*counter.Store{}
 	for name, s := range m.backends.stores {
 		stores[name] = &counter.Store{Counter: s, Entries: s, Changes: s, Memories: s, Copies: s,
 			Durable: m.durable(name)}
 	}
-	return counter.New(counter.Config{Budgets: m.budgets,
+	return counter.New(counter.Config{Budgets: m.budgets, States: states,
 		Ledger: m.parts.stores, Covers: m.commit,
 		Stores: stores, Now: m.db.Now, Observer: m.observer, Tracer: m.tracer,
 		Settings: counter.Settings{Deadline: m.c.Deduct.Deadline, StepTime: m.c.Deduct.StepTimeout,
-			Queue: m.c.Deduct.Queue, PartitionOperations: m.c.Deduct.BatchSize,
-			States: m.c.Cache.Budgets}})
+			Queue: m.c.Deduct.Queue, PartitionOperations: m.c.Deduct.BatchSize}})
 }
 
 // durable reports whether an instance keeps its memory across a restart.
@@ -174,8 +172,8 @@ func (m *nodeBuilder) holdService() *hold.Service {
 }
 
 func (m *nodeBuilder) usageService() *usage.Service {
-	return usage.New(usage.Config{DB: m.db, Budgets: m.budgets, Lookup: m.commit,
-		RollOver: m.moves.RollOver, Observer: m.observer, Deadline: m.c.Deduct.StepTimeout})
+	return usage.New(usage.Config{DB: m.db, Budgets: m.budgets, Observer: m.observer,
+		Deadline: m.c.Deduct.StepTimeout})
 }
 
 func (m *nodeBuilder) manageService() *manage.Service {

@@ -10,10 +10,10 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/counter"
+	"github.com/budgetd/budgetd/bucket/deduct"
 	"github.com/budgetd/budgetd/bucket/hold"
 	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/bucket/placement"
-	"github.com/budgetd/budgetd/bucket/row"
 	"github.com/budgetd/budgetd/bucket/store"
 	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/budget"
@@ -28,7 +28,6 @@ type node struct {
 	gate       *gate // nil if it connects directly
 	db         *engine.DB
 	budgets    *bucket.Budgets
-	rows       *row.Service
 	store      *counter.Service
 	moves      *transfer.Service
 	holds      *hold.Service
@@ -79,21 +78,22 @@ func newNode(t *testing.T, w *servers, g *gate) *node {
 	places, err := placement.New(w.partitions, 100)
 	must()
 	const deadline, step = 5 * time.Second, 5 * time.Second
-	n.store, err = counter.New(counter.Config{Budgets: n.budgets, Stores: counters, Now: n.db.Now,
+	states := deduct.NewStates(0)
+	n.store = counter.New(counter.Config{Budgets: n.budgets, States: states, Stores: counters, Now: n.db.Now,
 		Ledger: part, Covers: flights,
 		Settings: counter.Settings{Deadline: deadline, StepTime: step, MarkGrace: time.Millisecond,
 			VerifyEvery: time.Millisecond}})
-	must()
 	n.moves = transfer.New(transfer.Config{Ledger: moves, Budgets: n.budgets, Pages: defs,
 		Partitions: w.partitions, Places: places, Stores: n.store, Now: n.db.Now, Timeout: step})
-	n.rows, err = row.New(row.Config{Budgets: n.budgets, Ledger: flights, Lookup: flights,
-		Rollover: n.moves, Now: n.db.Now,
-		Settings: row.Settings{Deadline: deadline, StepTime: step}})
-	must()
 	n.returns = hold.NewLedger(n.db)
 	n.holds = hold.New(hold.Config{Budgets: n.budgets, Ledger: n.returns})
-	n.Service = &bucket.Service{Budgets: n.budgets, Holds: n.holds,
-		Ledger: ledgerMode{n.rows, nil, n.holds}, Store: n.store,
+	service, err := deduct.New(deduct.Config{Budgets: n.budgets, Ledger: flights, Lookup: flights,
+		Rollover: n.moves, Returns: n.holds, Stores: n.store, States: states, Now: n.db.Now,
+		Settings: deduct.Settings{Deadline: deadline, StepTime: step}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Service = &bucket.Service{Deductor: service, Returner: service, Holder: n.holds,
 		Manager: &manage.Service{Ledger: defs, Budgets: n.budgets, Periods: n.moves,
 			Stores: stores{n.store}, Places: places,
 			Takes: func(bucket.Partition) bool { return true }, Moved: func(string, int64) {},
@@ -104,13 +104,6 @@ func newNode(t *testing.T, w *servers, g *gate) *node {
 
 // nonce returns a random text for one call.
 func nonce() string { return rand.Text()[:8] }
-
-// ledgerMode is ledger mode without the calls that only read.
-type ledgerMode struct {
-	*row.Service
-	bucket.Predictor
-	bucket.Returner
-}
 
 // loop runs a loop of the node once.
 func (n *node) loop(ctx context.Context, name string) error {

@@ -13,8 +13,8 @@ import (
 // act is a verb's call.
 type act = func(ctx context.Context, n *node, b *bucket.Budget) (string, *bool, error)
 
-// deduct deducts under an id. change, if not nil, changes the request.
-func deduct(id string, amount int64, change func(r *bucket.DeductRequest)) act {
+// deducts deducts under an id. change, if not nil, changes the request.
+func deducts(id string, amount int64, change func(r *bucket.DeductRequest)) act {
 	return func(ctx context.Context, n *node, b *bucket.Budget) (string, *bool, error) {
 		r := bucket.DeductRequest{Budget: bucket.BudgetRef{ID: b.ID}, RequestID: id, Amount: amount}
 		if change != nil {
@@ -148,28 +148,28 @@ func TestLedger(t *testing.T) {
 		_, err := n.moves.Offline(ctx, bucket.BudgetRef{ID: b.ID}, b.Buckets[0].Key)
 		return err
 	}
-	ten := deduct("a", 10, nil)
+	ten := deducts("a", 10, nil)
 	crash(t, budget.Ledger, []verb{
 		{name: "deduct", call: ten, used: 10, rest: true},
 		{name: "batch", call: batch, used: 30, rest: true},
-		{name: "limits", define: limited, call: deduct("a", 10, user), used: 10},
-		{name: "gather", call: deduct("a", 90, nil), used: 90, rest: true},
-		{name: "hold", call: deduct("a", 10, holding(time.Hour, "")), held: 10, rest: true},
-		{name: "join", before: prepare(deduct("b", 5, holding(time.Hour, "g"))),
-			call: deduct("a", 10, holding(time.Hour, "g")), held: 15, rest: true},
-		{name: "confirm", before: prepare(deduct("a", 10, holding(time.Hour, ""))),
+		{name: "limits", define: limited, call: deducts("a", 10, user), used: 10},
+		{name: "gather", call: deducts("a", 90, nil), used: 90, rest: true},
+		{name: "hold", call: deducts("a", 10, holding(time.Hour, "")), held: 10, rest: true},
+		{name: "join", before: prepare(deducts("b", 5, holding(time.Hour, "g"))),
+			call: deducts("a", 10, holding(time.Hour, "g")), held: 15, rest: true},
+		{name: "confirm", before: prepare(deducts("a", 10, holding(time.Hour, ""))),
 			call: confirm(bucket.ConfirmRequest{RequestID: "a", Amount: 6}), used: 6, rest: true},
-		{name: "confirm group", before: prepare(deduct("a", 10, holding(time.Hour, "g")),
-			deduct("b", 5, holding(time.Hour, "g"))),
+		{name: "confirm group", before: prepare(deducts("a", 10, holding(time.Hour, "g")),
+			deducts("b", 5, holding(time.Hour, "g"))),
 			call: confirm(bucket.ConfirmRequest{Group: "g"}), used: 15, rest: true},
 		{name: "expire", before: func(w *world) {
-			prepare(deduct("a", 10, holding(time.Hour, "")))(w)
+			prepare(deducts("a", 10, holding(time.Hour, "")))(w)
 			w.exec(`UPDATE hold SET hold_until_ms = 1, due_ms = 1 WHERE budget_id = ?`, w.b.ID)
 		}, call: loop("holds"), rest: true},
 		{name: "rollback", before: prepare(ten), call: back(4), used: 6, rest: true},
-		{name: "rollback with limits", define: limited, before: prepare(deduct("a", 10, user)),
+		{name: "rollback with limits", define: limited, before: prepare(deducts("a", 10, user)),
 			call: back(4), used: 6},
-		{name: "rollback after the epoch", before: prepare(deduct("a", 10, nil), func(ctx context.Context,
+		{name: "rollback after the epoch", before: prepare(deducts("a", 10, nil), func(ctx context.Context,
 			n *node, b *bucket.Budget) (string, *bool, error) {
 			_, err := n.moves.Recycle(ctx, bucket.BudgetRef{ID: b.ID})
 			return "", nil, err
@@ -211,12 +211,12 @@ func TestStore(t *testing.T) {
 		_, err := n.moves.Offline(ctx, bucket.BudgetRef{ID: b.ID}, b.Buckets[0].Key)
 		return err
 	}
-	ten := deduct("a", 10, nil)
+	ten := deducts("a", 10, nil)
 	crash(t, budget.Store, []verb{
 		{name: "deduct", call: ten, used: 10, rest: true},
 		{name: "batch", call: batch, used: 30, rest: true},
-		{name: "limits", define: limited, call: deduct("a", 10, user), used: 10},
-		{name: "supply", call: deduct("a", 90, nil), used: 90, rest: true},
+		{name: "limits", define: limited, call: deducts("a", 10, user), used: 10},
+		{name: "supply", call: deducts("a", 90, nil), used: 90, rest: true},
 		{name: "rollback", returns: true, before: prepare(ten), call: back(4), used: 6, rest: true},
 		{name: "rollback after the epoch", returns: true, before: prepare(ten, done(func(ctx context.Context, n *node,
 			b *bucket.Budget) error {

@@ -10,9 +10,9 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/audit"
+	"github.com/budgetd/budgetd/bucket/deduct"
 	"github.com/budgetd/budgetd/bucket/hold"
 	"github.com/budgetd/budgetd/bucket/manage"
-	"github.com/budgetd/budgetd/bucket/row"
 	"github.com/budgetd/budgetd/bucket/sample"
 	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/bucket/usage"
@@ -71,13 +71,6 @@ func openRows(t *testing.T, clock *movedClock, driver, dsn string) *engine.DB {
 	return db
 }
 
-// modeOf has the calls that ledger mode implements in its own way.
-type modeOf struct {
-	*row.Service
-	bucket.Predictor
-	bucket.Returner
-}
-
 // serveLimits wires the parts of the service, as package daemon does, and serves them.
 func serveLimits(t *testing.T, clock *movedClock, db *engine.DB) *limitWorld {
 	t.Helper()
@@ -88,16 +81,15 @@ func serveLimits(t *testing.T, clock *movedClock, db *engine.DB) *limitWorld {
 	observer, moved := metrics.New("test"), transfer.NewLedger(db)
 	mover := transfer.New(transfer.Config{Ledger: moved, Budgets: budgets,
 		Pages: defined, Now: db.Now, Moved: observer.Moved})
-	rows, err := row.New(row.Config{Budgets: budgets, Ledger: flights, Lookup: flights,
-		Rollover: mover, Now: db.Now, Observer: observer,
-		Settings: row.Settings{Deadline: patience, StepTime: patience}})
-	must(t, err)
 	holds := hold.New(hold.Config{Budgets: budgets, Ledger: hold.NewLedger(db),
 		Observer: observer, Settings: hold.Settings{StepTime: patience}})
-	used := usage.New(usage.Config{DB: db, Budgets: budgets, Lookup: flights,
-		RollOver: mover.RollOver, Observer: observer, Deadline: patience})
-	service := &bucket.Service{Budgets: budgets, Ledger: modeOf{rows, used, holds}, Holds: holds,
-		Summer: used, Mover: mover,
+	deducts, err := deduct.New(deduct.Config{Budgets: budgets, Ledger: flights, Lookup: flights,
+		Rollover: mover, Returns: holds, Now: db.Now, Observer: observer,
+		Settings: deduct.Settings{Deadline: patience, StepTime: patience}})
+	must(t, err)
+	service := &bucket.Service{Deductor: deducts, Predictor: deducts, Returner: deducts, Holder: holds,
+		Summer: usage.New(usage.Config{DB: db, Budgets: budgets, Observer: observer, Deadline: patience}),
+		Mover:  mover,
 		Manager: &manage.Service{Ledger: defined, Budgets: budgets, Periods: mover,
 			Moved: observer.Moved, Clock: bucket.SystemClock{}, Timeout: patience,
 			Nonce: func() string { return t.Name()[:8] }},

@@ -16,7 +16,7 @@ import (
 
 // The largest numbers of lines of code, without blank lines and comments, in Go and Lua.
 const (
-	mostProduct = 59_600 // what budgetd, budgetctl and the client are made of
+	mostProduct = 58_930 // what budgetd, budgetctl and the client are made of
 	mostSupport = 10_440 // all other code outside tests
 	mostTests   = 66_850
 )

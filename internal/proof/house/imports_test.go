@@ -30,8 +30,8 @@ var (
 	rules = slices.Concat(words, []string{"allocation", "limit", "ledger", "fragment", "series",
 		"access", "alert"})
 	actor = slices.Concat(rules, []string{"auditlog", "bucket"})
-	// shared is what the verbs share: the queue that makes batches, where buckets are put, what a
-	// deduction needs in either mode, and the spans of calls.
+	// shared is what the verbs share: the queue that makes batches, where buckets are put, the path of
+	// deductions, and the spans of calls.
 	shared = []string{"bucket/batch", "bucket/placement", "bucket/deduct", "bucket/span"}
 	root   = []string{"."} // schema.sql and config.yaml
 	edge   = []string{"internal/ratelimit", "internal/auth", "internal/contract"}
@@ -64,13 +64,13 @@ var house = map[string]place{
 	"auditlog": {may: words, stdOnly: true},
 	"api":      {may: words},
 	// the contract, and the verbs, which know each other through interfaces in bucket
-	"bucket":           {may: slices.Concat(rules, []string{"bucket/batch", "bucket/placement"})},
-	"bucket/batch":     {stdOnly: true},
-	"bucket/placement": {may: actor},
-	"bucket/span":      {},
-	"bucket/deduct":    {may: slices.Concat(actor, []string{"bucket/batch"})},
-	"bucket/store":     {may: slices.Concat(actor, ground)},
-	"bucket/counter":   {may: slices.Concat(actor, shared, ground, []string{"bucket/store"})},
+	"bucket":         {may: slices.Concat(rules, []string{"bucket/batch", "bucket/placement"})},
+	"bucket/batch":   {stdOnly: true},
+	"bucket/placement":   {may: actor},
+	"bucket/span":    {},
+	"bucket/deduct":  {may: slices.Concat(actor, []string{"bucket/batch", "bucket/span"})},
+	"bucket/store":   {may: slices.Concat(actor, ground)},
+	"bucket/counter": {may: slices.Concat(actor, shared, ground, []string{"bucket/store"})},
 	// a service holds its statements
 	"bucket/*": {may: slices.Concat(actor, shared, ground)},
 	// technologies

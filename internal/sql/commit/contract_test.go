@@ -1,11 +1,11 @@
 package commit_test
 
 import (
-	"github.com/budgetd/budgetd/bucket/row"
+	"github.com/budgetd/budgetd/bucket/deduct"
 	"github.com/budgetd/budgetd/internal/sql/commit"
 )
 
 var (
-	_ row.Ledger = (*commit.Part)(nil)
-	_ row.Lookup = (*commit.Part)(nil)
+	_ deduct.Ledger = (*commit.Part)(nil)
+	_ deduct.Lookup = (*commit.Part)(nil)
 )

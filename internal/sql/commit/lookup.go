@@ -5,14 +5,11 @@ import (
 	"slices"
 
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sql/bookkeeper"
-	"github.com/budgetd/budgetd/internal/sql/counters"
 	"github.com/budgetd/budgetd/internal/sql/engine"
 	"github.com/budgetd/budgetd/internal/sql/rows"
 	"github.com/budgetd/budgetd/ledger"
 	"github.com/budgetd/budgetd/ledger/books"
-	"github.com/budgetd/budgetd/limit"
 )
 
 // Recorded reads the deductions of ids. The result has no element for an id without a row. Error:
@@ -20,48 +17,6 @@ import (
 func (p *Part) Recorded(ctx context.Context, ids []bucket.ID) (
 	map[bucket.ID]ledger.Deduction, error) {
 	return rows.Recorded(ctx, p.db, ids)
-}
-
-// Exceeded reads which limits each operation would exceed if it were committed alone, with the use
-// before it and the instant at which it would fit. An operation that exceeds no limit has nil. One
-// statement reads the rows of all operations; counts of a changed limit are read from the
-// deductions, as the next flight will do. It takes no locks. Error: Unavailable.
-func (p *Part) Exceeded(ctx context.Context, ops []bucket.Operation) (
-	out [][]budget.LimitState, err error) {
-	err = p.db.Read(ctx, "read limits", func(r *engine.Reader) error {
-		out, err = exceeded(r, ops, engine.ToMS(p.db.Now()))
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func exceeded(r *engine.Reader, ops []bucket.Operation, nowMS int64) (
-	[][]budget.LimitState, error) {
-	out := make([][]budget.LimitState, len(ops))
-	var b limitRows
-	f := &flight{ops: ops}
-	if b.open(f); b.empty() {
-		return out, nil
-	}
-	found, err := counters.Read(r, b.keys())
-	if err != nil {
-		return nil, err
-	}
-	for _, row := range found {
-		b.put(row)
-	}
-	for _, m := range b.tally(f, b.now(nowMS)) {
-		if err := counters.Load(r, m.row.Key.Budget, &m.tally.Tally); err != nil {
-			return nil, err
-		}
-	}
-	for i := range ops {
-		out[i] = limit.Exceeded(ops[i].Touches, b.tallies(i, nil))
-	}
-	return out, nil
 }
 
 const selectStandings = `SELECT e.bucket_id, e.outstanding_quantity

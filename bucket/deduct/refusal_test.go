@@ -1,4 +1,4 @@
-package row_test
+package deduct_test
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/deduct"
 	"github.com/budgetd/budgetd/bucket/manage"
-	"github.com/budgetd/budgetd/bucket/row"
 	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/proof/fixture"
@@ -23,7 +23,7 @@ type clocked struct {
 	*fixture.World
 	part *commit.Part
 	defs *manage.Ledger
-	s    *row.Service
+	s    *deduct.Service
 	n    int
 }
 
@@ -42,16 +42,16 @@ func onClock(t *testing.T, run func(w *clocked)) {
 	})
 }
 
-func (w *clocked) node(change func(*row.Config)) *row.Service {
+func (w *clocked) node(change func(*deduct.Config)) *deduct.Service {
 	w.Helper()
 	budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: w.defs})
 	w.OK(err)
-	c := row.Config{Budgets: budgets, Ledger: w.part, Lookup: w.part, Now: w.DB.Now,
+	c := deduct.Config{Budgets: budgets, Ledger: w.part, Lookup: w.part, Now: w.DB.Now,
 		Rollover: turner{transfer.NewLedger(w.DB)}, Settings: patient}
 	if change != nil {
 		change(&c)
 	}
-	s, err := row.New(c)
+	s, err := deduct.New(c)
 	w.OK(err)
 	return s
 }

@@ -1,4 +1,4 @@
-package row_test
+package deduct_test
 
 import (
 	"cmp"
@@ -14,7 +14,7 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-// books is a ledger in memory that obeys the contract of row.Ledger and row.Lookup. It is the
+// books is a ledger in memory that obeys the contract of deduct.Ledger and deduct.Lookup. It is the
 // specification that the deduct path is tested against. Every call is one transaction.
 type books struct {
 	mu      sync.Mutex
@@ -155,7 +155,7 @@ func (b *books) judge(op *bucket.Operation) bucket.Outcome {
 	case e.Outstanding < op.Request.Amount:
 		return bucket.Outcome{Verdict: bucket.Short, Remaining: e.Outstanding}
 	}
-	tallies := b.tally(op)
+	tallies := b.tally(a.ID, op.Touches)
 	if refused := limit.Exceeded(op.Touches, tallies); refused != nil {
 		return bucket.Outcome{Verdict: bucket.Limited, Refused: refused}
 	}
@@ -168,9 +168,9 @@ func (b *books) judge(op *bucket.Operation) bucket.Outcome {
 		Limits: limit.Count(op.Touches, tallies)}
 }
 
-func (b *books) tally(op *bucket.Operation) (out []*limit.Tally) {
-	for _, touch := range op.Touches {
-		key := fmt.Sprint(op.Budget.ID, touch.Limit.Name, touch.Key)
+func (b *books) tally(budgetID int64, touches []limit.Touch) (out []*limit.Tally) {
+	for _, touch := range touches {
+		key := fmt.Sprint(budgetID, touch.Limit.Name, touch.Key)
 		if b.tallies[key] == nil {
 			t := limit.NewTally(touch.Limit, touch.Key, b.now().UnixMilli())
 			b.tallies[key] = &t
@@ -301,12 +301,12 @@ func (b *books) LookTwice(ctx context.Context, budgets []int64, ids []bucket.ID)
 	return sums, recorded, err
 }
 
-func (b *books) Exceeded(_ context.Context, ops []bucket.Operation) ([][]budget.LimitState, error) {
+func (b *books) Tallies(_ context.Context, asked []bucket.Touched) ([][]*limit.Tally, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	out := make([][]budget.LimitState, len(ops))
-	for i := range ops {
-		out[i] = limit.Exceeded(ops[i].Touches, b.tally(&ops[i]))
+	out := make([][]*limit.Tally, len(asked))
+	for i := range asked {
+		out[i] = b.tally(asked[i].Budget, asked[i].Touches)
 	}
 	return out, b.begin("limits")
 }

@@ -1,12 +1,73 @@
-package row
+package deduct
 
 import (
 	"context"
+	"time"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/batch"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/limit"
 )
+
+// Decider decides all operations that wait for one home: SQL, or a partition of a store.
+// Implementations are safe for concurrent use.
+type Decider interface {
+	// Decide deducts, bounds its own time, and hands every operation back (Op.Back). It takes an
+	// operation with Op.Claim before it may be deducted, and clears Op.Unsure when it knows what
+	// became of earlier attempts.
+	Decide(ops []*Op)
+	// Find reads the rows or records of the operations' ids. It bounds its time and hands every
+	// operation back.
+	Find(ops []*Op)
+	// Predict sets Verdict to what Decide would find for each operation if it came alone, with the
+	// limits of the answer as they are and Exceeded, or Err. It changes nothing. Short means that the
+	// sum of the budget decides; then SQL has all that stores deducted before since.
+	Predict(ctx context.Context, ops []*Op, since time.Time)
+}
+
+// Home is what differs between SQL and stores around a decision. Implementations are safe for
+// concurrent use.
+type Home interface {
+	// Count sets what an operation counts against limits. Error: Invalid.
+	Count(o *Op, now time.Time) error
+	// Next returns the queue in which an operation waits next, or nil if it must be supplied with
+	// units first. An error refuses the operation.
+	Next(o *Op, now time.Time) (*batch.Queue[*Op], error)
+	// Gate returns the queues of the home of an operation's bucket. Error: Unavailable.
+	Gate(o *Op) (*Gate, error)
+	// Supply finds units for operations of a budget, and hands them back.
+	Supply(budgetID int64, ops []*Op)
+	// RollOver rolls a budget over if that is due by SQL's clock; otherwise it does nothing. Error:
+	// Unavailable.
+	RollOver(ctx context.Context, budgetID int64) error
+	// Learn notes what an accepted operation, or one that a limit refused, says about its bucket and
+	// limits. It returns the limits after an accepted operation, or those that refused.
+	Learn(o *Op, now time.Time) []budget.LimitState
+}
+
+// Gate is a Decider with the queues before it.
+type Gate struct {
+	Decider
+	decides, finds *batch.Queue[*Op]
+}
+
+// Queue returns the queue of operations to be decided.
+func (g *Gate) Queue() *batch.Queue[*Op] { return g.decides }
+
+// NewGate returns the queues before a decider. c is that of decisions, without its functions for
+// operations; found bounds the ids of one Find.
+func NewGate(d Decider, c batch.Config[*Op], found int) *Gate {
+	c.Refuse, c.Owner = (*Op).Overload, (*Op).Owner
+	finds := batch.Config[*Op]{Run: d.Find, Refuse: c.Refuse, Owner: c.Owner, Size: found,
+		Bound: c.Bound}
+	c.Run = d.Decide
+	return &Gate{Decider: d, decides: batch.New(c), finds: batch.New(finds)}
+}
+
+// MaxFlightBuckets bounds the buckets of one flight, and so the epochs that it locks.
+const MaxFlightBuckets = 512
 
 // Ledger writes deductions. An error is about the whole call. Unavailable means that nothing was
 // written. After OutcomeUnknown, passing the same operations again returns what the first call did.
@@ -43,10 +104,9 @@ type Lookup interface {
 	// do not exist are omitted.
 	LookTwice(ctx context.Context, budgets []int64, ids []bucket.ID) (
 		map[int64]ledger.Cover, map[bucket.ID]ledger.Deduction, error)
-	// Exceeded returns, in the order of the operations, the limits that each one would exceed if it
-	// were committed alone, as limit.Exceeded lists them. An operation within its limits has a nil
-	// list.
-	Exceeded(ctx context.Context, ops []bucket.Operation) ([][]budget.LimitState, error)
+	// Tallies returns the present usage of the limits of touches, one list per element and one tally
+	// per touch.
+	Tallies(ctx context.Context, asked []bucket.Touched) ([][]*limit.Tally, error)
 }
 
 // Rollover ends the period of a budget that is over and begins the next one.
@@ -61,6 +121,3 @@ type Refills interface {
 	// Used records that this node deducted from a budget. It returns at once.
 	Used(budgetID int64)
 }
-
-// MaxFlightBuckets bounds the buckets of one flight, and so the epochs that it locks.
-const MaxFlightBuckets = 512

@@ -1,4 +1,4 @@
-package row_test
+package deduct_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/bucket/row"
+	"github.com/budgetd/budgetd/bucket/deduct"
 	"github.com/budgetd/budgetd/budget"
 )
 
@@ -20,13 +20,13 @@ func TestMixedCalls(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			b := newBooks()
-			patient := func(c *row.Config) { c.Settings = patient }
+			patient := func(c *deduct.Config) { c.Settings = patient }
 			const budgets, callers, each = 3, 4, 40
 			var all []*account
 			for i := range budgets {
 				all = append(all, b.add(fmt.Sprint("b", i), 400, 4, 50))
 			}
-			nodes := []*row.Service{node(t, b, patient), node(t, b, patient)}
+			nodes := []*deduct.Service{node(t, b, patient), node(t, b, patient)}
 			var run sync.WaitGroup
 			var mu sync.Mutex
 			accepted := map[bucket.ID]int64{}

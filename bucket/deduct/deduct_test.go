@@ -1,4 +1,4 @@
-package row_test
+package deduct_test
 
 import (
 	"context"
@@ -9,22 +9,22 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/bucket/row"
+	"github.com/budgetd/budgetd/bucket/deduct"
 	"github.com/budgetd/budgetd/budget"
 )
 
 // node starts a service on books.
-func node(t testing.TB, b *books, change func(*row.Config)) *row.Service {
+func node(t testing.TB, b *books, change func(*deduct.Config)) *deduct.Service {
 	t.Helper()
 	budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: b})
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := row.Config{Budgets: budgets, Ledger: b, Lookup: b, Rollover: b}
+	config := deduct.Config{Budgets: budgets, Ledger: b, Lookup: b, Rollover: b}
 	if change != nil {
 		change(&config)
 	}
-	s, err := row.New(config)
+	s, err := deduct.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestSellOut(t *testing.T) {
 	b := newBooks()
 	const total, callers, batches, size = 900, 6, 8, 30
 	a := b.add("sale", total, 5, 100)
-	nodes := []*row.Service{node(t, b, nil), node(t, b, nil)}
+	nodes := []*deduct.Service{node(t, b, nil), node(t, b, nil)}
 	accepted := &tally{t: t, answers: map[string]bucket.DeductAnswer{}, refused: map[string]bool{}}
 	var all sync.WaitGroup
 	for caller := range callers {

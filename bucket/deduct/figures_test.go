@@ -1,4 +1,4 @@
-package row_test
+package deduct_test
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/deduct"
-	"github.com/budgetd/budgetd/bucket/row"
 	"github.com/budgetd/budgetd/budget"
 )
 
@@ -32,7 +31,7 @@ func TestFigures(t *testing.T) {
 					a.Period.Start, a.Period.End = now.Add(-time.Hour), now.Add(48*time.Hour)
 				})
 			}
-			nodes := []*row.Service{node(t, b, nil), node(t, b, nil)}
+			nodes := []*deduct.Service{node(t, b, nil), node(t, b, nil)}
 			used := int64(0)
 			var lately [2]int64 // used through the other node since this one may have read the sum
 			for n := range rapid.IntRange(1, 40).Draw(rt, "calls") {
@@ -78,9 +77,10 @@ func TestFigures(t *testing.T) {
 // TestFiguresOfManyBudgets checks that a batch reads the figures of a few budgets only, and that
 // further answers are the same without them.
 func TestFiguresOfManyBudgets(t *testing.T) {
+	const mostReads = 8
 	b := newBooks()
 	var requests []bucket.DeductRequest
-	for i := range 3 * deduct.MostReads {
+	for i := range 3 * mostReads {
 		a := b.add(fmt.Sprint("b", i), 100, 1, 100)
 		requests = append(requests, request(a, "one", 30), request(a, "two", 5))
 	}
@@ -100,7 +100,7 @@ func TestFiguresOfManyBudgets(t *testing.T) {
 		}
 	}
 	maps.DeleteFunc(read, func(_ string, figures bool) bool { return !figures })
-	if len(read) != deduct.MostReads {
-		t.Errorf("figures of %d budgets, want %d", len(read), deduct.MostReads)
+	if len(read) != mostReads {
+		t.Errorf("figures of %d budgets, want %d", len(read), mostReads)
 	}
 }

@@ -1,4 +1,4 @@
-package row_test
+package deduct_test
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/bucket/row"
+	"github.com/budgetd/budgetd/bucket/deduct"
 	"github.com/budgetd/budgetd/ledger"
 )
 
@@ -26,13 +26,13 @@ func (y yes) Commit(_ context.Context, ops []bucket.Operation) ([]bucket.Outcome
 	return out, nil
 }
 
-func benchmarked(b *testing.B, budgets int) (*row.Service, []*account) {
+func benchmarked(b *testing.B, budgets int) (*deduct.Service, []*account) {
 	books := newBooks()
 	var all []*account
 	for i := range budgets {
 		all = append(all, books.add("b"+strconv.Itoa(i), 1<<50, 8, 1<<40))
 	}
-	return node(b, books, func(c *row.Config) { c.Ledger = yes{books} }), all
+	return node(b, books, func(c *deduct.Config) { c.Ledger = yes{books} }), all
 }
 
 // cpu reports the process's CPU time per operation: on a machine that others use, time passes.

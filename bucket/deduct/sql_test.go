@@ -1,4 +1,4 @@
-package row_test
+package deduct_test
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/deduct"
 	"github.com/budgetd/budgetd/bucket/manage"
-	"github.com/budgetd/budgetd/bucket/row"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/proof/testservers"
 	"github.com/budgetd/budgetd/internal/sql/commit"
@@ -44,20 +44,20 @@ func sqlite(t testing.TB) engine.Config {
 }
 
 // patient are settings under which a busy machine is no reason for a refusal.
-var patient = row.Settings{Deadline: 20 * time.Second, Grace: 10 * time.Second}
+var patient = deduct.Settings{Deadline: 20 * time.Second, Grace: 10 * time.Second}
 
-func (d *database) node(t testing.TB, change func(*row.Config)) *row.Service {
+func (d *database) node(t testing.TB, change func(*deduct.Config)) *deduct.Service {
 	t.Helper()
 	budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: d.definitions})
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := row.Config{Budgets: budgets, Ledger: d.part, Lookup: d.part, Now: d.db.Now,
+	config := deduct.Config{Budgets: budgets, Ledger: d.part, Lookup: d.part, Now: d.db.Now,
 		Settings: patient}
 	if change != nil {
 		change(&config)
 	}
-	s, err := row.New(config)
+	s, err := deduct.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestSellOutSQL(t *testing.T) {
 	everywhere(t, func(t *testing.T, d *database) {
 		const total, callers, each = 400, 5, 40
 		ref := d.create(t, promo("sale", total, 5))
-		nodes := []*row.Service{d.node(t, nil), d.node(t, nil)}
+		nodes := []*deduct.Service{d.node(t, nil), d.node(t, nil)}
 		var mu sync.Mutex
 		accepted, refused := map[string]int64{}, 0
 		var run sync.WaitGroup

@@ -1,4 +1,4 @@
-package row_test
+package deduct_test
 
 import (
 	"context"
@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/budgetd/budgetd/bucket/row"
+	"github.com/budgetd/budgetd/bucket/deduct"
 	"github.com/budgetd/budgetd/budget"
 )
 
@@ -47,8 +47,8 @@ func TestReasons(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBooks()
 			a := b.add("b", 100, 2, 50)
-			s := node(t, b, func(c *row.Config) {
-				c.Settings = row.Settings{Deadline: 40 * time.Millisecond, Grace: 20 * time.Millisecond}
+			s := node(t, b, func(c *deduct.Config) {
+				c.Settings = deduct.Settings{Deadline: 40 * time.Millisecond, Grace: 20 * time.Millisecond}
 			})
 			test.change(b, a)
 			_, err := s.Deduct(context.Background(), request(a, "r", 60))

@@ -1,4 +1,4 @@
-package row_test
+package deduct_test
 
 import (
 	"context"
@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/bucket/row"
+	"github.com/budgetd/budgetd/bucket/deduct"
 	"github.com/budgetd/budgetd/budget"
 )
 
@@ -100,7 +100,7 @@ func TestGuess(t *testing.T) {
 	b := newBooks()
 	a := b.add("sale", 10, 1, 10)
 	l := &late{books: b}
-	s := node(t, b, func(c *row.Config) { c.Ledger = l })
+	s := node(t, b, func(c *deduct.Config) { c.Ledger = l })
 	b.mu.Lock()
 	b.before = func(call string) error {
 		if call == "twice" {

@@ -1,4 +1,4 @@
-package row
+package deduct
 
 import (
 	"math"
@@ -43,15 +43,15 @@ func nameOf(budgetID int64, t *limit.Touch) countedValue {
 }
 
 // note remembers the limits that refused an operation.
-func (u *usedUp) note(o *op, refused []budget.LimitState) {
-	for i := range o.row.Touches {
+func (u *usedUp) note(o *Op, refused []budget.LimitState) {
+	for i := range o.Touches {
 		for j := range refused {
-			if s := &refused[j]; s.Limit == o.row.Touches[i].Limit.Name {
+			if s := &refused[j]; s.Limit == o.Touches[i].Limit.Name {
 				until := int64(math.MaxInt64)
 				if !s.ResetAt.IsZero() {
 					until = s.ResetAt.UnixMilli()
 				}
-				u.limits.Add(nameOf(o.Budget.ID, &o.row.Touches[i]), refusedUntil{s.Asked, until})
+				u.limits.Add(nameOf(o.Budget.ID, &o.Touches[i]), refusedUntil{s.Asked, until})
 				u.any.Store(true)
 			}
 		}
@@ -59,12 +59,12 @@ func (u *usedUp) note(o *op, refused []budget.LimitState) {
 }
 
 // refuses reports whether a remembered limit would refuse the operation.
-func (u *usedUp) refuses(o *op, now time.Time) bool {
+func (u *usedUp) refuses(o *Op, now time.Time) bool {
 	if !u.any.Load() {
 		return false
 	}
-	for i := range o.row.Touches {
-		t := &o.row.Touches[i]
+	for i := range o.Touches {
+		t := &o.Touches[i]
 		known, ok := u.limits.Peek(nameOf(o.Budget.ID, t))
 		if ok && t.Counts >= known.asked && now.UnixMilli() < known.until {
 			return true
@@ -74,8 +74,8 @@ func (u *usedUp) refuses(o *op, now time.Time) bool {
 }
 
 // forget removes the operation's limits, which were found to have room.
-func (u *usedUp) forget(o *op) {
-	for i := range o.row.Touches {
-		u.limits.Remove(nameOf(o.Budget.ID, &o.row.Touches[i]))
+func (u *usedUp) forget(o *Op) {
+	for i := range o.Touches {
+		u.limits.Remove(nameOf(o.Budget.ID, &o.Touches[i]))
 	}
 }

@@ -1,4 +1,4 @@
-package row_test
+package deduct_test
 
 import (
 	"errors"
@@ -66,7 +66,7 @@ func TestNumbersFit(t *testing.T) {
 		free.Unlimited, free.TotalQuantity, total.TotalQuantity = true, 0, budget.MaxAmount
 		budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: w.defs})
 		w.OK(err)
-		looks := usage.New(usage.Config{DB: w.DB, Budgets: budgets, Lookup: w.part})
+		looks := usage.New(usage.Config{DB: w.DB, Budgets: budgets})
 		accepted := 0
 		for _, ref := range []bucket.BudgetRef{w.create(free), w.create(total)} {
 			for i := range 80 {
@@ -89,7 +89,7 @@ func TestNumbersFit(t *testing.T) {
 				default:
 					fits("refusal", refusal)
 				}
-				fits("check", looks.Check(w.Ctx, []bucket.CheckRequest{{Budget: ref, Amount: r.Amount,
+				fits("check", w.s.Check(w.Ctx, []bucket.CheckRequest{{Budget: ref, Amount: r.Amount,
 					Dimensions: r.Dimensions, Counts: r.Counts}}))
 			}
 			v, err := w.defs.View(w.Ctx, ref)

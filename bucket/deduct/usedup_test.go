@@ -1,4 +1,4 @@
-package row_test
+package deduct_test
 
 import (
 	"context"
@@ -7,14 +7,15 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/bucket/row"
+	"github.com/budgetd/budgetd/bucket/deduct"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/limit"
 )
 
 // flights counts the calls of a ledger.
 type flights struct {
-	row.Ledger
-	row.Lookup
+	deduct.Ledger
+	deduct.Lookup
 	commits, limits int
 }
 
@@ -23,9 +24,9 @@ func (f *flights) Commit(ctx context.Context, ops []bucket.Operation) ([]bucket.
 	return f.Ledger.Commit(ctx, ops)
 }
 
-func (f *flights) Exceeded(ctx context.Context, ops []bucket.Operation) ([][]budget.LimitState, error) {
+func (f *flights) Tallies(ctx context.Context, asked []bucket.Touched) ([][]*limit.Tally, error) {
 	f.limits++
-	return f.Lookup.Exceeded(ctx, ops)
+	return f.Lookup.Tallies(ctx, asked)
 }
 
 // TestUsedUpLimit checks that further requests of a value that a limit has refused join no flight.
@@ -34,7 +35,7 @@ func (f *flights) Exceeded(ctx context.Context, ops []bucket.Operation) ([][]bud
 func TestUsedUpLimit(t *testing.T) {
 	onClock(t, func(w *clocked) {
 		f := &flights{Ledger: w.part, Lookup: w.part}
-		w.s = w.node(func(c *row.Config) { c.Ledger, c.Lookup = f, f })
+		w.s = w.node(func(c *deduct.Config) { c.Ledger, c.Lookup = f, f })
 		d := limited("b", perUser("day", 5, budget.Day))
 		made, err := w.defs.Create(w.Ctx, d, make([]bucket.Partition, 2))
 		w.OK(err)
@@ -79,7 +80,7 @@ func TestUsedUpLimit(t *testing.T) {
 func TestUsedIsTold(t *testing.T) {
 	b := newBooks()
 	told := heard{}
-	s := node(t, b, func(c *row.Config) { c.Refills = told })
+	s := node(t, b, func(c *deduct.Config) { c.Refills = told })
 	one, two := b.add("one", 100, 2, 50), b.add("two", 1, 1, 1)
 	var requests []bucket.DeductRequest
 	for i := range 6 {

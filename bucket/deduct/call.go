@@ -1,0 +1,249 @@
+package deduct
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/batch"
+)
+
+// call holds the operations of one call. The caller's goroutine runs it: it sends operations to
+// queues, waits, and decides what follows for each one that returns. A successful deduction returns
+// once.
+type call struct {
+	s           *Service
+	ctx         context.Context
+	began       time.Time // SQL's time when it began
+	now, sqlNow time.Time // when it last woke
+	passed      deadline  // what had passed at that time
+	ops         []Op
+	left        int // not answered
+	out         outbox
+
+	soft, hard time.Time // nothing is begun after soft; the call ends at hard
+	watched    batch.Watched
+	reads      []int64 // budgets whose figures this call reads
+
+	mu      sync.Mutex
+	ready   *Op
+	away    int  // sent and not returned
+	urgent  bool // a returned operation needs another step
+	passes  deadline
+	waiting bool
+	waiter  sync.WaitGroup
+}
+
+// deadline says which deadlines of a call have passed.
+type deadline uint8
+
+// After softPassed nothing more is begun. After hardPassed nothing more is waited for.
+const (
+	inTime deadline = iota
+	softPassed
+	hardPassed
+)
+
+// wake wakes the call if it has something to do. It unlocks mu, which the caller holds.
+func (c *call) wake() {
+	woken := c.waiting && c.hasNews()
+	if woken {
+		c.waiting = false
+	}
+	c.mu.Unlock()
+	if woken {
+		c.waiter.Done()
+	}
+}
+
+func (c *call) hasNews() bool { return c.urgent || c.away == 0 || c.passes > c.passed }
+
+// CheckDeadline implements batch.Waiter.
+func (c *call) CheckDeadline(now time.Time) {
+	if now.Before(c.soft) && c.ctx.Err() == nil {
+		return
+	}
+	passes := softPassed
+	if !now.Before(c.hard) || c.ctx.Err() != nil {
+		passes = hardPassed
+	}
+	c.mu.Lock()
+	c.passes = max(c.passes, passes)
+	c.wake()
+}
+
+// wait blocks until there is something to do and returns the operations that came back, linked by
+// next.
+func (c *call) wait() *Op {
+	c.mu.Lock()
+	if !c.hasNews() {
+		c.waiting = true
+		c.waiter.Add(1)
+		c.mu.Unlock()
+		c.waiter.Wait()
+		c.mu.Lock()
+	}
+	defer c.mu.Unlock()
+	ready := c.ready
+	c.ready, c.urgent, c.passed = nil, false, c.passes
+	return ready
+}
+
+// serve answers every request; each result has the index of its request. Requests with the same id
+// run one after the other, in the order given. serve returns when all are answered.
+func (c *call) serve(ctx context.Context, s *Service, requests []bucket.DeductRequest,
+	results []bucket.DeductResult) {
+	c.ctx, c.s = ctx, s
+	c.tick()
+	c.began = c.sqlNow
+	c.admit(requests, results)
+	if len(c.ops) > 1 {
+		c.chain()
+	}
+	c.soft = c.now.Add(s.set.Deadline)
+	c.hard = c.soft.Add(s.set.Grace)
+	s.watch.Add(&c.watched, c)
+	defer s.watch.Remove(&c.watched)
+	for i := range c.ops {
+		if o := &c.ops[i]; !o.done && !o.held {
+			c.begin(o)
+		}
+	}
+	c.out.send(c)
+	for c.left > 0 {
+		ready := c.wait()
+		c.tick()
+		for o := ready; o != nil; {
+			next := o.next
+			o.next = nil
+			if !o.done {
+				c.advance(o)
+			}
+			o = next
+		}
+		if c.passed > inTime {
+			c.expire()
+		}
+		c.out.send(c)
+	}
+}
+
+// tick reads the clocks.
+func (c *call) tick() { c.now, c.sqlNow = c.s.clock.Now(), c.s.sqlNow() }
+
+// expire answers the operations that ran out of time.
+func (c *call) expire() {
+	for i := range c.ops {
+		o := &c.ops[i]
+		switch {
+		case o.done:
+		case o.held || o.withdraw():
+			c.replyLate(o)
+		case c.passed == hardPassed:
+			c.reply(o, o.outcomeUnknown(c.ctx.Err()))
+		}
+	}
+}
+
+// mostReads is for how many budgets one call reads figures. A batch over thousands of budgets would
+// otherwise read a row of each: more work than the deductions themselves.
+const mostReads = 8
+
+// mayRead reports whether the call reads figures of a budget, and notes it. Beyond mostReads
+// budgets an answer has no figures except cached ones.
+func (c *call) mayRead(budgetID int64) bool {
+	if slices.Contains(c.reads, budgetID) {
+		return true
+	}
+	if len(c.reads) == mostReads {
+		return false
+	}
+	c.reads = append(c.reads, budgetID)
+	return true
+}
+
+// reply ends an operation, with an error or with the result that is set, and begins the next one of
+// its id.
+func (c *call) reply(o *Op, err error) {
+	if err != nil {
+		*o.Result = bucket.DeductResult{Err: err}
+	}
+	o.done = true
+	c.left--
+	if next := o.after; next != nil {
+		next.held = false
+		c.begin(next)
+	}
+}
+
+// replyLate ends an operation that no attempt works on, because a deadline has passed.
+func (c *call) replyLate(o *Op) {
+	switch {
+	case o.answered:
+		c.reply(o, nil) // without the missing figures
+	case o.Unsure:
+		c.reply(o, o.outcomeUnknown(c.ctx.Err()))
+	default:
+		c.reply(o, tooLate(o, c.ctx.Err()))
+	}
+}
+
+// retry acts on a failed step that has deducted nothing itself. If an earlier step may have
+// deducted, the operation is begun again, until the deadline.
+func (c *call) retry(o *Op, err error) {
+	switch {
+	case o.answered:
+		c.reply(o, nil) // only a figure could not be read
+	case o.Unsure && c.passed == inTime:
+		c.pause(o)
+	case o.Unsure:
+		c.reply(o, o.outcomeUnknown(err))
+	default:
+		c.reply(o, Unavailable(err))
+	}
+}
+
+// isSilent reports whether the database, which follows the operation's store, does not answer.
+func (c *call) isSilent(o *Op) bool { return o.way.store && c.s.budgets.IsSilent() }
+
+// again reloads the definition and begins the operation again: at once for the first few times,
+// then after a pause, because a definition that keeps changing must not keep the database busy.
+// Nobody waits for the definition of a budget in a store while the database does not answer.
+func (c *call) again(o *Op) {
+	const atOnce = 3
+	if c.isSilent(o) {
+		c.retry(o, outOfDate())
+		return
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, c.soft.Sub(c.now))
+	defer cancel()
+	b, err := c.s.budgets.Reload(ctx, o.Budget.ID)
+	if err != nil {
+		c.retry(o, err)
+		return
+	}
+	o.Budget = b
+	if o.tries++; o.tries > atOnce {
+		c.pause(o)
+		return
+	}
+	c.begin(o)
+}
+
+// pause begins an operation again after a pause that grows each time.
+func (c *call) pause(o *Op) {
+	const first, doublings = 2 * time.Millisecond, 5
+	wait := first << min(o.pauses, doublings)
+	o.pauses++
+	o.Step, o.Err = StepBegin, nil
+	o.phase.Store(phaseWaiting)
+	c.mu.Lock()
+	c.away++
+	c.mu.Unlock()
+	go func() {
+		_ = c.s.clock.Sleep(context.WithoutCancel(c.ctx), wait)
+		o.Back(true)
+	}()
+}

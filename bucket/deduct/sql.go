@@ -1,0 +1,243 @@
+package deduct
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/batch"
+	"github.com/budgetd/budgetd/bucket/span"
+	"github.com/budgetd/budgetd/budget"
+)
+
+// sqlHome is the home in SQL: a transaction decides.
+type sqlHome struct {
+	s        *Service
+	ledger   Ledger
+	lookup   Lookup
+	rollover Rollover
+	refills  Refills
+	usedUp   *usedUp
+	gate     *Gate
+	// standings reads O of buckets, limits how far limits are used.
+	standings, limits *batch.Queue[*Op]
+}
+
+// newSQLHome returns the home in SQL, with the queue of the node's flights. An operation waits for
+// a flight in the air that has its id or a limit row of it.
+func newSQLHome(s *Service, c *Config) (h *sqlHome, err error) {
+	h = &sqlHome{s: s, ledger: c.Ledger, lookup: c.Lookup, rollover: c.Rollover, refills: c.Refills}
+	if h.usedUp, err = newUsedUp(); err != nil {
+		return nil, err
+	}
+	away := c.Away
+	if away == nil {
+		away = func() time.Duration { return 0 }
+	}
+	h.gate = NewGate(h, batch.Config[*Op]{Key: (*Op).bucketID,
+		Keys: MaxFlightBuckets, Claims: claims,
+		Most: func(usual time.Duration) int { return batch.InTheAir(usual, away()) },
+		Size: s.set.FlightRows, Bound: s.set.Queue}, readSize)
+	h.standings, h.limits = s.queue(h.readStandings), s.queue(h.readLimits)
+	return h, nil
+}
+
+// bucketID returns the bucket of an operation, or 0.
+func (o *Op) bucketID() int64 {
+	if o.Route == nil {
+		return 0
+	}
+	return o.Route.ID
+}
+
+// claims appends what an operation has for itself: its deduction, and its limit rows.
+func claims(o *Op, to []uint64) []uint64 {
+	to = append(to, batch.Claim(o.Budget.ID, o.Row.ID))
+	for i := range o.Touches {
+		t := &o.Touches[i]
+		to = append(to, batch.Claim(o.Budget.ID, t.Limit.Dimension, t.Key))
+	}
+	return to
+}
+
+// Count implements Home.
+func (h *sqlHome) Count(o *Op, _ time.Time) error {
+	counts, err := o.CountsLimits()
+	if counts {
+		r := o.Request
+		o.Touches, _ = o.Budget.LimitSet().Touches(r.Amount, r.Dimensions, r.Counts)
+	}
+	return err
+}
+
+// Next implements Home. What was found hopeless is read again first, for many at a time.
+func (h *sqlHome) Next(o *Op, now time.Time) (*batch.Queue[*Op], error) {
+	switch {
+	case !o.Unsure && h.usedUp.refuses(o, now):
+		return h.limits, nil
+	case !o.Unsure && o.State.isSoldOut(o.Request.Amount):
+		o.remembered = true
+		return h.s.inSQL.sums, nil
+	case o.Route == nil:
+		return nil, nil
+	}
+	return h.gate.decides, nil
+}
+
+// Gate implements Home.
+func (h *sqlHome) Gate(*Op) (*Gate, error) { return h.gate, nil }
+
+// RollOver implements Home.
+func (h *sqlHome) RollOver(ctx context.Context, budgetID int64) error {
+	return h.rollover.RollOver(ctx, budgetID)
+}
+
+// Learn implements Home.
+func (h *sqlHome) Learn(o *Op, _ time.Time) []budget.LimitState {
+	if o.Verdict == bucket.Limited {
+		h.usedUp.note(o, o.Outcome.Refused)
+		return o.Outcome.Refused
+	}
+	return o.Outcome.Limits
+}
+
+// flights holds the lists of flights between their uses.
+var flights = sync.Pool{New: func() any { return new(flight) }}
+
+// flight is the operations of one flight.
+type flight struct {
+	ops  []*Op
+	rows []bucket.Operation
+}
+
+// Decide implements Decider: it commits the operations of one flight.
+func (h *sqlHome) Decide(ops []*Op) {
+	f := flights.Get().(*flight)
+	f.claim(ops)
+	defer func() {
+		clear(f.ops)
+		clear(f.rows)
+		flights.Put(f)
+	}()
+	if len(f.ops) == 0 {
+		return
+	}
+	ctx, cancel := h.s.bounded()
+	defer cancel()
+	began := h.s.clock.Now()
+	ctx, end := span.Flight(ctx, h.s.tracer, "flight", f.ops)
+	outcomes, err := h.ledger.Commit(ctx, f.rows)
+	end(err)
+	h.handBack(ctx, StepDecided, f.ops, outcomes, err, began)
+}
+
+// claim collects the operations whose requests still wait.
+func (f *flight) claim(ops []*Op) {
+	f.ops, f.rows = f.ops[:0], f.rows[:0]
+	for _, o := range ops {
+		if o.Claim() {
+			f.ops = append(f.ops, o)
+			f.rows = append(f.rows, o.operation())
+		}
+	}
+}
+
+// operation returns the operation for a transaction, with the newest definition that is known.
+func (o *Op) operation() bucket.Operation {
+	return bucket.Operation{Budget: o.Budget, Bucket: o.bucketID(), Request: o.Row,
+		Touches: o.Touches}
+}
+
+var errOutcomes = &budget.Error{Code: budget.OutcomeUnknown, Op: "commit",
+	Message: "not every deduction got an outcome"}
+
+// handBack returns the operations of a transaction to their calls. An earlier attempt is no longer
+// in doubt, because the transaction waited for its connection's locks.
+func (h *sqlHome) handBack(ctx context.Context, step Step, ops []*Op, outcomes []bucket.Outcome,
+	err error, began time.Time) {
+	if err == nil && len(outcomes) != len(ops) {
+		err = errOutcomes
+	}
+	if err != nil {
+		h.s.failed("sql", err)
+	}
+	rows, used := 0, int64(0)
+	for i, o := range ops {
+		o.Step, o.Err, o.Verdict = step, err, 0
+		if err != nil {
+			continue
+		}
+		out := &outcomes[i]
+		o.Outcome, o.Verdict, o.Recorded = out, out.Verdict, &out.Deduction
+		o.Unsure = o.Unsure && out.Guess
+		if out.Verdict == bucket.Accepted {
+			rows++
+			o.Spent = o.State.Spent.Add(o.Request.Amount)
+			o.State.Recent.Add(o.Request.Amount)
+			if h.refills != nil && o.Budget.ID != used {
+				used = o.Budget.ID
+				h.refills.Used(used)
+			}
+		}
+	}
+	if rows > 0 {
+		h.s.observer.Commit(ctx, rows, h.s.clock.Now().Sub(began))
+	}
+	for _, o := range ops {
+		o.Back(o.Verdict != bucket.Accepted)
+	}
+}
+
+// Supply implements Home: it commits all operations of a budget that wait in one bucket, into which
+// it brings units.
+func (h *sqlHome) Supply(budgetID int64, ops []*Op) {
+	var f flight
+	f.claim(ops)
+	if len(f.ops) == 0 {
+		return
+	}
+	ctx, cancel := h.s.bounded()
+	defer cancel()
+	began, st := h.s.clock.Now(), f.ops[0].State
+	spent := st.Spent.Load()
+	ctx, end := span.Flight(ctx, h.s.tracer, "bring", f.ops)
+	outcomes, err := h.ledger.Bring(ctx, budgetID, st.Recent.Usual(), f.rows)
+	end(err)
+	for i := range outcomes {
+		switch outcomes[i].Verdict {
+		case bucket.Accepted:
+			spent += f.rows[i].Request.Amount
+			fallthrough
+		case bucket.Exhausted:
+			f.ops[i].Sum = &Sum{Cover: outcomes[i].Cover, At: began, Spent: spent}
+			st.note(f.ops[i].Sum)
+		}
+	}
+	h.handBack(ctx, stepBrought, f.ops, outcomes, err, began)
+}
+
+// advanceSQL decides what follows after a read.
+func (c *call) advanceSQL(o *Op) {
+	switch {
+	case o.Err != nil:
+		c.retry(o, o.Err)
+	case o.Step == stepStanding:
+		c.complete(o)
+	case o.Step == stepLimits && len(o.Exceeded) > 0:
+		c.find(o, o.Budget.LimitExceeded(o.Exceeded, c.sqlNow))
+	case o.Step == stepLimits:
+		c.s.sql.usedUp.forget(o)
+		c.send(o)
+	case o.Recorded != nil && o.Recorded.Decides(o.Request.By):
+		c.repeat(o)
+	case o.Sum.Sum() < o.Request.Amount:
+		c.reply(o, c.exhausted(o))
+	case o.remembered:
+		o.remembered = false
+		o.State.soldOut.Store(0)
+		c.send(o)
+	default:
+		c.out.putFor(o.way.supplies, o)
+	}
+}
