@@ -203,11 +203,11 @@ func (c *call) refuse(o *Op, refusal error) {
 	c.find(o, refusal)
 }
 
-// replyRefusal answers a refusal, unless the reply of an earlier attempt was lost. A store may still
-// receive that attempt, after this one, and accept it. Then the operation is begun again until it has
-// a record, or the outcome is unknown at the deadline. A definition that the database has not
-// confirmed in the last second refuses nothing in store mode (I8): it is read again, once, and if the
-// database does not answer, the answer is Unavailable.
+// replyRefusal answers a refusal, unless the reply of an earlier attempt was lost. A store may
+// still receive that attempt, after this one, and accept it. Then the operation is begun again
+// until it has a record, or the outcome is unknown at the deadline. A definition that the database
+// has not confirmed in the last second refuses nothing in store mode (I8): it is read again, once,
+// and if the database does not answer, the answer is Unavailable.
 func (c *call) replyRefusal(o *Op, refusal error) {
 	switch {
 	case o.Unsure:
