@@ -64,6 +64,7 @@ var calls = []Call{
 	{"GET", one + "/events", "budget events", Read, Budget, 0, ""},
 	{"GET", one + "/thresholds", "thresholds", Read, Budget, 0, ""},
 	{"GET", "/v1/alerts", "alerts", Read, Tenant, 0, ""},
+	{"GET", "/v1/remaining", "remaining", Read, Tenant, 0, ""},
 	{"GET", "/v1/refusals", "refusals", Read, Tenant, 0, ""},
 	{"GET", "/v1/events", "events", Read, Installation, 0, ""},
 	{"POST", "/v1/checks", "check", Read, Tenant, 0, ""},

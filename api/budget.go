@@ -245,3 +245,20 @@ type Page struct {
 	// NextPageToken requests the next page; "" on the last page.
 	NextPageToken string `json:"next_page_token,omitzero"`
 }
+
+// Gauge is what a budget has left, as a node knows it.
+type Gauge struct {
+	// Remaining is what can be deducted now, in minor units; nil for an unlimited budget.
+	Remaining *int64 `json:"remaining"`
+	// Serving is "full"; "partly" if some buckets are offline; "period_exhausted" or
+	// "budget_exhausted"; or the status of a budget that is not effective.
+	Serving string `json:"serving"`
+	// AsOf is when the figures were read, by the clock of the database.
+	AsOf time.Time `json:"as_of"`
+}
+
+// RemainingList has what budgets have left, by name. A name is nil until the node has read it,
+// which takes a second, and for a name that the caller has no budget of.
+type RemainingList struct {
+	Budgets map[string]*Gauge `json:"budgets"`
+}

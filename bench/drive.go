@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,13 +12,16 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/client"
 	"github.com/budgetd/budgetd/cmd/budgetctl/workload"
 )
 
 // poster makes the calls of one connection. It implements workload.Caller.
 type poster struct {
 	host string
-	// next appends the body of the next call, and returns it and the path.
+	// next appends the body of the next call, and returns it and the path. A call without a body is a
+	// GET.
 	next func(body []byte) (path string, _ []byte)
 	// answer gets the answer to the last call; status 0 means that none came. An error ends the load.
 	answer func(status int, body []byte) error
@@ -28,6 +32,10 @@ type poster struct {
 func (p *poster) Request(to []byte) ([]byte, int) {
 	var path string
 	path, p.body = p.next(p.body[:0])
+	if len(p.body) == 0 {
+		to = append(append(append(to, "GET "...), path...), " HTTP/1.1\r\nHost: "...)
+		return append(append(to, p.host...), "\r\n\r\n"...), 0
+	}
 	to = append(append(append(to, "POST "...), path...), " HTTP/1.1\r\nHost: "...)
 	to = append(append(to, p.host...), "\r\nContent-Type: application/json\r\nContent-Length: "...)
 	to = append(strconv.AppendInt(to, int64(len(p.body)), 10), "\r\n\r\n"...)
@@ -146,6 +154,56 @@ func (c creates) measure(s *stage) (measurement, error) {
 		}}
 	}
 	m, _, err := s.drive(s.ctx, b, s.seconds(2), workload.Plan{Duration: s.seconds(8)}, posters)
+	return m, err
+}
+
+// shows measures how many pages of 100 budgets a node answers a second.
+type shows struct{}
+
+// shown is the number of budgets of a page.
+const shown = 100
+
+func (shows) measure(s *stage) (measurement, error) {
+	b, err := s.budgetd(ours{durability: "ledger"})
+	if err != nil {
+		return measurement{}, err
+	}
+	c, err := client.New("http://" + b.address)
+	if err != nil {
+		return measurement{}, err
+	}
+	names := make([]string, shown)
+	for i := range names {
+		names[i] = fmt.Sprint("shown-", i)
+	}
+	if err := s.create(c, shown, func(i int) client.CreateRequest {
+		return client.CreateRequest{Name: names[i], TotalQuantity: 1_000_000, BucketQuantity: 4,
+			Durability: budget.Ledger}
+	}); err != nil {
+		return measurement{}, err
+	}
+	page := "/v1/remaining?budget=" + strings.Join(names, "&budget=")
+	for { // until the node has read them
+		known, err := c.Remaining(s.ctx, names...)
+		if err != nil {
+			return measurement{}, err
+		}
+		if known[names[0]] != nil {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	posters := make([]*poster, baselineConnections)
+	for i := range posters {
+		posters[i] = &poster{next: func(body []byte) (string, []byte) { return page, body },
+			answer: func(status int, body []byte) error {
+				if status != http.StatusOK || bytes.Contains(body, []byte("null")) {
+					return errors.New("a budget is not shown")
+				}
+				return nil
+			}}
+	}
+	m, _, err := s.drive(s.ctx, b, s.seconds(1), workload.Plan{Duration: s.seconds(4)}, posters)
 	return m, err
 }
 

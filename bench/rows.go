@@ -97,6 +97,7 @@ var rows = slices.Concat([]row{
 		ours{durability: "store", limits: true, connections: 256, of: "store-single", part: 3}},
 	{"ledger-third", "ledger mode, single calls at a third of the highest rate",
 		ours{durability: "ledger", connections: 256, of: "ledger-single-256", part: 3}},
+	{"remaining", "what 100 budgets have left, 64 connections", shows{}},
 	{"memory", "100,000 budgets known, 10,000 active, ledger mode, single calls",
 		ours{durability: "ledger", connections: 64, budgets: 100_000, active: 10_000, buckets: 1}},
 }, distant())

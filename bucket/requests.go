@@ -168,6 +168,54 @@ func (v *View) At(now time.Time) {
 	}
 }
 
+// Serving says whether a budget serves deductions now.
+type Serving string
+
+// The words of Serving, besides those of budget.Status of a budget that is not effective.
+const (
+	// ServesFully means that every bucket serves, or would if units came to it.
+	ServesFully Serving = "full"
+	// ServesPartly means that some buckets are offline.
+	ServesPartly Serving = "partly"
+	// PeriodUsedUp means that the open period has nothing left, and that a later one may get more.
+	PeriodUsedUp Serving = "period_exhausted"
+	// UsedUp means that the budget has nothing left.
+	UsedUp Serving = "budget_exhausted"
+)
+
+// Serving returns whether the budget serves deductions, at the instant of At.
+func (v *View) Serving() Serving {
+	switch {
+	case v.Status != budget.Effective:
+		return Serving(v.Status)
+	case !v.Definition.Unlimited && v.Remaining == 0 && v.Figures.Unfunded > 0:
+		return PeriodUsedUp
+	case !v.Definition.Unlimited && v.Remaining == 0:
+		return UsedUp
+	case v.Figures.Offline > 0:
+		return ServesPartly
+	}
+	return ServesFully
+}
+
+// Gauge is what a budget has left, for pages that list many budgets.
+type Gauge struct {
+	// Remaining is that of View, or nil for an unlimited budget.
+	Remaining *int64
+	Serving   Serving
+	// AsOf is when the figures were read, by SQL's clock.
+	AsOf time.Time
+}
+
+// Gauge returns what the view shows, as of an instant.
+func (v *View) Gauge(asOf time.Time) *Gauge {
+	g := &Gauge{Serving: v.Serving(), AsOf: asOf}
+	if !v.Definition.Unlimited {
+		g.Remaining = &v.Remaining
+	}
+	return g
+}
+
 // BucketView is a bucket as shown to operators.
 type BucketView struct {
 	Bucket

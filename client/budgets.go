@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strconv"
 
+	"github.com/budgetd/budgetd/api"
 	"github.com/budgetd/budgetd/budget"
 )
 
@@ -172,4 +173,26 @@ func Units(quantity *int64) int64 {
 		return 0
 	}
 	return *quantity
+}
+
+// MaxRemaining is the most names of one call of Remaining.
+const MaxRemaining = 500
+
+// Gauge is what a budget has left, as a node knows it.
+type Gauge = api.Gauge
+
+// Remaining returns what budgets have left, by name, for pages that list many. The figures are the
+// node's, about a second old; the call waits for no database. A name is nil until the node has read
+// it, within a second of the first call, and for a name that the caller has no budget of. Errors:
+// Invalid for more than MaxRemaining names or a malformed one.
+func (c *Client) Remaining(ctx context.Context, names ...string) (map[string]*Gauge, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	query := c.inTenant()
+	query["budget"] = names
+	var answer api.RemainingList
+	_, err := c.do(ctx, call{op: "remaining", method: http.MethodGet,
+		path: []string{"v1", "remaining"}, query: query, repeatable: true}, &answer)
+	return answer.Budgets, err
 }

@@ -51,7 +51,13 @@ func (c *call) target(name string) string {
 				}
 				continue
 			}
-			query.Set(p.Name, fmt.Sprint(value))
+			list, several := value.([]any)
+			if !several {
+				list = []any{value}
+			}
+			for _, one := range list {
+				query.Add(p.Name, fmt.Sprint(one))
+			}
 		}
 	}
 	if len(query) > 0 {

@@ -63,7 +63,7 @@ func serve(ctx context.Context, c config.Config, file string, log *slog.Logger,
 	api := httpapi.Config{
 		Service:  service,
 		Console:  page,
-		Overseer: service.overseer,
+		Overseer: service.overseer, Gauges: service.gauges,
 		Drivers:  backends.drivers,
 		Limits:   limitsOf(c.HTTP),
 		Log:      log,

@@ -53,6 +53,7 @@ type node struct {
 	*bucket.Service
 	transfer *transfer.Service
 	names    *names
+	gauges   *manage.Gauges
 	overseer *console.Overseer
 	alerts   *alerting.Service
 	sender   *webhook.Sender
@@ -80,6 +81,7 @@ type nodeBuilder struct {
 	moves    *mover
 	stores   *counter.Service
 	health   *health
+	gauges   *manage.Gauges
 }
 
 // service builds the node. It does not connect to anything.
@@ -99,6 +101,7 @@ func (b *backends) service(c config.Config, log *slog.Logger, observer *metrics.
 	}
 	states := deduct.NewStates(c.Cache.Budgets)
 	m.stores = m.counterService(states)
+	m.gauges = manage.NewGauges(m.definitions)
 	m.moves = &mover{Service: m.transferService(), budgets: m.budgets}
 	m.health = &health{Service: m.moves.Service, NodeList: access.NodesIn(b.db), ping: b.db.SyncClock,
 		refusing: b.db.Refusing, strange: m.budgets.UnknownZones, now: b.db.Now,
@@ -115,7 +118,7 @@ func (b *backends) service(c config.Config, log *slog.Logger, observer *metrics.
 	}
 	audits, figures := m.auditService(), m.sampleService()
 	feeds := feed.New(feed.Config{DB: m.db, Budgets: m.budgets, Observer: observer})
-	n := &node{transfer: m.moves.Service, names: &names{m.definitions, m.budgets},
+	n := &node{transfer: m.moves.Service, names: &names{m.definitions, m.budgets}, gauges: m.gauges,
 		Service: &bucket.Service{Deductor: deducts, Predictor: deducts, Returner: deducts,
 			Holder: holds, Feeder: feeds, Summer: looks,
 			Manager: budgetViewer{m.manageService(), m.health, m.budgets},
@@ -217,6 +220,7 @@ func (m *nodeBuilder) loops(audits *audit.Service, figures *sample.Service,
 	expiry := &hold.Expiry{Ledger: m.returns, Observer: m.observer, Log: m.log}
 	all := []loop{
 		{"health", healthEvery, m.health.once},
+		{"gauges", manage.GaugesEvery, m.gauges.RunOnce},
 		{"holds", hold.ExpiryEvery, expiry.RunOnce},
 		{"open holds", openHoldsEvery, expiry.CountOpen},
 		{"samples", sample.DropEvery, figures.RunOnce},

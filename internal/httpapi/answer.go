@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -22,6 +23,9 @@ type answer struct {
 	// version becomes the ETag, location the header of that name. Zero values are left out.
 	version  int64
 	location string
+	// tag is an ETag of an answer that may be kept for a second. A caller that has it already gets
+	// status 304 without the body.
+	tag string
 }
 
 // write sends an answer.
@@ -34,6 +38,9 @@ func (c *call) write(a answer) {
 	if a.version != 0 {
 		header.Set("ETag", `"`+strconv.FormatInt(a.version, 10)+`"`)
 	}
+	if a.tag != "" && c.keep(a.tag) {
+		return
+	}
 	if a.location != "" {
 		header.Set("Location", a.location)
 	}
@@ -43,6 +50,19 @@ func (c *call) write(a answer) {
 	if err := c.send(a.status, jsonType, a.body); err != nil {
 		c.fail(&budget.Error{Code: budget.Internal, Op: c.route.op, Err: err})
 	}
+}
+
+// keep allows the answer to be kept for a second. It answers 304, and returns true, if the caller
+// has what the tag stands for.
+func (c *call) keep(tag string) bool {
+	header := c.w.Header()
+	header.Set("ETag", tag)
+	c.kept = true
+	if !slices.Contains(c.r.Header["If-None-Match"], tag) {
+		return false
+	}
+	c.head(http.StatusNotModified)
+	return true
 }
 
 // fail logs an error once and sends its problem document.
@@ -72,6 +92,7 @@ var (
 	jsonType    = []string{"application/json"}
 	problemType = []string{"application/problem+json"}
 	bearer      = []string{"Bearer"}
+	oneSecond   = []string{"max-age=1"}
 )
 
 var answers = sync.Pool{New: func() any { return new(document) }}
@@ -94,13 +115,22 @@ func (c *call) send(status int, contentType []string, body any) error {
 	c.length[0] = strconv.Itoa(len(d.Text))
 	header["Content-Type"] = contentType
 	header["Content-Length"] = c.length[:]
-	ratelimit.SecureAnswer(header, c.encrypted())
-	c.api.observer.Request(c.route.pattern, status, c.api.now().Sub(c.began), recorded(c.span))
-	c.status = status
-	c.w.WriteHeader(status)
+	c.head(status)
 	// An error means that the caller is gone. The caller will repeat the request.
 	_, _ = c.w.Write(d.Text)
 	return nil
+}
+
+// head sends the status and the headers.
+func (c *call) head(status int) {
+	header := c.w.Header()
+	ratelimit.SecureAnswer(header, c.encrypted())
+	if c.kept {
+		header["Cache-Control"] = oneSecond
+	}
+	c.api.observer.Request(c.route.pattern, status, c.api.now().Sub(c.began), recorded(c.span))
+	c.status = status
+	c.w.WriteHeader(status)
 }
 
 // WriteProblem sends a problem document for a request that no API handles.

@@ -91,6 +91,8 @@ type Config struct {
 	// not exist.
 	Alerts   Alerts
 	Webhooks Webhooks
+	// Gauges serves GET /v1/remaining. Without it the route does not exist.
+	Gauges Gauges
 	// Console serves the operator's page, Login its log-ins. Without them their routes do not
 	// exist.
 	Console Console
@@ -154,6 +156,7 @@ type API struct {
 	dataRoutes []dataRoute
 
 	overseer Overseer
+	gauges   Gauges
 	// streams counts event streams.
 	streams ratelimit.Share
 	// bodies counts the bytes of bodies in progress.
@@ -170,7 +173,7 @@ func New(c Config) *API {
 		observer: c.Observer, tracer: c.Tracer, newID: c.NewID, now: c.Now, mux: http.NewServeMux(),
 		left: make(chan struct{}), keys: c.Keys,
 		alerts: c.Alerts, webhooks: c.Webhooks,
-		admission: newAdmission(c), overseer: c.Overseer}
+		admission: newAdmission(c), overseer: c.Overseer, gauges: c.Gauges}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}

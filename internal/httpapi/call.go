@@ -29,6 +29,7 @@ type call struct {
 	counted             countedBody
 	span                trace.Span // nil without tracing
 	status              int        // of the answer; 0 before it is written
+	kept                bool       // the answer may be kept for a second
 }
 
 // serve runs the route's handler and writes its answer.

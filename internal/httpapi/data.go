@@ -93,12 +93,18 @@ func (d *data) query(names ...string) url.Values {
 	if slices.Contains(names, name) && budget.CheckName(value) == "" {
 		return url.Values{name: {value}} // the usual ?tenant=name
 	}
+	return d.lists("", names...)
+}
+
+// lists is query for a call with a parameter that may appear several times.
+func (d *data) lists(list string, names ...string) url.Values {
 	values, err := url.ParseQuery(d.rawQuery)
 	if err != nil {
 		d.faults.Malformed("", "the query is not well formed")
 	}
 	for name := range values {
 		switch {
+		case name == list:
 		case !slices.Contains(names, name):
 			d.faults.Malformed(name, "is not a parameter of this call")
 		case len(values[name]) > 1:

@@ -35,6 +35,8 @@ func (d *document) Value(v any) {
 		d.problem(v)
 	case batchAnswer:
 		d.batch(v)
+	case remaining:
+		d.remaining(v)
 	default:
 		if err := json.MarshalWrite(d, v, json.Deterministic(true)); err != nil {
 			d.Err = err
@@ -258,4 +260,34 @@ func (d *document) batch(b batchAnswer) {
 		d.Value(result)
 	}
 	d.Raw("]}")
+}
+
+// remaining appends what budgets have left, as api.RemainingList.
+func (d *document) remaining(r remaining) {
+	d.Raw(`{"budgets":{`)
+	last, asOf := time.Time{}, ""
+	for i, g := range r.gauges {
+		if i > 0 {
+			d.Raw(",")
+		}
+		d.quote(r.names[i])
+		if g == nil {
+			d.Raw(":null")
+			continue
+		}
+		d.Raw(`:{"remaining":`)
+		d.units(g.Remaining)
+		d.Raw(`,"serving":"`)
+		d.Raw(string(g.Serving))
+		d.Raw(`","as_of":`)
+		if g.AsOf != last || asOf == "" { // those that were read together have the same
+			at := len(d.Text)
+			d.instant(g.AsOf)
+			last, asOf = g.AsOf, string(d.Text[at:])
+		} else {
+			d.Raw(asOf)
+		}
+		d.Raw("}")
+	}
+	d.Raw("}}")
 }

@@ -2,9 +2,11 @@ package httpapi
 
 import (
 	"context"
+	"hash/maphash"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -309,3 +311,70 @@ func feedOf(page *bucket.FeedPage) api.LedgerPage {
 	}
 	return out
 }
+
+// Gauges has what budgets have left.
+type Gauges interface {
+	// Gauges appends what budgets of a tenant have left, in the order of their names: nil if that is
+	// not known, also for a name that no budget has. It returns at once.
+	Gauges(to []*bucket.Gauge, tenant string, names []string) []*bucket.Gauge
+}
+
+// mostRemaining bounds the budgets of GET /v1/remaining.
+const mostRemaining = 500
+
+// remaining answers what budgets have left, by name. Budgets outside the caller's scope are
+// answered like unknown ones.
+func (a *API) remaining(c *call) (answer, error) {
+	query := c.lists("budget", "tenant")
+	tenant, names := c.tenant(query), query["budget"]
+	if len(names) == 0 || len(names) > mostRemaining {
+		c.faults.Invalid("budget", "must appear 1 to %d times, once for each name", mostRemaining)
+	}
+	for _, name := range names {
+		if why := budget.CheckName(name); why != "" {
+			c.faults.Invalid("budget", "%.80q: %s", name, why)
+		}
+	}
+	if err := c.nothing(); err != nil {
+		return answer{}, err
+	}
+	if err := c.onTenant(tenant); err != nil {
+		return answer{}, err
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	out := remaining{names, a.gauges.Gauges(make([]*bucket.Gauge, 0, len(names)), tenant, names)}
+	for i, name := range names {
+		if c.principal != nil && !c.principal.Scope.Covers(tenant, name) {
+			out.gauges[i] = nil
+		}
+	}
+	return answer{body: out, tag: out.tag()}, nil
+}
+
+// remaining is what budgets have left, sorted by name.
+type remaining struct {
+	names  []string
+	gauges []*bucket.Gauge
+}
+
+// tag returns a weak ETag of all but the instants: equal figures that were read later are the same.
+func (r remaining) tag() string {
+	var h maphash.Hash
+	h.SetSeed(tags)
+	for i, g := range r.gauges {
+		_, _ = h.WriteString(r.names[i])
+		left := int64(-1)
+		if g != nil {
+			_, _ = h.WriteString(string(g.Serving))
+			if g.Remaining != nil {
+				left = *g.Remaining
+			}
+		}
+		maphash.WriteComparable(&h, left)
+	}
+	return `W/"` + strconv.FormatUint(h.Sum64(), 36) + `"`
+}
+
+// tags is the seed of ETags of this process.
+var tags = maphash.MakeSeed()

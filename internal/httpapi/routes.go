@@ -41,6 +41,7 @@ func (a *API) routes() []route {
 	return []route{
 		{pattern: "POST " + budgets, changes: true, handle: a.create},
 		{pattern: "GET " + budgets, handle: a.list},
+		{pattern: "GET /v1/remaining", handle: a.remaining},
 		{pattern: "GET " + one, handle: a.view},
 		{pattern: "PATCH " + one, changes: true, handle: a.change},
 		{pattern: "DELETE " + one, changes: true, handle: a.deleteBudget},
@@ -138,6 +139,8 @@ func (c *Config) serves(r *route) bool {
 	switch {
 	case r.op == "refusals":
 		return c.Overseer != nil
+	case r.op == "remaining":
+		return c.Gauges != nil
 	case r.op == "audit log":
 		return c.AuditLog != nil
 	case r.op == "alerts", strings.HasSuffix(r.op, "thresholds"):

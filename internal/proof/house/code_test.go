@@ -16,9 +16,9 @@ import (
 
 // The largest numbers of lines of code, without blank lines and comments, in Go and Lua.
 const (
-	mostProduct = 58_930 // what budgetd, budgetctl and the client are made of
-	mostSupport = 10_440 // all other code outside tests
-	mostTests   = 66_850
+	mostProduct = 59_230 // what budgetd, budgetctl and the client are made of
+	mostSupport = 10_500 // all other code outside tests
+	mostTests   = 66_950
 )
 
 // lineCount counts lines of code and lines that have only a comment.

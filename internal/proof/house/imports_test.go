@@ -64,13 +64,13 @@ var house = map[string]place{
 	"auditlog": {may: words, stdOnly: true},
 	"api":      {may: words},
 	// the contract, and the verbs, which know each other through interfaces in bucket
-	"bucket":         {may: slices.Concat(rules, []string{"bucket/batch", "bucket/placement"})},
-	"bucket/batch":   {stdOnly: true},
-	"bucket/placement":   {may: actor},
-	"bucket/span":    {},
-	"bucket/deduct":  {may: slices.Concat(actor, []string{"bucket/batch", "bucket/span"})},
-	"bucket/store":   {may: slices.Concat(actor, ground)},
-	"bucket/counter": {may: slices.Concat(actor, shared, ground, []string{"bucket/store"})},
+	"bucket":           {may: slices.Concat(rules, []string{"bucket/batch", "bucket/placement"})},
+	"bucket/batch":     {stdOnly: true},
+	"bucket/placement": {may: actor},
+	"bucket/span":      {},
+	"bucket/deduct":    {may: slices.Concat(actor, []string{"bucket/batch", "bucket/span"})},
+	"bucket/store":     {may: slices.Concat(actor, ground)},
+	"bucket/counter":   {may: slices.Concat(actor, shared, ground, []string{"bucket/store"})},
 	// a service holds its statements
 	"bucket/*": {may: slices.Concat(actor, shared, ground)},
 	// technologies

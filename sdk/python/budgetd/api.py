@@ -209,6 +209,16 @@ class OpenHold(TypedDict):
     hold_until: "Instant"
 
 
+class RemainingList(TypedDict):
+    budgets: dict[str, "Gauge"]
+
+
+class Gauge(TypedDict):
+    remaining: "UnitsOrNone"
+    serving: Literal["full", "partly", "period_exhausted", "budget_exhausted", "pending", "paused", "expired"]
+    as_of: "Instant"
+
+
 class RefusalList(TypedDict):
     refusals: list["Refusal"]
 

@@ -486,6 +486,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/remaining": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Answers what budgets have left, by name, for pages that list many.
+         * @description The figures are those of the node, about a second old, and the answer waits for no database. A name is null until the node has read it, within a second of the first call, and where there is no budget of that name, or none that the caller may see. Figures that could not be read for three seconds are null too. An answer may be kept for a second. With `If-None-Match` and its `ETag` the answer is 304 while nothing but `as_of` has changed.
+         */
+        get: operations["listRemaining"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/refusals": {
         parameters: {
             query?: never;
@@ -1419,6 +1439,22 @@ export interface components {
             held_at: components["schemas"]["Instant"];
             hold_until: components["schemas"]["Instant"];
         };
+        /** @description What budgets have left, by name. */
+        RemainingList: {
+            budgets: {
+                [key: string]: components["schemas"]["Gauge"];
+            };
+        };
+        /** @description What a budget has left, as this node knows it; null if it does not. */
+        Gauge: {
+            remaining: components["schemas"]["UnitsOrNone"];
+            /**
+             * @description `partly` if some of its buckets are offline; `period_exhausted` if a later period may get more; the status of a budget that is not effective.
+             * @enum {string}
+             */
+            serving: "full" | "partly" | "period_exhausted" | "budget_exhausted" | "pending" | "paused" | "expired";
+            as_of: components["schemas"]["Instant"];
+        } | null;
         RefusalList: {
             refusals: components["schemas"]["Refusal"][];
         };
@@ -2372,6 +2408,10 @@ export interface components {
     headers: {
         /** @description The version of the budget, for `If-Match`. */
         ETag: string;
+        /** @description A weak tag of all but `as_of`, for `If-None-Match`. */
+        RemainingTag: string;
+        /** @description For how long the answer may be kept. */
+        OneSecond: "max-age=1";
         /** @description The path of what was made, or where to go. */
         Location: string;
         /** @description In so many seconds it is worth while to repeat the call. */
@@ -3346,6 +3386,41 @@ export interface operations {
                 };
             };
             404: components["responses"]["Problem"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    listRemaining: {
+        parameters: {
+            query: {
+                /** @description The tenant; left out: the one of the key, else `default`. */
+                tenant?: components["parameters"]["Tenant"];
+                /** @description The names. */
+                budget: components["schemas"]["Name"][];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What they have left. */
+            200: {
+                headers: {
+                    ETag: components["headers"]["RemainingTag"];
+                    "Cache-Control": components["headers"]["OneSecond"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RemainingList"];
+                };
+            };
+            /** @description Nothing but `as_of` has changed. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             default: components["responses"]["Problem"];
         };
     };

@@ -169,6 +169,14 @@ public final class Api {
       String heldAt,
       String holdUntil) {}
 
+  public record RemainingList(
+      Map<String, Gauge> budgets) {}
+
+  public record Gauge(
+      Long remaining,
+      String serving,
+      String asOf) {}
+
   public record RefusalList(
       List<Refusal> refusals) {}
 
