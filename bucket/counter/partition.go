@@ -40,6 +40,7 @@ type partition struct {
 
 	syncing  sync.Mutex
 	syncedAt time.Time // when the last successful sync began
+	changed  int       // buckets that the last one found changed
 
 	// Of the last time that SyncLoop ended all lost epochs: m.since, and when that began.
 	endedSince int64

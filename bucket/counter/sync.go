@@ -16,9 +16,15 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// SyncEvery is the interval of SyncLoop. A figure in an answer is at most that old, plus the age of
-// its own read: at most 1 s together.
-const SyncEvery = 500 * time.Millisecond
+// SyncEvery is the interval of SyncLoop, with jitter. A figure in an answer is at most that old, plus
+// the age of its own read: at most 1 s together. If more than manyChanged buckets of a partition
+// changed, a row of SQL each, the next run begins syncWithMany after the last one, so that SQL works
+// for each of them once a second.
+const (
+	SyncEvery    = 500 * time.Millisecond
+	syncWithMany = 900 * time.Millisecond
+	manyChanged  = 1000
+)
 
 // sync records in SQL what the partition counted since the last sync, unless a successful sync
 // began after since. It first compares the identity of the store, because a resync from another
@@ -88,11 +94,13 @@ func (l *partition) readAll(ctx context.Context, m *remembered) error {
 
 // read records the changes of the partition in SQL, except those of early buckets: see Recorded.
 func (l *partition) read(ctx context.Context, m *remembered) (early []int64, err error) {
+	l.changed = 0
 	for cursor := ""; ; {
 		sums, next, err := l.store.Changed(ctx, m.Memory, cursor)
 		if err != nil {
 			return nil, err
 		}
+		l.changed += len(sums)
 		if len(sums) > 0 {
 			done, err := l.record(ctx, m, sums)
 			if err != nil {
@@ -177,6 +185,8 @@ func (s *Service) syncBudget(ctx, patience context.Context, b *bucket.Budget,
 type SyncLoop struct {
 	s          *Service
 	partitions []bucket.Partition
+	began      time.Time // of the last run
+	many       bool      // it found more than manyChanged buckets of a partition
 }
 
 // RunOnce syncs every partition, tells its store what Push could not tell it, ends lost epochs and
@@ -184,6 +194,10 @@ type SyncLoop struct {
 func (y *SyncLoop) RunOnce(ctx context.Context) error {
 	const atOnce, sweepSteps = 8, 4
 	began := y.s.clock.Now()
+	if age := began.Sub(y.began); y.many && age >= 0 && age < syncWithMany {
+		return nil
+	}
+	y.began, y.many = began, false
 	for _, st := range y.s.states.All() {
 		st.Marked.Store(st.Spent.Load())
 	}
@@ -219,11 +233,27 @@ func (y *SyncLoop) RunOnce(ctx context.Context) error {
 		})
 	}
 	err := all.Wait()
+	y.s.asked.Store(true)
+	for _, name := range y.partitions {
+		y.many = y.many || y.s.partitionOf(name).changedMany()
+	}
+	if err != nil {
+		return err // SQL may not have what was deducted
+	}
 	for _, st := range y.s.states.All() {
 		st.InSQL.Store(st.Marked.Load())
 	}
-	y.s.asked.Store(true)
-	return err
+	return nil
+}
+
+// changedMany reports whether the last sync found more than manyChanged buckets.
+func (l *partition) changedMany() bool {
+	if l == nil {
+		return false
+	}
+	l.syncing.Lock()
+	defer l.syncing.Unlock()
+	return l.changed > manyChanged
 }
 
 // lag returns how long ago the last successful sync began.
@@ -364,7 +394,7 @@ type Loop struct {
 func (s *Service) Loops(partitions []bucket.Partition) []Loop {
 	const often = 500 * time.Millisecond
 	return []Loop{
-		{"store sync", SyncEvery, (&SyncLoop{s, partitions}).RunOnce},
+		{"store sync", SyncEvery, (&SyncLoop{s: s, partitions: partitions}).RunOnce},
 		{"store epochs", often, (&PushLoop{s}).RunOnce},
 		{"store rollover", often, (&RolloverLoop{s}).RunOnce},
 		{"store shrinks", often, (&ShrinkLoop{s}).RunOnce},
