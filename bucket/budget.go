@@ -308,3 +308,16 @@ func (b *Budget) Home(key string) *Bucket {
 func (b *Budget) HomeKey(dimensions map[string]string, key, id string) string {
 	return cmp.Or(dimensions[b.RoutingDimension], key, id)
 }
+
+// NeedsRows returns LedgerModeOnly if a budget is in store mode. It names the call and what to use
+// instead.
+func (b *Budget) NeedsRows(call, instead string) error {
+	if !b.InStoreMode() {
+		return nil
+	}
+	return budget.Refuse(budget.LedgerModeOnly, call,
+		"%s needs the rows of ledger mode, and this budget has durability store; %s", call, instead)
+}
+
+// InsteadOfHold is what to use instead of a hold where there are no rows: see NeedsRows.
+const InsteadOfHold = "deduct at once and roll back what is not needed"

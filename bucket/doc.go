@@ -1,6 +1,6 @@
 // Package bucket is the contract between the parts of budgetd's core. It has the types of every
-// call, the interfaces that a store implements (Counter and its companions), the cache of
-// definitions, and Service, which sends each call to the mode of its budget.
+// call, the interfaces that a store implements (Counter and its companions), and the cache of
+// definitions.
 //
 // # Who decides
 //
@@ -28,6 +28,6 @@
 // that nothing was done. OutcomeUnknown means that the caller must repeat the request with the same
 // id.
 //
-// The packages below this one implement the calls: row and hold in ledger mode, counter in store
-// mode, and transfer, manage, feed, usage, audit and sample in both.
+// The packages below this one implement the calls: deduct, transfer, manage, audit and sample for
+// every budget, hold, feed and usage for those with rows, counter and store for those in stores.
 package bucket

@@ -162,3 +162,23 @@ func (noObserver) Commit(context.Context, int, time.Duration)                   
 func (noObserver) Failed(string, budget.Code)                                          {}
 func (noObserver) Moved(string, int64)                                                 {}
 func (noObserver) Lag(bucket.Partition, time.Duration)                                 {}
+
+// Loop is a loop for the daemon, which calls RunOnce at the interval Every, with jitter, and never
+// concurrently.
+type Loop struct {
+	Name  string
+	Every time.Duration
+	// RunOnce does a bounded amount of work. Its error is logged; the next run tries again.
+	RunOnce func(ctx context.Context) error
+}
+
+// Loops returns the loops of a service. Every node syncs every partition.
+func (s *Service) Loops(partitions []bucket.Partition) []Loop {
+	const often = 500 * time.Millisecond
+	return []Loop{
+		{"store sync", SyncEvery, (&SyncLoop{s: s, partitions: partitions}).RunOnce},
+		{"store epochs", often, (&PushLoop{s}).RunOnce},
+		{"store rollover", often, (&RolloverLoop{s}).RunOnce},
+		{"store shrinks", often, (&ShrinkLoop{s}).RunOnce},
+	}
+}

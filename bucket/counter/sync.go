@@ -16,10 +16,10 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// SyncEvery is the interval of SyncLoop, with jitter. A figure in an answer is at most that old, plus
-// the age of its own read: at most 1 s together. If more than manyChanged buckets of a partition
-// changed, a row of SQL each, the next run begins syncWithMany after the last one, so that SQL works
-// for each of them once a second.
+// SyncEvery is the interval of SyncLoop, with jitter. A figure in an answer is at most that old,
+// plus the age of its own read: at most 1 s together. If more than manyChanged buckets of a
+// partition changed, a row of SQL each, the next run begins syncWithMany after the last one, so
+// that SQL works for each of them once a second.
 const (
 	SyncEvery    = 500 * time.Millisecond
 	syncWithMany = 900 * time.Millisecond
@@ -379,24 +379,4 @@ func differ(bk *bucket.Bucket, e *bucket.Entry, granted int64) (found []ledger.D
 		add("given back", bk.Epoch.GivenBack, e.GivenBack)
 	}
 	return found
-}
-
-// Loop is a loop for the daemon, which calls RunOnce at the interval Every, with jitter, and never
-// concurrently.
-type Loop struct {
-	Name  string
-	Every time.Duration
-	// RunOnce does a bounded amount of work. Its error is logged; the next run tries again.
-	RunOnce func(ctx context.Context) error
-}
-
-// Loops returns the loops of a service. Every node syncs every partition.
-func (s *Service) Loops(partitions []bucket.Partition) []Loop {
-	const often = 500 * time.Millisecond
-	return []Loop{
-		{"store sync", SyncEvery, (&SyncLoop{s: s, partitions: partitions}).RunOnce},
-		{"store epochs", often, (&PushLoop{s}).RunOnce},
-		{"store rollover", often, (&RolloverLoop{s}).RunOnce},
-		{"store shrinks", often, (&ShrinkLoop{s}).RunOnce},
-	}
 }

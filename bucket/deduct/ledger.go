@@ -109,6 +109,14 @@ type Lookup interface {
 	Tallies(ctx context.Context, asked []bucket.Touched) ([][]*limit.Tally, error)
 }
 
+// Returner gives units of deductions back, and looks deductions up.
+type Returner interface {
+	Rollback(ctx context.Context, request bucket.RollbackRequest) (bucket.DeductionView, error)
+	// Cancel and Deduction use Budget, RequestID, Key and Receipt of a request.
+	Cancel(ctx context.Context, request bucket.RollbackRequest) (bucket.DeductionView, error)
+	Deduction(ctx context.Context, request bucket.RollbackRequest) (bucket.DeductionView, error)
+}
+
 // Rollover ends the period of a budget that is over and begins the next one.
 type Rollover interface {
 	// RollOver rolls a budget over if that is due by SQL's clock; otherwise it does nothing. Error:

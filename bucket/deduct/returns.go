@@ -60,7 +60,7 @@ func (s *Service) Deduction(ctx context.Context, r bucket.RollbackRequest) (
 // returner returns what gives units of a budget back. A store does not record the principal:
 // Forbidden if the caller may give back only its own deductions.
 func (s *Service) returner(ctx context.Context, op string, r *bucket.RollbackRequest) (
-	bucket.Returner, error) {
+	Returner, error) {
 	b, err := s.budgets.Find(ctx, r.Budget)
 	if err != nil {
 		return nil, err

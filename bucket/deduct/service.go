@@ -52,11 +52,11 @@ type Config struct {
 	Lookup   Lookup
 	Rollover Rollover
 	// Returns gives back what was deducted in SQL.
-	Returns bucket.Returner
+	Returns Returner
 	// Stores is the home of budgets in store mode. It is nil on a node without stores.
 	Stores interface {
 		Home
-		bucket.Returner
+		Returner
 	}
 	// States is what the node caches about budgets. Stores must have the same; nil means a new one.
 	States *States
@@ -96,7 +96,7 @@ type Service struct {
 // way is how operations reach the homes of one kind: SQL, or the partitions of stores.
 type way struct {
 	Home
-	returns bucket.Returner
+	returns Returner
 	// store says that partitions of stores decide, and that SQL follows them.
 	store bool
 	// sums is where an operation that lacks units waits first, unless it is nil.
@@ -145,7 +145,7 @@ func New(c Config) (*Service, error) {
 	return s, nil
 }
 
-func (s *Service) newWay(h Home, returns bucket.Returner) way {
+func (s *Service) newWay(h Home, returns Returner) way {
 	w := way{Home: h, returns: returns}
 	group := func(run func(int64, []*Op), size int) *batch.Group[*Op] {
 		return batch.NewGroup(batch.GroupConfig[*Op]{Run: run, Refuse: (*Op).Overload, Size: size,

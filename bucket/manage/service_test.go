@@ -19,7 +19,6 @@ import (
 )
 
 var (
-	_ bucket.Manager = (*manage.Service)(nil)
 	_ manage.Budgets = (*bucket.Budgets)(nil)
 )
 

@@ -48,7 +48,7 @@ func TestReadyMeansAsked(t *testing.T) {
 			if reasons := n.Ready(ctx); len(reasons) != 0 {
 				t.Errorf("every store was asked, and it is not ready for %q", reasons)
 			}
-			_, _, err = n.Manager.Create(ctx, budget.Definition{Tenant: "default", Name: "sale", Type: budget.Promo, Unit: budget.Count,
+			_, _, err = n.Create(ctx, budget.Definition{Tenant: "default", Name: "sale", Type: budget.Promo, Unit: budget.Count,
 				Durability: budget.Store, TotalQuantity: 100})
 			if (err == nil) != test.up {
 				t.Errorf("a create in store mode: %v", err)

@@ -26,6 +26,7 @@ import (
 	"github.com/budgetd/budgetd/iana"
 	"github.com/budgetd/budgetd/internal/config"
 	"github.com/budgetd/budgetd/internal/console"
+	"github.com/budgetd/budgetd/internal/httpapi"
 	"github.com/budgetd/budgetd/internal/metrics"
 	"github.com/budgetd/budgetd/internal/sql/access"
 	"github.com/budgetd/budgetd/internal/sql/commit"
@@ -50,7 +51,7 @@ func partsOf(db *engine.DB) *parts {
 
 // node is a running service: its handlers and its loops.
 type node struct {
-	*bucket.Service
+	*httpapi.Parts
 	transfer *transfer.Service
 	names    *names
 	gauges   *manage.Gauges
@@ -119,11 +120,10 @@ func (b *backends) service(c config.Config, log *slog.Logger, observer *metrics.
 	audits, figures := m.auditService(), m.sampleService()
 	feeds := feed.New(feed.Config{DB: m.db, Budgets: m.budgets, Observer: observer})
 	n := &node{transfer: m.moves.Service, names: &names{m.definitions, m.budgets}, gauges: m.gauges,
-		Service: &bucket.Service{Deductor: deducts, Predictor: deducts, Returner: deducts,
-			Holder: holds, Feeder: feeds, Summer: looks,
-			Manager: budgetViewer{m.manageService(), m.health, m.budgets},
-			Mover:   m.moves, Auditor: audits, Sampler: figures, Quarantiner: m.stores,
-			Keeper: m.moves, Watcher: m.health}}
+		Parts: &httpapi.Parts{Deductions: deducts, Lookups: deducts, Checks: deducts, Holds: holds,
+			Budgets: budgetViewer{m.manageService(), m.health, m.budgets}, Usages: looks,
+			Movements: m.moves, Audits: audits, Feeds: feeds, Releases: m.stores,
+			Samples: figures, Stores: m.health, Instances: m.moves}}
 	n.overseer = &console.Overseer{Find: m.budgets.Find, Known: audits.Known, Now: m.db.Now}
 	n.alerts = m.alertingService(figures)
 	n.sender, n.work = m.alertLoops(n.alerts)

@@ -150,6 +150,8 @@ func TestEveryRouteWithEveryKey(t *testing.T) {
 			target += "?request_id=o1"
 		case "usage":
 			target += "?user=u1"
+		case "remaining":
+			target += "?budget=sale"
 		}
 		status := func(name string) int {
 			var header []string

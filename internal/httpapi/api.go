@@ -37,19 +37,34 @@ import (
 	"github.com/budgetd/budgetd/internal/ratelimit"
 )
 
-// Service is what the API calls: *bucket.Service. Each of its parts is declared in the file of its
-// noun.
+// Service is what the API calls. Each of its parts is declared in the file of its noun.
 type Service interface {
 	DataPath
 	Budgets
 	Lookups
 	Usages
-	Buckets
-	Recycles
+	Movements
 	Audits
 	Feeds
-	Quarantines
-	Series
+	Releases
+	Samples
+	Stores
+	Instances
+}
+
+// Parts is a Service with an implementation for each noun.
+type Parts struct {
+	Deductions
+	Lookups
+	Checks
+	Holds
+	Budgets
+	Usages
+	Movements
+	Audits
+	Feeds
+	Releases
+	Samples
 	Stores
 	Instances
 }

@@ -9,13 +9,18 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// Buckets is the part of the service that acts on the buckets of a budget. Errors are
-// *budget.Error.
-type Buckets interface {
+// Movements is the part of the service that moves units between a budget and its buckets. Errors
+// are *budget.Error.
+type Movements interface {
 	Buckets(ctx context.Context, ref bucket.BudgetRef) ([]bucket.BucketView, error)
 	Offline(ctx context.Context, ref bucket.BudgetRef, bucketKey string) (bucket.BucketView, error)
 	Online(ctx context.Context, ref bucket.BudgetRef, bucketKey string) (bucket.BucketView, error)
 	ApplyTo(ctx context.Context, ref bucket.BudgetRef, bucketKey string) (bucket.BucketView, error)
+	// Recycle recycles a budget and returns the report.
+	Recycle(ctx context.Context, ref bucket.BudgetRef) (bucket.Recycle, error)
+	// Recycles reads the recycles below a number, newest first; 0 begins with the newest.
+	Recycles(ctx context.Context, ref bucket.BudgetRef, before int64,
+		limit int) ([]bucket.Recycle, error)
 }
 
 func (a *API) buckets(c *call) (answer, error) {
@@ -62,9 +67,9 @@ func (c *call) onBucket(verb bucketVerb) (answer, error) {
 	return answer{body: bucketOf(&view)}, err
 }
 
-// Quarantines is the part of the service that acts on units whose store lost its memory (store
+// Releases is the part of the service that acts on units whose store lost its memory (store
 // mode).
-type Quarantines interface {
+type Releases interface {
 	Quarantines(ctx context.Context, ref bucket.BudgetRef) ([]bucket.Quarantine, error)
 	// Release carries out an operator's decision, once per request id.
 	Release(ctx context.Context, r bucket.ReleaseRequest) (bucket.ReleaseAnswer, error)
@@ -113,15 +118,6 @@ func (a *API) release(c *call) (answer, error) {
 	})
 	return answer{body: api.ReleaseAnswer{RequestID: body.RequestID, Released: done.Released,
 		Quarantined: done.Quarantined, Replayed: done.Replayed}}, err
-}
-
-// Recycles is the part of the service that recycles budgets.
-type Recycles interface {
-	// Recycle recycles a budget and returns the report.
-	Recycle(ctx context.Context, ref bucket.BudgetRef) (bucket.Recycle, error)
-	// Recycles reads the recycles below a number, newest first; 0 begins with the newest.
-	Recycles(ctx context.Context, ref bucket.BudgetRef, before int64,
-		limit int) ([]bucket.Recycle, error)
 }
 
 func (a *API) recycle(c *call) (answer, error) {

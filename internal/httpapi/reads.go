@@ -130,8 +130,8 @@ func (c *call) allow(longer time.Duration) {
 	_ = control.SetWriteDeadline(time.Now().Add(longer + limits.RequestTimeout + limits.WriteTimeout))
 }
 
-// Series is the part of the service that shows figures over time.
-type Series interface {
+// Samples is the part of the service that shows figures over time.
+type Samples interface {
 	// Series reads a budget's figures over a span, and projects when it will be used up.
 	Series(ctx context.Context, request bucket.SeriesRequest) (bucket.SeriesAnswer, error)
 }

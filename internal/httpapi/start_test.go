@@ -45,7 +45,7 @@ func (o *observed) InFlight(int64) {}
 func start(t *testing.T, change ...func(*httpapi.Config)) (*fake, *running, *httpapi.API) {
 	t.Helper()
 	f := new(fake)
-	c := httpapi.Config{Service: f, Alerts: f, Webhooks: f, Limits: limits, Drivers: map[string]string{"redis-a": "redis", "redis-b": "redis"},
+	c := httpapi.Config{Service: f, Gauges: shown{}, Alerts: f, Webhooks: f, Limits: limits, Drivers: map[string]string{"redis-a": "redis", "redis-b": "redis"},
 		NewID: func() string { return "corr-1" }, Log: slog.New(slog.DiscardHandler),
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "budgetd_up 1") })}
 	for _, change := range change {

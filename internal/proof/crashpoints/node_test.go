@@ -24,7 +24,8 @@ import (
 
 // node is a budgetd without an HTTP server. Its loops run only when a test calls loop.
 type node struct {
-	*bucket.Service
+	*deduct.Service
+	*manager
 	gate       *gate // nil if it connects directly
 	db         *engine.DB
 	budgets    *bucket.Budgets
@@ -34,6 +35,8 @@ type node struct {
 	returns    *hold.Ledger
 	partitions []bucket.Partition
 }
+
+type manager = manage.Service
 
 // instances are the names of the stores; both are on one server. Each has one partition.
 var instances = []string{"m", "n"}
@@ -93,12 +96,11 @@ func newNode(t *testing.T, w *servers, g *gate) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.Service = &bucket.Service{Deductor: service, Returner: service, Holder: n.holds,
-		Manager: &manage.Service{Ledger: defs, Budgets: n.budgets, Periods: n.moves,
-			Stores: stores{n.store}, Places: places,
-			Takes: func(bucket.Partition) bool { return true }, Moved: func(string, int64) {},
-			Clock: bucket.SystemClock{}, Nonce: nonce, Log: slog.New(slog.DiscardHandler),
-			Timeout: step}}
+	n.Service, n.manager = service, &manage.Service{Ledger: defs, Budgets: n.budgets, Periods: n.moves,
+		Stores: stores{n.store}, Places: places,
+		Takes: func(bucket.Partition) bool { return true }, Moved: func(string, int64) {},
+		Clock: bucket.SystemClock{}, Nonce: nonce, Log: slog.New(slog.DiscardHandler),
+		Timeout: step}
 	return n
 }
 
@@ -112,7 +114,7 @@ func (n *node) loop(ctx context.Context, name string) error {
 			Log: slog.New(slog.DiscardHandler)}).RunOnce(ctx)
 	}
 	if name == "shrinks" {
-		return n.Manager.(*manage.Service).FinishShrinks(ctx)
+		return n.FinishShrinks(ctx)
 	}
 	for _, l := range n.store.Loops(n.partitions) {
 		if l.Name == name {

@@ -67,7 +67,7 @@ func confirm(r bucket.ConfirmRequest) act {
 	return func(ctx context.Context, n *node, b *bucket.Budget) (string, *bool, error) {
 		r := r
 		r.Budget = bucket.BudgetRef{ID: b.ID}
-		list, err := n.Confirm(ctx, r)
+		list, err := n.holds.Confirm(ctx, r)
 		told, replayed := "", false
 		for _, v := range list {
 			told += fmt.Sprintf("%s %d, ", v.State, v.Confirmed)

@@ -87,14 +87,14 @@ func serveLimits(t *testing.T, clock *movedClock, db *engine.DB) *limitWorld {
 		Rollover: mover, Returns: holds, Now: db.Now, Observer: observer,
 		Settings: deduct.Settings{Deadline: patience, StepTime: patience}})
 	must(t, err)
-	service := &bucket.Service{Deductor: deducts, Predictor: deducts, Returner: deducts, Holder: holds,
-		Summer: usage.New(usage.Config{DB: db, Budgets: budgets, Observer: observer, Deadline: patience}),
-		Mover:  mover,
-		Manager: &manage.Service{Ledger: defined, Budgets: budgets, Periods: mover,
+	service := &httpapi.Parts{Deductions: deducts, Lookups: deducts, Checks: deducts, Holds: holds,
+		Usages:    usage.New(usage.Config{DB: db, Budgets: budgets, Observer: observer, Deadline: patience}),
+		Movements: mover,
+		Budgets: &manage.Service{Ledger: defined, Budgets: budgets, Periods: mover,
 			Moved: observer.Moved, Clock: bucket.SystemClock{}, Timeout: patience,
 			Nonce: func() string { return t.Name()[:8] }},
-		Auditor: audit.New(audit.Config{DB: db, Budgets: budgets, Observer: observer}),
-		Sampler: sample.New(sample.Config{DB: db, Budgets: budgets, Figures: defined.Figures})}
+		Audits:  audit.New(audit.Config{DB: db, Budgets: budgets, Observer: observer}),
+		Samples: sample.New(sample.Config{DB: db, Budgets: budgets, Figures: defined.Figures})}
 	server := httptest.NewServer(httpapi.New(httpapi.Config{Service: service,
 		Limits: httpapi.Limits{BodyBytes: 1 << 20, BatchBytes: 4 << 20, BodiesBytes: 64 << 20,
 			HeaderBytes: 64 << 10, Headers: 100, InFlight: 1000, RequestTimeout: time.Minute,

@@ -16,9 +16,9 @@ import (
 
 // The largest numbers of lines of code, without blank lines and comments, in Go and Lua.
 const (
-	mostProduct = 59_230 // what budgetd, budgetctl and the client are made of
+	mostProduct = 59_180 // what budgetd, budgetctl and the client are made of
 	mostSupport = 10_500 // all other code outside tests
-	mostTests   = 66_950
+	mostTests   = 66_980
 )
 
 // lineCount counts lines of code and lines that have only a comment.
