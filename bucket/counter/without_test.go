@@ -22,7 +22,8 @@ import (
 // cut is definitions that can be cut off from the database.
 type cut struct {
 	bucket.Definitions
-	off atomic.Bool
+	off   atomic.Bool
+	reads atomic.Int64 // of single budgets
 }
 
 func (c *cut) err() error {
@@ -33,6 +34,7 @@ func (c *cut) err() error {
 }
 
 func (c *cut) Budget(ctx context.Context, ref bucket.BudgetRef) (bucket.Budget, error) {
+	c.reads.Add(1)
 	if err := c.err(); err != nil {
 		return bucket.Budget{}, err
 	}
@@ -124,6 +126,27 @@ func TestOldDefinition(t *testing.T) {
 		w.settled(b, books{T: 1000, O: 1000 - 101, S: 101})
 		w.settled(other, books{T: 1000, O: 999, S: 1})
 	})
+}
+
+// TestRefusedBySums checks that a node that cannot read definitions refuses by sums that it reads: an
+// old definition does not turn what the database says now into a doubt. By an old definition alone it
+// refuses nothing, and waits for no other.
+func TestRefusedBySums(t *testing.T) {
+	w := onRedis(t, "sqlite", 1)
+	defs := &cut{Definitions: w.defs}
+	node, _ := w.newNode(func(c *counter.Config) { w.without(c, defs) })
+	sold, few := w.create(promo("sold", 10, 1)), w.create(limited(1000))
+	w.codes(node, sold, "all", "ann", 10, "")
+	w.codes(node, few, "one", "ann", 1, "")
+	w.run("store sync")
+	defs.off.Store(true)
+	w.clock.Advance(2 * time.Second)
+	w.codes(node, sold, "more", "ann", 1, budget.BudgetExhausted)
+	read := defs.reads.Load()
+	w.codes(node, few, "no user", "", 1, budget.Unavailable)
+	if again := defs.reads.Load() - read; again != 0 {
+		t.Errorf("the definition was read %d times while the database did not answer", again)
+	}
 }
 
 // TestChangesReachOldDefinitions checks each change of a definition that lets less be deducted: a
