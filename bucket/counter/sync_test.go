@@ -20,6 +20,7 @@ func TestSyncOfMany(t *testing.T) {
 	for _, result := range w.node.DeductAll(t.Context(), requests) {
 		w.ok(result.Err)
 	}
+	w.clock.Stop()
 	sync := w.node.Loops(w.partitions)[0]
 	used := func(want int64) {
 		t.Helper()

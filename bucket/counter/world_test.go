@@ -24,16 +24,27 @@ import (
 	"github.com/budgetd/budgetd/internal/sql/rows"
 )
 
-// clock is the machine's clock, which tests move forward.
+// clock is the machine's clock, which tests move forward, and may stop.
 type clock struct {
-	mu    sync.Mutex
-	ahead time.Duration
+	mu      sync.Mutex
+	ahead   time.Duration
+	stopped time.Time // zero while it goes
 }
 
 func (c *clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if !c.stopped.IsZero() {
+		return c.stopped.Add(c.ahead)
+	}
 	return time.Now().Add(c.ahead)
+}
+
+// Stop stops the clock.
+func (c *clock) Stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stopped = time.Now()
 }
 
 func (c *clock) Advance(d time.Duration) {

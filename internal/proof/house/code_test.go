@@ -18,7 +18,7 @@ import (
 const (
 	mostProduct = 59_180 // what budgetd, budgetctl and the client are made of
 	mostSupport = 10_500 // all other code outside tests
-	mostTests   = 66_990
+	mostTests   = 67_000
 )
 
 // lineCount counts lines of code and lines that have only a comment.
