@@ -113,13 +113,13 @@ func Look(ctx context.Context, db *engine.DB, op string, queries []Query) error 
 	return err
 }
 
-// LookOn is Look on one connection: see engine.Line.Look.
-func LookOn(ctx context.Context, line *engine.Line, queries []Query) error {
+// LookOn is Look on one connection: see engine.PacketConn.Look.
+func LookOn(ctx context.Context, conn *engine.PacketConn, queries []Query) error {
 	if len(queries) == 0 {
 		return nil
 	}
-	texts, into, loads := written(line.Statement, queries, nil)
-	err := line.Look(ctx, texts, into)
+	texts, into, loads := written(conn.Statement, queries, nil)
+	err := conn.Look(ctx, texts, into)
 	if err == nil {
 		each(loads)
 	}

@@ -22,45 +22,45 @@ import (
 // Short without a packet, which is marked as a guess. ids says that the rows of the ids are read
 // before, as they are after a packet that failed for one of them.
 //
-// It returns an error with Failed, and with Unheard if the packet may have been committed and may
-// still be running. Unheard without an error means that the outcome of the packet is final.
+// It returns an error with Failed, and with NoReply if the packet may have been committed and may
+// still be running. NoReply without an error means that the outcome of the packet is final.
 func (p *Part) fastForm(ctx context.Context, f *flight, ids bool) (engine.Sent, error) {
 	t, ok := p.assume(f)
 	if !ok {
 		return engine.Unsent, nil
 	}
-	line, err := p.db.Line(ctx)
+	conn, err := p.db.PacketConn(ctx)
 	if err != nil {
 		return engine.Unsent, nil // the locking form reports why
 	}
-	defer line.Close()
-	if ok, err := t.readAhead(ctx, line, ids); err != nil || !ok {
+	defer conn.Close()
+	if ok, err := t.readAhead(ctx, conn, ids); err != nil || !ok {
 		return engine.Unsent, nil
 	}
 	p.repeats.Add(-1)
 	clear(f.out)
 	t.judgeAll()
-	if ok, err := t.refuseLimited(ctx, line); err != nil || !ok || len(t.freed) > 0 {
+	if ok, err := t.refuseLimited(ctx, conn); err != nil || !ok || len(t.freed) > 0 {
 		return engine.Unsent, nil
 	}
 	if t.accepted == 0 {
 		t.remaining()
 		return engine.Committed, nil
 	}
-	packet, ok := t.packet(line)
+	packet, ok := t.packet(conn)
 	if !ok {
 		return engine.Unsent, nil
 	}
 	p.air.add(t, 1)
 	defer p.air.add(t, -1)
-	sent, err := line.Send(ctx, packet, t.readLeft)
+	sent, err := conn.Send(ctx, packet, t.readLeft)
 	switch {
 	case sent == engine.Committed:
 		t.remaining()
 		p.learn(f)
 		return sent, nil
-	case sent == engine.Unheard:
-		if gone := line.Gone(ctx); gone != nil {
+	case sent == engine.NoReply:
+		if e := conn.Kill(ctx); e != nil {
 			return sent, engine.MaybeDone("commit", err)
 		}
 	case sent == engine.Failed:
@@ -110,7 +110,8 @@ func (p *Part) recall(op *bucket.Operation) *bucketState {
 
 // readAhead reads without locks what the operations are judged by: limit rows and, if ids is set,
 // the rows of their ids. ok is false if a limit must be counted from the ledger.
-func (t *trial) readAhead(ctx context.Context, line *engine.Line, ids bool) (ok bool, err error) {
+func (t *trial) readAhead(ctx context.Context, conn *engine.PacketConn, ids bool) (
+	ok bool, err error) {
 	t.limits.open(t.flight)
 	if !ids && t.limits.empty() {
 		return true, nil
@@ -123,7 +124,7 @@ func (t *trial) readAhead(ctx context.Context, line *engine.Line, ids bool) (ok 
 	}
 	found := map[counters.Key]*counters.Row{}
 	queries = append(queries, counters.Queries(t.limits.keys(), "", found, &failed)...)
-	if err := cmp.Or(bookkeeper.LookOn(ctx, line, queries), failed); err != nil {
+	if err := cmp.Or(bookkeeper.LookOn(ctx, conn, queries), failed); err != nil {
 		return false, err
 	}
 	for _, row := range found {
@@ -135,7 +136,7 @@ func (t *trial) readAhead(ctx context.Context, line *engine.Line, ids bool) (ok 
 
 // refuseLimited looks up the ids of operations that a limit refuses, and adds the rows of recorded
 // ones. Call it after the limit rows were read. ok is false if anything else was refused.
-func (t *trial) refuseLimited(ctx context.Context, line *engine.Line) (ok bool, err error) {
+func (t *trial) refuseLimited(ctx context.Context, conn *engine.PacketConn) (ok bool, err error) {
 	limited := t.count(bucket.Limited)
 	if t.accepted+limited+t.count(bucket.Known)+t.count(bucket.Short) < len(t.ops) {
 		return false, nil
@@ -147,7 +148,7 @@ func (t *trial) refuseLimited(ctx context.Context, line *engine.Line) (ok bool, 
 	found := map[bucket.ID]ledger.Deduction{}
 	var failed error
 	queries := rows.DeductionsOf(t.ids(is), "", true, found, &failed)
-	if err := cmp.Or(bookkeeper.LookOn(ctx, line, queries), failed); err != nil {
+	if err := cmp.Or(bookkeeper.LookOn(ctx, conn, queries), failed); err != nil {
 		return false, err
 	}
 	for i := range t.out {

@@ -23,11 +23,11 @@ const (
 )
 
 // packet writes the accepted operations as one packet. ok is false if it would be too long.
-func (t *trial) packet(line *engine.Line) (packet *engine.Statement, ok bool) {
-	packet = line.Statement()
+func (t *trial) packet(conn *engine.PacketConn) (packet *engine.Statement, ok bool) {
+	packet = conn.Statement()
 	packet.SQL("ROLLBACK;")
 	begin := func(into, or string, rows int) *engine.Inserting {
-		return line.Inserting(packet, into, or, rows)
+		return conn.Inserting(packet, into, or, rows)
 	}
 	existing, added := t.limits.close()
 	for _, err := range []error{

@@ -106,10 +106,10 @@ func (p *Part) commit(ctx context.Context, f *flight) error {
 		case sent == engine.Committed:
 			p.packets.Add(1)
 			return nil
-		case sent == engine.Unheard && err != nil:
+		case sent == engine.NoReply && err != nil:
 			return err // the outcome of the packet is not final
 		}
-		unsure = sent == engine.Unheard
+		unsure = sent == engine.NoReply
 	}
 	p.lockings.Add(1)
 	return p.sure(ctx, unsure, func(first bool) error { return p.locked(ctx, f, first) })

@@ -22,7 +22,7 @@ const (
 		expires_ms)`
 )
 
-// inserter begins an insertion into a table: see engine.Tx.Inserting and engine.Line.Inserting.
+// inserter begins an insertion into a table: see engine.Tx.Inserting and PacketConn.Inserting.
 type inserter func(into, or string, rows int) *engine.Inserting
 
 // insertRows writes the rows of accepted operations that precede groups and limit rows in the lock

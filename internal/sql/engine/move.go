@@ -23,8 +23,8 @@ type Move struct {
 
 	db    *DB
 	ctx   context.Context
-	tx    *Tx   // of a file
-	line  *Line // of a server
+	tx    *Tx         // of a file
+	conn  *PacketConn // of a server
 	begun bool
 	saves []*Statement
 	look  *lookAfter
@@ -78,7 +78,7 @@ func (m *Move) Load(queries []*Statement, into []any) error {
 	for _, q := range queries {
 		packet.append(q)
 	}
-	return m.line.load(m.ctx, packet, into)
+	return m.conn.load(m.ctx, packet, into)
 }
 
 // Read runs further reads within the transaction, each a round trip on a server. Load comes first.
@@ -86,7 +86,7 @@ func (m *Move) Read(fn func(*Reader) error) error {
 	if m.tx != nil {
 		return fn(&m.tx.Reader)
 	}
-	return m.line.Read(m.ctx, fn)
+	return m.conn.Read(m.ctx, fn)
 }
 
 // Save adds a statement to those that are run with the COMMIT, in the order of the calls.
@@ -112,12 +112,12 @@ func (s *Statement) append(other *Statement) {
 }
 
 // load sends a packet of SELECTs.
-func (l *Line) load(ctx context.Context, packet *Statement, into []any) error {
+func (c *PacketConn) load(ctx context.Context, packet *Statement, into []any) error {
 	if len(packet.args) > 0 {
 		return Defect("a packet with parameters")
 	}
-	l.broken = true
-	rows, err := l.raw.QueryContext(ctx, packet.text.String())
+	c.broken = true
+	rows, err := c.raw.QueryContext(ctx, packet.text.String())
 	if err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func (l *Line) load(ctx context.Context, packet *Statement, into []any) error {
 	if err := rows.Err(); err != nil {
 		return err
 	}
-	l.broken = false
+	c.broken = false
 	return rows.Close()
 }
 
@@ -185,12 +185,12 @@ func (db *DB) lookOnce(ctx context.Context, texts []*Statement, into []any) erro
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	line, err := db.connect(ctx)
+	conn, err := db.connect(ctx)
 	if err != nil {
 		return err
 	}
-	defer line.Close()
-	return line.Look(ctx, texts, into)
+	defer conn.Close()
+	return conn.Look(ctx, texts, into)
 }
 
 // Move runs a movement: fn loads, decides and saves. If fn returns nil and has saved something,
@@ -211,7 +211,7 @@ func (db *DB) Move(ctx context.Context, op string, fn func(*Move) error) (err er
 		if err == nil || fateOf(err) == decided {
 			return err
 		}
-		unsure = unsure || sent == Unheard
+		unsure = unsure || sent == NoReply
 		if !fateOf(err).retried() || attempt >= writeAttempts ||
 			db.sleep(ctx, db.jitter(pause)) != nil {
 			db.refused(err)
@@ -288,30 +288,30 @@ func (m *Move) attest(row auditlog.Row) {
 
 // attemptMove runs a movement once, on a server.
 func (db *DB) attemptMove(ctx context.Context, m *Move, fn func(*Move) error) (Sent, error) {
-	line, err := db.connect(ctx)
+	conn, err := db.connect(ctx)
 	if err != nil {
 		return Unsent, err
 	}
-	defer line.Close()
-	m.line = line
+	defer conn.Close()
+	m.conn = conn
 	if err = fn(m); err == nil && len(m.saves) > 0 {
 		return db.save(ctx, m)
 	}
-	if !line.broken {
-		line.broken = line.rollBack(ctx) != nil
+	if !conn.broken {
+		conn.broken = conn.rollBack(ctx) != nil
 	}
 	return Failed, err
 }
 
 // rollBack ends a transaction whose context may have ended already.
-func (l *Line) rollBack(ctx context.Context) error {
+func (c *PacketConn) rollBack(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackLimit)
 	defer cancel()
 	text := "ROLLBACK"
-	if !l.db.dialect.valuesList {
+	if !c.db.dialect.valuesList {
 		text = waitsUsually + text
 	}
-	_, err := l.raw.ExecContext(ctx, text)
+	_, err := c.raw.ExecContext(ctx, text)
 	return err
 }
 
@@ -343,15 +343,15 @@ func (db *DB) save(ctx context.Context, m *Move) (Sent, error) {
 		packet.SQL("COMMIT") // ends the snapshot
 	}
 	if packet.Len() > MostPacket {
-		m.line.broken = true
+		m.conn.broken = true
 		return Unsent, Defect("a packet of %d bytes", packet.Len())
 	}
-	sent, err := m.line.send(ctx, packet, func(*sql.Rows) error { return nil }, into)
+	sent, err := m.conn.send(ctx, packet, func(*sql.Rows) error { return nil }, into)
 	if m.look != nil {
-		m.look.done = sent == Committed && !m.line.broken
+		m.look.done = sent == Committed && !m.conn.broken
 	}
-	if sent == Unheard {
-		if e := m.line.Gone(ctx); e != nil {
+	if sent == NoReply {
+		if e := m.conn.Kill(ctx); e != nil {
 			return sent, maybeDone("save", err)
 		}
 	}

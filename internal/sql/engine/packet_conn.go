@@ -49,8 +49,8 @@ func (db *DB) newCommitters(parsed *mysql.Config, size int) (*sqlx.DB, error) {
 	return sqlx.NewDb(pool, mysqlName), nil
 }
 
-// Line is one connection that accepts packets. One goroutine uses it at a time.
-type Line struct {
+// PacketConn is one connection that accepts packets. One goroutine uses it at a time.
+type PacketConn struct {
 	db     *DB
 	raw    *sqlx.Conn
 	thread thread
@@ -63,54 +63,54 @@ type thread struct {
 	host string
 }
 
-// Line waits until the context ends for a connection that accepts packets. It returns Unavailable
-// if the context ends first.
-func (db *DB) Line(ctx context.Context) (*Line, error) {
-	l, err := db.connect(ctx)
+// PacketConn waits until the context ends for a connection that accepts packets. It returns
+// Unavailable if the context ends first.
+func (db *DB) PacketConn(ctx context.Context) (*PacketConn, error) {
+	c, err := db.connect(ctx)
 	if err != nil {
 		return nil, notDone("commit", err)
 	}
-	return l, nil
+	return c, nil
 }
 
-// connect is Line with the database's own error.
-func (db *DB) connect(ctx context.Context) (*Line, error) {
+// connect is PacketConn with the database's own error.
+func (db *DB) connect(ctx context.Context) (*PacketConn, error) {
 	raw, err := db.committers.Connx(ctx)
 	if err != nil {
 		return nil, err
 	}
-	l := &Line{db: db, raw: raw, broken: true}
-	err = raw.Raw(func(c any) error {
-		s, ok := c.(*serverConn)
+	c := &PacketConn{db: db, raw: raw, broken: true}
+	err = raw.Raw(func(inner any) error {
+		s, ok := inner.(*serverConn)
 		if !ok {
-			return Defect("a connection of another type: %T", c)
+			return Defect("a connection of another type: %T", inner)
 		}
-		l.thread = s.thread
+		c.thread = s.thread
 		return nil
 	})
 	if err != nil {
-		l.Close()
+		c.Close()
 		return nil, err
 	}
-	l.broken = false
-	return l, nil
+	c.broken = false
+	return c, nil
 }
 
 // Close returns the connection to the pool. After any failure it closes the connection, which rolls
 // back what an interrupted packet left open.
-func (l *Line) Close() {
-	if l.broken {
-		_ = l.raw.Raw(func(any) error { return driver.ErrBadConn })
+func (c *PacketConn) Close() {
+	if c.broken {
+		_ = c.raw.Raw(func(any) error { return driver.ErrBadConn })
 	}
-	_ = l.raw.Close()
+	_ = c.raw.Close()
 }
 
 // Statement begins a statement or a packet of statements separated by semicolons.
-func (l *Line) Statement() *Statement { return &Statement{dialect: l.db.dialect} }
+func (c *PacketConn) Statement() *Statement { return &Statement{dialect: c.db.dialect} }
 
 // Inserting begins rows of a table that are added to a packet.
-func (l *Line) Inserting(packet *Statement, into, or string, rows int) *Inserting {
-	return &Inserting{Statement: Statement{dialect: l.db.dialect}, into: into, or: or, left: rows,
+func (c *PacketConn) Inserting(packet *Statement, into, or string, rows int) *Inserting {
+	return &Inserting{Statement: Statement{dialect: c.db.dialect}, into: into, or: or, left: rows,
 		run: func(s *Statement, _ int) error {
 			packet.text.WriteString(s.text.String())
 			packet.text.WriteByte(';')
@@ -125,20 +125,20 @@ func (s *Statement) Len() int { return s.text.Len() }
 func (s *Statement) ListsValues() bool { return s.dialect.valuesList }
 
 // Read runs reads on the connection, without locks, before a packet is sent.
-func (l *Line) Read(ctx context.Context, fn func(*Reader) error) error {
-	err := fn(&Reader{ctx: ctx, conn: newConn(l.raw, l.db.dialect)})
-	l.broken = l.broken || err != nil
+func (c *PacketConn) Read(ctx context.Context, fn func(*Reader) error) error {
+	err := fn(&Reader{ctx: ctx, conn: newConn(c.raw, c.db.dialect)})
+	c.broken = c.broken || err != nil
 	return err
 }
 
 // Look runs SELECTs before a packet is sent, without locks, in one round trip.
-func (l *Line) Look(ctx context.Context, queries []*Statement, into []any) error {
-	packet := l.Statement()
+func (c *PacketConn) Look(ctx context.Context, queries []*Statement, into []any) error {
+	packet := c.Statement()
 	for _, q := range queries {
 		packet.append(q)
 	}
 	packet.SQL("COMMIT") // ends the snapshot of a connection without autocommit
-	return l.load(ctx, packet, into)
+	return c.load(ctx, packet, into)
 }
 
 // Sent is the outcome of a packet.
@@ -152,58 +152,58 @@ const (
 	Failed
 	// Unsent means that not a byte was sent.
 	Unsent
-	// Unheard means that the packet may have been committed.
-	Unheard
+	// NoReply means that the packet may have been committed.
+	NoReply
 )
 
 // Send sends a packet: a ROLLBACK, statements without results, one SELECT whose rows go to row, and
 // a COMMIT. After a statement that fails the server skips the rest of the packet, so nothing is
 // committed. The error says why the packet was not Committed.
-func (l *Line) Send(ctx context.Context, packet *Statement,
+func (c *PacketConn) Send(ctx context.Context, packet *Statement,
 	row func(*sql.Rows) error) (Sent, error) {
-	return l.send(ctx, packet, row, nil)
+	return c.send(ctx, packet, row, nil)
 }
 
 // send is Send of a packet that may go on after its COMMIT: with a SELECT of one row, and one for
 // each element of after, to which their rows go. If these fail, the packet is Committed, and the
-// line is broken.
-func (l *Line) send(ctx context.Context, packet *Statement, row func(*sql.Rows) error,
+// connection is broken.
+func (c *PacketConn) send(ctx context.Context, packet *Statement, row func(*sql.Rows) error,
 	after []any) (_ Sent, err error) {
 	ctx, end := span.Begin(ctx, "sql", "packet")
 	defer func() { end(err) }()
 	if len(packet.args) > 0 {
 		return Unsent, Defect("a packet with parameters")
 	}
-	l.broken = true
-	rows, err := l.raw.QueryContext(ctx, packet.text.String())
+	c.broken = true
+	rows, err := c.raw.QueryContext(ctx, packet.text.String())
 	if err != nil {
 		return sentBefore(err), err
 	}
 	defer rows.Close()
 	for rows.Next() {
 		if err := row(rows); err != nil {
-			return Unheard, err
+			return NoReply, err
 		}
 	}
 	if err := rows.Err(); err != nil {
-		return Unheard, err
+		return NoReply, err
 	}
 	more := rows.NextResultSet()
 	switch err := rows.Err(); { // the answer to COMMIT
 	case err != nil && rolledBack(err):
 		return Failed, err
 	case err != nil:
-		return Unheard, err
+		return NoReply, err
 	case more != (after != nil):
-		return Unheard, Defect("a packet with more or fewer results than SELECTs")
+		return NoReply, Defect("a packet with more or fewer results than SELECTs")
 	}
-	l.db.accepted()
+	c.db.accepted()
 	for i := range after {
 		if !rows.NextResultSet() || sqlx.StructScan(rows, after[i]) != nil {
 			return Committed, nil
 		}
 	}
-	l.broken = rows.Close() != nil
+	c.broken = rows.Close() != nil
 	return Committed, nil
 }
 
@@ -216,13 +216,13 @@ func sentBefore(err error) Sent {
 	case errors.Is(err, driver.ErrBadConn), errors.Is(err, sql.ErrConnDone):
 		return Unsent
 	}
-	return Unheard
+	return NoReply
 }
 
 const (
 	selectThread = `SELECT CONNECTION_ID(), (SELECT HOST FROM information_schema.PROCESSLIST
 		WHERE ID = CONNECTION_ID())`
-	selectGone = `SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE ID = ? AND HOST = ?`
+	countThread = `SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE ID = ? AND HOST = ?`
 )
 
 // readThread reads the server's id of the connection.
@@ -252,20 +252,20 @@ func (c *serverConn) pair(ctx context.Context, query string) (found [2]string, e
 	return [2]string{plain(values[0]), plain(values[1])}, nil
 }
 
-// Gone kills the connection on the server and waits until the server no longer knows it. The effect
-// of an unheard packet is then final, and later reads show all of it. It returns Unavailable if
-// that fails.
-func (l *Line) Gone(ctx context.Context) error {
-	l.broken = true
-	return l.db.Read(ctx, "end a connection", func(r *Reader) error {
+// Kill kills the connection on the server and waits until the server no longer knows it. The effect
+// of a packet without a reply is then final, and later reads show all of it. It returns Unavailable
+// if that fails.
+func (c *PacketConn) Kill(ctx context.Context) error {
+	c.broken = true
+	return c.db.Read(ctx, "end a connection", func(r *Reader) error {
 		for pause := firstPause; ; pause = min(2*pause, longestPause) {
 			var left int
-			if _, err := r.Get(&left, selectGone, l.thread.id, l.thread.host); err != nil || left == 0 {
+			if _, err := r.Get(&left, countThread, c.thread.id, c.thread.host); err != nil || left == 0 {
 				return err
 			}
 			// An error may mean that the connection is gone, which the next query shows.
-			_, _ = r.conn.raw.ExecContext(ctx, fmt.Sprintf("KILL CONNECTION %d", l.thread.id))
-			if err := l.db.sleep(ctx, pause); err != nil {
+			_, _ = r.conn.raw.ExecContext(ctx, fmt.Sprintf("KILL CONNECTION %d", c.thread.id))
+			if err := c.db.sleep(ctx, pause); err != nil {
 				return err
 			}
 		}
