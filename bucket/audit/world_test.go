@@ -24,7 +24,7 @@ import (
 type world struct {
 	*fixture.World
 	defs    *manage.Ledger
-	commits *commit.Part
+	commits *commit.Decider
 	returns *hold.Ledger
 	budgets *bucket.Budgets
 	seen    *seen

@@ -21,7 +21,7 @@ import (
 // clocked is a node over a database whose clock the test moves.
 type clocked struct {
 	*fixture.World
-	part *commit.Part
+	part *commit.Decider
 	defs *manage.Ledger
 	s    *deduct.Service
 	n    int

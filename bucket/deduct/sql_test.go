@@ -21,7 +21,7 @@ import (
 // database is a ledger in a real database.
 type database struct {
 	db          *engine.DB
-	part        *commit.Part
+	part        *commit.Decider
 	definitions *manage.Ledger
 }
 

@@ -31,7 +31,7 @@ func TestCheckOfManyBudgets(t *testing.T) {
 		asked = append(asked, ask(paused, 1, nil), ask(none, budget.MaxAmount, nil),
 			bucket.CheckRequest{Budget: bucket.BudgetRef{ID: 4711}, Amount: 1})
 		want = append(want, budget.BudgetPaused, "", budget.BudgetNotFound)
-		*w.reads = counting{Part: w.commits}
+		*w.reads = counting{Decider: w.commits}
 		got := w.d.Check(w.Ctx, asked)
 		for i := range got {
 			if codeOf(got[i].Err) != want[i] || got[i].Amount != asked[i].Amount {

@@ -19,7 +19,7 @@ import (
 type world struct {
 	*fixture.World
 	defs    *manage.Ledger
-	commits *commit.Part
+	commits *commit.Decider
 	budgets *bucket.Budgets
 	reads   *counting
 	s       *usage.Service
@@ -29,7 +29,7 @@ type world struct {
 
 // counting counts the calls of the reads.
 type counting struct {
-	*commit.Part
+	*commit.Decider
 	hints, exacts int
 }
 
@@ -39,7 +39,7 @@ func (c *counting) Covers(ctx context.Context, ids []int64, exact bool) (map[int
 	} else {
 		c.hints++
 	}
-	return c.Part.Covers(ctx, ids, exact)
+	return c.Decider.Covers(ctx, ids, exact)
 }
 
 // turner rolls budgets over and counts that.
@@ -54,7 +54,7 @@ func (r turner) RollOver(ctx context.Context, id int64) error {
 func each(t *testing.T, run func(w *world)) {
 	fixture.OnEveryEngine(t, func(f *fixture.World) {
 		w := &world{World: f, defs: manage.NewLedger(f.DB), commits: commit.New(f.DB)}
-		w.reads = &counting{Part: w.commits}
+		w.reads = &counting{Decider: w.commits}
 		var err error
 		w.budgets, err = bucket.NewBudgets(bucket.BudgetsConfig{Definitions: w.defs, Size: 100})
 		w.OK(err)

@@ -37,7 +37,7 @@ import (
 
 // parts are the parts of the database, one per noun.
 type parts struct {
-	commit      *commit.Part
+	commit      *commit.Decider
 	definitions *manage.Ledger
 	returns     *hold.Ledger
 	transfer    *transfer.Ledger

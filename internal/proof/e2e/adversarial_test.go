@@ -204,7 +204,7 @@ func batchOfTwins(t *testing.T, c *client.Client) {
 	item := func(id string, amount int64) client.BatchItem {
 		return client.BatchItem{Budget: "other", DeductRequest: client.DeductRequest{RequestID: id, Amount: amount}}
 	}
-	results, err := c.DeductBatch(context.Background(), []client.BatchItem{item("twin", 2), item("twin", 2), item("twin", 3), item("single", 1)})
+	results, err := c.DeductBatch(context.Background(), []client.BatchItem{item("double", 2), item("double", 2), item("double", 3), item("single", 1)})
 	must(t, err)
 	if r := results[0]; r.Err != nil || r.Answer.Replayed {
 		t.Errorf("first: %+v", r)

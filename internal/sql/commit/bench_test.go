@@ -53,7 +53,7 @@ func benchCommit(b *testing.B, engineName string, limits, buckets, size int) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	part := commit.New(db)
+	decider := commit.New(db)
 	var next atomic.Int64
 	flights := make([][]bucket.Operation, b.N)
 	for i := range flights {
@@ -62,7 +62,7 @@ func benchCommit(b *testing.B, engineName string, limits, buckets, size int) {
 	ours, theirs := cpu(b, os.Getpid()), cpu(b, server)
 	b.ResetTimer()
 	for i := range flights {
-		if _, err := part.Commit(context.Background(), flights[i]); err != nil {
+		if _, err := decider.Commit(context.Background(), flights[i]); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -73,7 +73,7 @@ func benchCommit(b *testing.B, engineName string, limits, buckets, size int) {
 	if server != 0 {
 		b.ReportMetric((cpu(b, server)-theirs).Seconds()*1e6/rows, "sql-us/row")
 	}
-	packets, locking := part.Forms()
+	packets, locking := decider.Forms()
 	b.ReportMetric(float64(locking)/float64(locking+packets), "locking")
 }
 

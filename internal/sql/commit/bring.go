@@ -22,17 +22,17 @@ import (
 //
 // A repetition is harmless, as with Commit. Errors: BudgetNotFound, Unavailable, OutcomeUnknown,
 // Internal. Keeps I1, I2, I3, I4, I6, I7.
-func (p *Part) Bring(ctx context.Context, budgetID, recent int64, ops []bucket.Operation) (
+func (d *Decider) Bring(ctx context.Context, budgetID, recent int64, ops []bucket.Operation) (
 	[]bucket.Outcome, error) {
 	out := make([]bucket.Outcome, len(ops))
 	for i, f := range split(ops, out) {
-		if err := p.bring(ctx, f, budgetID, recent); err != nil {
+		if err := d.bring(ctx, f, budgetID, recent); err != nil {
 			if i > 0 && budget.Is(err, budget.Unavailable) {
 				err = engine.MaybeDone("bring", err)
 			}
 			return nil, err
 		}
-		p.learn(f)
+		d.rememberHints(f)
 	}
 	return out, nil
 }
@@ -40,17 +40,17 @@ func (p *Part) Bring(ctx context.Context, budgetID, recent int64, ops []bucket.O
 // bringing is one transaction of Bring.
 type bringing struct {
 	locking
-	p              *Part
+	decider        *Decider
 	budget, recent int64
 }
 
-func (p *Part) bring(ctx context.Context, f *flight, budgetID, recent int64) error {
-	return p.sure(ctx, false, func(bool) error {
-		g := &bringing{p: p, budget: budgetID, recent: recent}
-		g.flight, g.server = f, p.db.TakesPackets()
+func (d *Decider) bring(ctx context.Context, f *flight, budgetID, recent int64) error {
+	return d.sure(ctx, false, func(bool) error {
+		g := &bringing{decider: d, budget: budgetID, recent: recent}
+		g.flight, g.server = f, d.db.TakesPackets()
 		g.whole = append(bookkeeper.WholeBudget(budgetID), bookkeeper.Applied(budgetID),
 			bookkeeper.LookAgain(budgetID, &g.failed))
-		err := bookkeeper.DoAnd(ctx, p.db, "bring", g.decide, g.write)
+		err := bookkeeper.DoAnd(ctx, d.db, "bring", g.decide, g.write)
 		if errors.Is(err, errNothing) {
 			return nil
 		}
@@ -84,7 +84,7 @@ func (g *bringing) decide(m *engine.Move, b *books.Books) (more []bookkeeper.Que
 	}
 	g.epochs = map[int64]*bucketState{target.ID: s}
 	g.judgeAll()
-	g.p.places.Add(target.ID, place{e.Number, e.Outstanding})
+	g.decider.hints.Add(target.ID, hint{e.Number, e.Outstanding})
 	if g.accepted == 0 {
 		return nil, errNothing
 	}
@@ -118,9 +118,9 @@ func (g *bringing) all(v bucket.Verdict) error {
 func (g *bringing) remember(b *books.Books) {
 	for _, row := range b.Buckets.All() {
 		if e := b.Newest(row); e.MayGrow() {
-			g.p.places.Add(row.ID, place{e.Number, e.Outstanding})
+			g.decider.hints.Add(row.ID, hint{e.Number, e.Outstanding})
 		} else {
-			g.p.places.Remove(row.ID)
+			g.decider.hints.Remove(row.ID)
 		}
 	}
 }

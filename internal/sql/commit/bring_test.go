@@ -19,7 +19,7 @@ func (w *world) bring(want []bucket.Verdict, ops ...bucket.Operation) []bucket.O
 // bringNear is bring where a usual deduction takes recent units.
 func (w *world) bringNear(recent int64, want []bucket.Verdict, ops ...bucket.Operation) []bucket.Outcome {
 	w.Helper()
-	out, err := w.part.Bring(w.Ctx, w.b.ID, recent, ops)
+	out, err := w.decider.Bring(w.Ctx, w.b.ID, recent, ops)
 	w.OK(err)
 	w.verdicts(out, want...)
 	return out
@@ -217,7 +217,7 @@ func TestBringVerdicts(t *testing.T) {
 			bucket.Known}, w.asks(0, "a", 50), w.asks(0, "b", 1), w.asks(0, "c", 1, user("u"), current),
 			w.asks(0, "d", 10, user("v"), current), w.asks(0, "d", 10, user("v"), current))
 		if out[4].Deduction != out[3].Deduction {
-			t.Errorf("the twin is known as %+v", out[4].Deduction)
+			t.Errorf("the duplicate is known as %+v", out[4].Deduction)
 		}
 		w.Exec([]any{`UPDATE sharding_budget_management_bucket SET status = 'offline', offline_by = 'operator'`},
 			[]any{`UPDATE bucket_epoch SET status = 'closed'`})
@@ -225,11 +225,11 @@ func TestBringVerdicts(t *testing.T) {
 		w.Exec([]any{`UPDATE budget_management_bucket SET roll_over_ms = 1,
 			period_end_ms = 1`})
 		w.bring([]bucket.Verdict{bucket.Over, bucket.Over}, w.asks(0, "a", 50), w.asks(1, "f", 1, current))
-		_, err := w.part.Bring(w.Ctx, 4711, 0, nil)
+		_, err := w.decider.Bring(w.Ctx, 4711, 0, nil)
 		if err != nil {
 			t.Errorf("nothing asked for: %v", err)
 		}
-		if _, err = w.part.Bring(w.Ctx, 4711, 0, []bucket.Operation{w.asks(1, "g", 1)}); !budget.Is(err,
+		if _, err = w.decider.Bring(w.Ctx, 4711, 0, []bucket.Operation{w.asks(1, "g", 1)}); !budget.Is(err,
 			budget.BudgetNotFound) {
 			t.Errorf("%v, want budget_not_found", err)
 		}
@@ -256,14 +256,14 @@ func TestBringHolds(t *testing.T) {
 func TestLookups(t *testing.T) {
 	each(t, 100, 2, nil, func(w *world) {
 		for _, exact := range []bool{false, true} {
-			got, err := w.part.Covers(w.Ctx, []int64{w.b.ID, 4711}, exact)
+			got, err := w.decider.Covers(w.Ctx, []int64{w.b.ID, 4711}, exact)
 			w.OK(err)
 			if c := got[w.b.ID]; len(got) != 1 || c != (ledger.Cover{Outstanding: 100}) {
 				t.Errorf("covers %+v", got)
 			}
 		}
 		first := w.b.Buckets[0].ID
-		got, sums, err := w.part.Standings(w.Ctx, []int64{first, 4711}, []int64{w.b.ID, 4711})
+		got, sums, err := w.decider.Standings(w.Ctx, []int64{first, 4711}, []int64{w.b.ID, 4711})
 		w.OK(err)
 		if len(got) != 1 || got[first] != 50 || len(sums) != 1 || sums[w.b.ID].Sum() != 100 {
 			t.Errorf("standings %v, sums %v", got, sums)

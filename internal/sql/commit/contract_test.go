@@ -6,6 +6,6 @@ import (
 )
 
 var (
-	_ deduct.Ledger = (*commit.Part)(nil)
-	_ deduct.Lookup = (*commit.Part)(nil)
+	_ deduct.Ledger = (*commit.Decider)(nil)
+	_ deduct.Lookup = (*commit.Decider)(nil)
 )

@@ -94,14 +94,14 @@ func (r *coverRow) cover() ledger.Cover {
 // Covers reads I3's sum of many budgets, each from one statement. If exact is set, it locks what it
 // reads until it ends, so that it sees every commit acknowledged before it began. The result has no
 // element for a budget that does not exist. Error: Unavailable.
-func (p *Part) Covers(ctx context.Context, budgets []int64, exact bool) (
+func (d *Decider) Covers(ctx context.Context, budgets []int64, exact bool) (
 	out map[int64]ledger.Cover, err error) {
 	list := slices.Compact(slices.Sorted(slices.Values(budgets)))
 	if exact {
 		out = make(map[int64]ledger.Cover, len(list))
-		return out, bookkeeper.Look(ctx, p.db, "covers", exactly(list, out))
+		return out, bookkeeper.Look(ctx, d.db, "covers", exactly(list, out))
 	}
-	err = p.db.Read(ctx, "covers", func(r *engine.Reader) error {
+	err = d.db.Read(ctx, "covers", func(r *engine.Reader) error {
 		out, err = covers(r, list)
 		return err
 	})
@@ -114,7 +114,7 @@ func (p *Part) Covers(ctx context.Context, budgets []int64, exact bool) (
 // LookTwice reads I3's sum of many budgets twice, without locks and then as Covers does with exact,
 // and after that the deductions with ids, in one round trip: a request above the sum whose id has
 // no deduction can be refused. Of the two sums it returns the larger one. Errors: Unavailable.
-func (p *Part) LookTwice(ctx context.Context, budgets []int64, ids []bucket.ID) (
+func (d *Decider) LookTwice(ctx context.Context, budgets []int64, ids []bucket.ID) (
 	sums map[int64]ledger.Cover, recorded map[bucket.ID]ledger.Deduction, err error) {
 	list := slices.Compact(slices.Sorted(slices.Values(budgets)))
 	first := make(map[int64]ledger.Cover, len(list))
@@ -127,8 +127,8 @@ func (p *Part) LookTwice(ctx context.Context, budgets []int64, ids []bucket.ID) 
 	}
 	queries = append(queries, exactly(list, sums)...)
 	queries = append(queries,
-		rows.DeductionsOf(rows.SortedIDs(ids), "", p.db.TakesPackets(), recorded, &failed)...)
-	err = bookkeeper.Look(ctx, p.db, "look twice", queries)
+		rows.DeductionsOf(rows.SortedIDs(ids), "", d.db.TakesPackets(), recorded, &failed)...)
+	err = bookkeeper.Look(ctx, d.db, "look twice", queries)
 	if err = cmp.Or(err, failed); err != nil {
 		return nil, nil, err
 	}

@@ -131,7 +131,7 @@ func (c *cutter) pass(to io.Writer, from io.Reader, counts func([]byte) bool, le
 func TestCutAtAnyByte(t *testing.T) {
 	c, dsn := newCutter(t, testservers.SharedMariaDB(t).NewDatabase(t))
 	fixture.On(t, engine.Config{Driver: "mysql", DSN: dsn}, func(f *fixture.World) {
-		w := &world{World: f, part: commit.New(f.DB)}
+		w := &world{World: f, decider: commit.New(f.DB)}
 		w.b = w.budget("b", 1_000_000, 2, []budget.Limit{perUser("amount", 1000_000, budget.MeasureAmount)})
 		sum, own, accepted := int64(0), 0, 0
 		try := func(bytes *atomic.Int64, n int64) (cut bool) {
@@ -179,14 +179,14 @@ func TestCutAtAnyByte(t *testing.T) {
 func TestUnknownOutcome(t *testing.T) {
 	c, dsn := newCutter(t, testservers.SharedMariaDB(t).NewDatabase(t))
 	fixture.On(t, engine.Config{Driver: "mysql", DSN: dsn}, func(f *fixture.World) {
-		w := &world{World: f, part: commit.New(f.DB)}
+		w := &world{World: f, decider: commit.New(f.DB)}
 		w.b = w.budget("b", 100, 1, nil)
 		server, nowhere := c.server.Load(), "127.0.0.1:1"
 		fail := func(want budget.Code, ops ...bucket.Operation) {
 			t.Helper()
 			ctx, cancel := context.WithTimeout(w.Ctx, 300*time.Millisecond)
 			defer cancel()
-			if out, err := w.part.Commit(ctx, ops); !budget.Is(err, want) {
+			if out, err := w.decider.Commit(ctx, ops); !budget.Is(err, want) {
 				t.Errorf("%v, %v, want %s", out, err, want)
 			}
 		}

@@ -8,13 +8,13 @@ import (
 )
 
 // Forms returns how many flights were written by a packet, and how many came to the locking form.
-func (p *Part) Forms() (packets, locking int64) { return p.packets.Load(), p.lockings.Load() }
+func (d *Decider) Forms() (packets, locking int64) { return d.packets.Load(), d.lockings.Load() }
 
 // Packet carries out the fast form alone.
-func (p *Part) Packet(ctx context.Context, ops ...bucket.Operation) (
+func (d *Decider) Packet(ctx context.Context, ops ...bucket.Operation) (
 	engine.Sent, []bucket.Outcome, error) {
 	out := make([]bucket.Outcome, len(ops))
-	sent, err := p.fastForm(ctx, newFlight(ops, out), p.repeats.Load() > 0)
+	sent, err := d.fastForm(ctx, newFlight(ops, out), d.repeats.Load() > 0)
 	if sent == engine.Failed {
 		err = nil
 	}

@@ -24,12 +24,12 @@ import (
 //
 // It returns an error with Failed, and with NoReply if the packet may have been committed and may
 // still be running. NoReply without an error means that the outcome of the packet is final.
-func (p *Part) fastForm(ctx context.Context, f *flight, ids bool) (engine.Sent, error) {
-	t, ok := p.assume(f)
+func (d *Decider) fastForm(ctx context.Context, f *flight, ids bool) (engine.Sent, error) {
+	t, ok := d.hintedTrial(f)
 	if !ok {
 		return engine.Unsent, nil
 	}
-	conn, err := p.db.PacketConn(ctx)
+	conn, err := d.db.PacketConn(ctx)
 	if err != nil {
 		return engine.Unsent, nil // the locking form reports why
 	}
@@ -37,7 +37,7 @@ func (p *Part) fastForm(ctx context.Context, f *flight, ids bool) (engine.Sent, 
 	if ok, err := t.readAhead(ctx, conn, ids); err != nil || !ok {
 		return engine.Unsent, nil
 	}
-	p.repeats.Add(-1)
+	d.repeats.Add(-1)
 	clear(f.out)
 	t.judgeAll()
 	if ok, err := t.refuseLimited(ctx, conn); err != nil || !ok || len(t.freed) > 0 {
@@ -51,13 +51,13 @@ func (p *Part) fastForm(ctx context.Context, f *flight, ids bool) (engine.Sent, 
 	if !ok {
 		return engine.Unsent, nil
 	}
-	p.air.add(t, 1)
-	defer p.air.add(t, -1)
+	d.air.add(t, 1)
+	defer d.air.add(t, -1)
 	sent, err := conn.Send(ctx, packet, t.readLeft)
 	switch {
 	case sent == engine.Committed:
 		t.remaining()
-		p.learn(f)
+		d.rememberHints(f)
 		return sent, nil
 	case sent == engine.NoReply:
 		if e := conn.Kill(ctx); e != nil {
@@ -69,16 +69,16 @@ func (p *Part) fastForm(ctx context.Context, f *flight, ids bool) (engine.Sent, 
 	return sent, nil
 }
 
-// assume begins a trial with what is remembered of the buckets. ok is false if the fast form cannot
+// hintedTrial begins a trial with the hints about the buckets. ok is false if the fast form cannot
 // succeed: a bucket is unknown, or different versions of one definition judged the operations.
-func (p *Part) assume(f *flight) (t *trial, ok bool) {
+func (d *Decider) hintedTrial(f *flight) (t *trial, ok bool) {
 	t = &trial{flight: f, epochs: map[int64]*bucketState{}, groups: groupsOf(f),
-		nowMS: engine.ToMS(p.db.Now())}
+		nowMS: engine.ToMS(d.db.Now())}
 	for i := range f.ops {
 		op := &f.ops[i]
 		s := t.epochs[op.Bucket]
 		if s == nil {
-			if s = p.recall(op); s == nil {
+			if s = d.hint(op); s == nil {
 				return nil, false
 			}
 			t.epochs[op.Bucket] = s
@@ -90,13 +90,13 @@ func (p *Part) assume(f *flight) (t *trial, ok bool) {
 	return t, true
 }
 
-// recall returns the state of an operation's bucket as remembered here, or as the node has read it.
+// hint returns the state of an operation's bucket as remembered here, or as the node has read it.
 // It returns nil if the bucket is unknown.
-func (p *Part) recall(op *bucket.Operation) *bucketState {
+func (d *Decider) hint(op *bucket.Operation) *bucketState {
 	s := &bucketState{unlimited: op.Budget.Unlimited, left: math.MaxInt64, judged: op.Budget.Version}
 	s.epoch = books.Epoch{Bucket: op.Bucket, Budget: op.Budget.ID, Status: books.Open}
-	if known, ok := p.places.Get(op.Bucket); ok {
-		s.epoch.Number, s.left, s.believed = known.epoch, known.outstanding-p.air.of(op.Bucket), true
+	if known, ok := d.hints.Get(op.Bucket); ok {
+		s.epoch.Number, s.left, s.believed = known.epoch, known.outstanding-d.air.of(op.Bucket), true
 		return s
 	}
 	for i := range op.Budget.Buckets {

@@ -24,8 +24,8 @@ type flight struct {
 	out []bucket.Outcome
 	// byID lists the operations in lock order.
 	byID []int
-	// twins reports that an id occurs more than once.
-	twins bool
+	// duplicates reports that an id occurs more than once.
+	duplicates bool
 }
 
 func newFlight(ops []bucket.Operation, out []bucket.Outcome) *flight {
@@ -41,7 +41,7 @@ func newFlight(ops []bucket.Operation, out []bucket.Outcome) *flight {
 		if c := strings.Compare(a.Request.ID, b.Request.ID); c != 0 {
 			return c
 		}
-		f.twins = f.twins || i != j
+		f.duplicates = f.duplicates || i != j
 		return i - j
 	})
 	return f

@@ -48,7 +48,7 @@ func TestManyBuckets(t *testing.T) {
 			ops[i], want[i] = w.asks(i, fmt.Sprint("r", i), 1), bucket.Accepted
 		}
 		w.want(want, ops...)
-		if packets, locking := w.part.Forms(); packets+locking != 2 {
+		if packets, locking := w.decider.Forms(); packets+locking != 2 {
 			t.Errorf("%d packets and %d locking transactions, want 2 together", packets, locking)
 		}
 		if n := w.figure(`SELECT COUNT(*) FROM bucket_epoch WHERE outstanding_quantity = 1`); n != buckets {

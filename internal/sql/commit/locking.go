@@ -45,9 +45,9 @@ type locking struct {
 }
 
 // lockingForm judges a flight under all of its locks and writes the accepted operations.
-func (p *Part) lockingForm(ctx context.Context, f *flight, guess bool) error {
-	l := &locking{trial: trial{flight: f}, server: p.db.TakesPackets(), guess: guess}
-	return bookkeeper.DoAnd(ctx, p.db, "commit",
+func (d *Decider) lockingForm(ctx context.Context, f *flight, guess bool) error {
+	l := &locking{trial: trial{flight: f}, server: d.db.TakesPackets(), guess: guess}
+	return bookkeeper.DoAnd(ctx, d.db, "commit",
 		func(m *engine.Move, b *books.Books) ([]bookkeeper.Query, error) {
 			if more, err := l.load(m, b); more != nil || err != nil {
 				return more, err

@@ -14,9 +14,9 @@ import (
 
 // Recorded reads the deductions of ids. The result has no element for an id without a row. Error:
 // Unavailable.
-func (p *Part) Recorded(ctx context.Context, ids []bucket.ID) (
+func (d *Decider) Recorded(ctx context.Context, ids []bucket.ID) (
 	map[bucket.ID]ledger.Deduction, error) {
-	return rows.Recorded(ctx, p.db, ids)
+	return rows.Recorded(ctx, d.db, ids)
 }
 
 const selectStandings = `SELECT e.bucket_id, e.outstanding_quantity
@@ -26,7 +26,7 @@ const selectStandings = `SELECT e.bucket_id, e.outstanding_quantity
 // Standings reads O of the newest epochs of buckets, and I3's sums of budgets, each from one
 // statement, in one round trip. The results have no element for what does not exist. Error:
 // Unavailable.
-func (p *Part) Standings(ctx context.Context, buckets, budgets []int64) (
+func (d *Decider) Standings(ctx context.Context, buckets, budgets []int64) (
 	map[int64]int64, map[int64]ledger.Cover, error) {
 	standings, sums := map[int64]int64{}, map[int64]ledger.Cover{}
 	var queries []bookkeeper.Query
@@ -48,7 +48,7 @@ func (p *Part) Standings(ctx context.Context, buckets, budgets []int64) (
 	for chunk := range slices.Chunk(budgets, engine.ListChunk) {
 		queries = append(queries, coversOf(selectCovers, "", chunk, sums))
 	}
-	if err := bookkeeper.Look(ctx, p.db, "standings", queries); err != nil {
+	if err := bookkeeper.Look(ctx, d.db, "standings", queries); err != nil {
 		return nil, nil, err
 	}
 	return standings, sums, nil

@@ -76,7 +76,7 @@ func TestLookTwice(t *testing.T) {
 		s.commit(s.asks(1, "b", 45))
 		id := func(name string) bucket.ID { return bucket.ID{Budget: s.b.ID, RequestID: name} }
 		s.beside(func() {
-			sums, recorded, err := s.part.LookTwice(s.Ctx, []int64{s.b.ID, 4711}, []bucket.ID{id("b"), id("c"), id("x")})
+			sums, recorded, err := s.decider.LookTwice(s.Ctx, []int64{s.b.ID, 4711}, []bucket.ID{id("b"), id("c"), id("x")})
 			s.OK(err)
 			if sum := sums[s.b.ID]; sum.Sum() != 60 || len(sums) != 1 {
 				t.Errorf("%+v, want the sum 60", sums)
@@ -144,7 +144,7 @@ func TestCoversOfWhatMayBeAppliedFor(t *testing.T) {
 		for _, test := range []struct{ most, applied, want int64 }{{0, 1, 101}, {2, 1, 101}, {1, 1, 100}} {
 			w.Exec([]any{`UPDATE budget_management_bucket SET adjust_cnt = ?`, test.most},
 				[]any{`UPDATE sharding_budget_management_bucket SET out_cnt = ?`, test.applied})
-			found, err := w.part.Covers(w.Ctx, []int64{w.b.ID}, false)
+			found, err := w.decider.Covers(w.Ctx, []int64{w.b.ID}, false)
 			w.OK(err)
 			if sum := found[w.b.ID]; sum.Sum() != test.want {
 				t.Errorf("%+v: the sum is %d, want %d", test, sum.Sum(), test.want)

@@ -26,7 +26,7 @@ type server struct {
 func onServer(t *testing.T, limits []budget.Limit, run func(s *server)) {
 	dsn := testservers.SharedMariaDB(t).NewDatabase(t)
 	fixture.On(t, engine.Config{Driver: "mysql", DSN: dsn}, func(f *fixture.World) {
-		w := &world{World: f, part: commit.New(f.DB)}
+		w := &world{World: f, decider: commit.New(f.DB)}
 		w.b = w.budget("b", 100, 2, limits)
 		db, err := sql.Open("mysql", dsn)
 		w.OK(err)
@@ -167,7 +167,7 @@ func TestNoSuchEpoch(t *testing.T) {
 	onServer(t, nil, func(s *server) {
 		s.do(`UPDATE bucket_epoch SET epoch = 7 WHERE bucket_id = 3`)
 		before := s.contents()
-		if sent, _, _ := s.part.Packet(s.Ctx, s.asks(1, "a", 1)); sent != engine.Failed {
+		if sent, _, _ := s.decider.Packet(s.Ctx, s.asks(1, "a", 1)); sent != engine.Failed {
 			t.Errorf("Packet returned %d, want Failed", sent)
 		}
 		if after := s.contents(); after != before {
@@ -199,14 +199,14 @@ func TestFormsThatEnd(t *testing.T) {
 			s.asks(1, "b", 1, hold(time.Hour, "g")))
 		s.want([]bucket.Verdict{bucket.Limited, bucket.Accepted}, s.asks(0, "c", 51, user("u")),
 			s.asks(1, "d", 1, user("u"), hold(time.Hour, "g")))
-		if packets, locking := s.part.Forms(); packets != 2 || locking != 0 {
+		if packets, locking := s.decider.Forms(); packets != 2 || locking != 0 {
 			t.Errorf("%d flights by packets and %d by the locking form", packets, locking)
 		}
 		s.want(one(bucket.Known), s.asks(0, "a", 1)) // a second packet, which reads the ids first
 		if o := s.want(one(bucket.Short), s.asks(0, "e", 60)); !o[0].Guess {
 			t.Errorf("%+v, want a guess", o[0])
 		}
-		if packets, locking := s.part.Forms(); packets != 4 || locking != 0 {
+		if packets, locking := s.decider.Forms(); packets != 4 || locking != 0 {
 			t.Errorf("%d flights by packets and %d by the locking form", packets, locking)
 		}
 		s.do(`UPDATE bucket_epoch SET outstanding_quantity = 1, closed_quantity = 48 WHERE bucket_id = 2`)
@@ -214,7 +214,7 @@ func TestFormsThatEnd(t *testing.T) {
 			t.Errorf("%+v, want what a transaction found", o[0])
 		}
 		s.Forget()
-		if packets, locking := s.part.Forms(); packets != 4 || locking != 1 {
+		if packets, locking := s.decider.Forms(); packets != 4 || locking != 1 {
 			t.Errorf("%d flights by packets and %d by the locking form", packets, locking)
 		}
 	})
@@ -235,7 +235,7 @@ func TestDeadlock(t *testing.T) {
 		s.waitForLock()
 		s.do("SELECT 1 FROM bucket_epoch WHERE bucket_id = 2 FOR UPDATE", "ROLLBACK")
 		s.verdicts(<-done, bucket.Accepted, bucket.Accepted)
-		if packets, locking := s.part.Forms(); packets != 0 || locking != 1 {
+		if packets, locking := s.decider.Forms(); packets != 0 || locking != 1 {
 			t.Errorf("%d flights by packets and %d by the locking form", packets, locking)
 		}
 	})

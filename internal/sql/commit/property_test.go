@@ -93,7 +93,7 @@ func TestModel(t *testing.T) {
 			number := 0
 			rapid.Check(t, func(rt *rapid.T) {
 				number++
-				w := &world{World: f, part: commit.New(f.DB)}
+				w := &world{World: f, decider: commit.New(f.DB)}
 				const buckets = 3
 				each := rapid.Int64Range(1, 40).Draw(rt, "each")
 				w.b = w.budget(fmt.Sprintf("b%d", number), each*buckets, buckets, limits)
@@ -151,9 +151,9 @@ func flightBesideModel(rt *rapid.T, w *world, m *model) {
 	var out []bucket.Outcome
 	var err error
 	if brings {
-		out, err = w.part.Bring(w.Ctx, w.b.ID, recent, ops)
+		out, err = w.decider.Bring(w.Ctx, w.b.ID, recent, ops)
 	} else {
-		out, err = w.part.Commit(w.Ctx, ops)
+		out, err = w.decider.Commit(w.Ctx, ops)
 	}
 	if err != nil {
 		rt.Fatal(err)

@@ -21,7 +21,7 @@ func TestConcurrentFlights(t *testing.T) {
 		perUser("calls", 20, budget.MeasureCount)}
 	each(t, 1200, 4, limits, func(w *world) {
 		const callers, flights, size, ids = 4, 25, 8, 700
-		nodes := []*commit.Part{w.part, commit.New(w.DB)}
+		nodes := []*commit.Decider{w.decider, commit.New(w.DB)}
 		var mu sync.Mutex
 		taken, owners := map[string]int64{}, map[string]int{}
 		var group sync.WaitGroup

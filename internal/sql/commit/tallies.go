@@ -12,10 +12,10 @@ import (
 // Tallies returns the present usage of the limits of touches, one list per element and one tally
 // per touch. The counters of all are read together; those of a changed limit are counted from the
 // deductions, as the next flight will do. Error: Unavailable.
-func (p *Part) Tallies(ctx context.Context, asked []bucket.Touched) (
+func (d *Decider) Tallies(ctx context.Context, asked []bucket.Touched) (
 	out [][]*limit.Tally, err error) {
-	err = p.db.Read(ctx, "check limits", func(r *engine.Reader) error {
-		out, err = tallies(r, asked, engine.ToMS(p.db.Now()))
+	err = d.db.Read(ctx, "check limits", func(r *engine.Reader) error {
+		out, err = tallies(r, asked, engine.ToMS(d.db.Now()))
 		return err
 	})
 	return out, err

@@ -150,7 +150,7 @@ func (t *trial) accept(i int, tallies []*limit.Tally, now time.Time) {
 	s.body = ledger.AppendFeed(s.body, ledger.FeedEntry{Kind: ledger.FeedDeduct, RequestID: r.ID,
 		Amount: r.Amount, Held: r.HoldTTL > 0})
 	t.accepted++
-	if t.twins {
+	if t.duplicates {
 		if t.known == nil {
 			t.known = map[bucket.ID]ledger.Deduction{}
 		}

@@ -18,7 +18,7 @@ func TestAccepted(t *testing.T) {
 			t.Errorf("remaining %d, %d, %d", out[0].Remaining, out[1].Remaining, out[2].Remaining)
 		}
 		ids := []bucket.ID{{Budget: w.b.ID, RequestID: "b"}, {Budget: w.b.ID, RequestID: "x"}}
-		found, err := w.part.Recorded(w.Ctx, ids)
+		found, err := w.decider.Recorded(w.Ctx, ids)
 		w.OK(err)
 		if d := found[ids[0]]; len(found) != 1 || d != out[1].Deduction || d.Reference != "order 7" ||
 			d.Dimensions != `{"user":"u"}` || d.State != ledger.StateUsed {
@@ -206,7 +206,7 @@ func TestHoldsAndGroups(t *testing.T) {
 			t.Errorf("held as %+v", d)
 		}
 		w.want(one(bucket.Accepted), w.asks(0, "d", 1, hold(time.Hour, "g")))
-		found, err := w.part.Recorded(w.Ctx, []bucket.ID{{Budget: w.b.ID, RequestID: "a"}})
+		found, err := w.decider.Recorded(w.Ctx, []bucket.ID{{Budget: w.b.ID, RequestID: "a"}})
 		w.OK(err)
 		if d := found[bucket.ID{Budget: w.b.ID, RequestID: "a"}]; d != out[0].Deduction {
 			t.Errorf("recorded %+v, answered %+v", d, out[0].Deduction)

@@ -14,18 +14,18 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-// world is a database with a part under test and one budget.
+// world is a database with a decider under test and one budget.
 type world struct {
 	*fixture.World
-	part *commit.Part
-	b    *bucket.Budget
-	set  *limit.Set
+	decider *commit.Decider
+	b       *bucket.Budget
+	set     *limit.Set
 }
 
 // each runs a test on every engine with a budget whose total lies in its buckets in equal parts.
 func each(t *testing.T, total int64, buckets int, limits []budget.Limit, run func(w *world)) {
 	fixture.OnEveryEngine(t, func(f *fixture.World) {
-		w := &world{World: f, part: commit.New(f.DB)}
+		w := &world{World: f, decider: commit.New(f.DB)}
 		w.b = w.budget("b", total, buckets, limits)
 		run(w)
 	})
@@ -78,7 +78,7 @@ func hold(ttl time.Duration, group string) func(*bucket.Operation) {
 
 func (w *world) commit(ops ...bucket.Operation) []bucket.Outcome {
 	w.Helper()
-	out, err := w.part.Commit(w.Ctx, ops)
+	out, err := w.decider.Commit(w.Ctx, ops)
 	w.OK(err)
 	return out
 }

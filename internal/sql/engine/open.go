@@ -52,7 +52,7 @@ type DB struct {
 	writers, readers pool
 	// auditors serve snapshots, whose statements may take minutes.
 	auditors pool
-	// committers accept packets (see Line); nil for a file.
+	// committers accept packets (see PacketConn); nil for a file.
 	committers *sqlx.DB
 	// lookers bounds the lines that Look may have at a time, so that flights always find one.
 	lookers chan struct{}

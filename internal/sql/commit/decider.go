@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// knownPlaces is the number of buckets whose present epoch is remembered.
-	knownPlaces = 1 << 16
+	// maxHints is the number of buckets whose present epoch is remembered.
+	maxHints = 1 << 16
 	// sureAttempts bounds the attempts at a transaction that may have been committed.
 	sureAttempts = 64
 	// repeatsAhead is the number of flights that read their ids before they write, after a flight
@@ -22,21 +22,20 @@ const (
 	repeatsAhead = 64
 )
 
-// Part commits deductions and reads what they are judged by. It is safe for concurrent use.
-type Part struct {
+// Decider commits deductions and reads what they are judged by. It is safe for concurrent use.
+type Decider struct {
 	db *engine.DB
-	// places remembers what flights found in buckets. It is a hint for the fast form, which fails
-	// if the hint is wrong.
-	places *lru.Cache[int64, place]
-	air    inAir
+	// hints has what flights found in buckets. The fast form relies on it, and fails if it is wrong.
+	hints *lru.Cache[int64, hint]
+	air   inAir
 	// repeats is the number of coming flights that read their ids before they write.
 	repeats atomic.Int64
 	// packets and lockings count flights by the form that completed them.
 	packets, lockings atomic.Int64
 }
 
-// place is a bucket's present epoch and its O after the last flight.
-type place struct{ epoch, outstanding int64 }
+// hint is a bucket's present epoch and its O after the last flight.
+type hint struct{ epoch, outstanding int64 }
 
 // inAir is what packets in the air take from buckets, which may not be there for others.
 type inAir struct {
@@ -63,13 +62,13 @@ func (a *inAir) of(bucketID int64) int64 {
 	return a.units[bucketID]
 }
 
-// New returns the part of a database.
-func New(db *engine.DB) *Part {
-	places, err := lru.New[int64, place](knownPlaces)
+// New returns the Decider of a database.
+func New(db *engine.DB) *Decider {
+	hints, err := lru.New[int64, hint](maxHints)
 	if err != nil {
 		panic(err) // only for a size below 1
 	}
-	return &Part{db: db, places: places, air: inAir{units: map[int64]int64{}}}
+	return &Decider{db: db, hints: hints, air: inAir{units: map[int64]int64{}}}
 }
 
 // Commit judges operations in order and writes the accepted ones. It uses one transaction for up to
@@ -79,10 +78,10 @@ func New(db *engine.DB) *Part {
 // Repeating the same operations is harmless: a row with an operation's nonce is that operation's
 // own, and the operation is Known. Errors: Unavailable, nothing was written; OutcomeUnknown, some
 // or all may have been written; Internal. Keeps I1, I2, I4, I6, I7.
-func (p *Part) Commit(ctx context.Context, ops []bucket.Operation) ([]bucket.Outcome, error) {
+func (d *Decider) Commit(ctx context.Context, ops []bucket.Operation) ([]bucket.Outcome, error) {
 	out := make([]bucket.Outcome, len(ops))
 	for i, f := range split(ops, out) {
-		if err := p.commit(ctx, f); err != nil {
+		if err := d.commit(ctx, f); err != nil {
 			if i > 0 && budget.Is(err, budget.Unavailable) {
 				err = engine.MaybeDone("commit", err)
 			}
@@ -93,63 +92,63 @@ func (p *Part) Commit(ctx context.Context, ops []bucket.Operation) ([]bucket.Out
 }
 
 // commit commits one flight.
-func (p *Part) commit(ctx context.Context, f *flight) error {
+func (d *Decider) commit(ctx context.Context, f *flight) error {
 	unsure := false
-	if p.db.TakesPackets() {
-		ids := p.repeats.Load() > 0
-		sent, err := p.fastForm(ctx, f, ids)
+	if d.db.TakesPackets() {
+		ids := d.repeats.Load() > 0
+		sent, err := d.fastForm(ctx, f, ids)
 		if sent == engine.Failed && engine.IsTaken(err) && !ids {
-			p.repeats.Store(repeatsAhead)
-			sent, err = p.fastForm(ctx, f, true)
+			d.repeats.Store(repeatsAhead)
+			sent, err = d.fastForm(ctx, f, true)
 		}
 		switch {
 		case sent == engine.Committed:
-			p.packets.Add(1)
+			d.packets.Add(1)
 			return nil
 		case sent == engine.NoReply && err != nil:
 			return err // the outcome of the packet is not final
 		}
 		unsure = sent == engine.NoReply
 	}
-	p.lockings.Add(1)
-	return p.sure(ctx, unsure, func(first bool) error { return p.locked(ctx, f, first) })
+	d.lockings.Add(1)
+	return d.sure(ctx, unsure, func(first bool) error { return d.locked(ctx, f, first) })
 }
 
 // locked runs the locking form.
-func (p *Part) locked(ctx context.Context, f *flight, first bool) error {
-	guess := first && !p.db.TakesPackets() && p.repeats.Load() <= 0
-	err := p.lockingForm(ctx, f, guess)
+func (d *Decider) locked(ctx context.Context, f *flight, first bool) error {
+	guess := first && !d.db.TakesPackets() && d.repeats.Load() <= 0
+	err := d.lockingForm(ctx, f, guess)
 	if guess && err != nil {
-		err = p.lockingForm(ctx, f, false)
+		err = d.lockingForm(ctx, f, false)
 	}
 	if err == nil {
-		p.learn(f)
+		d.rememberHints(f)
 	}
 	return err
 }
 
-// learn remembers the epochs and units that a flight found.
-func (p *Part) learn(f *flight) {
+// rememberHints stores the epochs and units that a flight found.
+func (d *Decider) rememberHints(f *flight) {
 	known := false
 	for i := range f.out {
 		switch o := &f.out[i]; o.Verdict {
 		case bucket.Accepted:
-			p.places.Add(f.ops[i].Bucket, place{o.Deduction.Epoch, o.Remaining})
+			d.hints.Add(f.ops[i].Bucket, hint{o.Deduction.Epoch, o.Remaining})
 		case bucket.Known:
 			known = true
 		case bucket.Gone, bucket.Over:
-			p.places.Remove(f.ops[i].Bucket)
+			d.hints.Remove(f.ops[i].Bucket)
 		}
 	}
 	if known {
-		p.repeats.Store(repeatsAhead)
+		d.repeats.Store(repeatsAhead)
 	}
 }
 
 // sure runs a transaction until it is certain whether it was committed, or until the context ends.
 // The argument of run marks the first attempt. unsure means that another form of the transaction
 // may have been committed.
-func (p *Part) sure(ctx context.Context, unsure bool, run func(first bool) error) (err error) {
+func (d *Decider) sure(ctx context.Context, unsure bool, run func(first bool) error) (err error) {
 	for attempt := 1; attempt <= sureAttempts; attempt++ {
 		err = run(attempt == 1 && !unsure)
 		unsure = unsure || budget.Is(err, budget.OutcomeUnknown)
@@ -157,7 +156,7 @@ func (p *Part) sure(ctx context.Context, unsure bool, run func(first bool) error
 			!budget.Is(err, budget.Unavailable) {
 			break
 		}
-		if p.db.Pause(ctx, attempt) != nil {
+		if d.db.Pause(ctx, attempt) != nil {
 			break
 		}
 	}
