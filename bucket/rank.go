@@ -61,8 +61,8 @@ type Ranked struct {
 	Refusals *int
 }
 
-// Standing is the state of a budget. Quantities are minor units.
-type Standing struct {
+// Summary is the state of a budget. Quantities are minor units.
+type Summary struct {
 	Tenant, Name            string
 	Unit                    budget.Unit
 	Total, Left, Held, Used int64
@@ -73,8 +73,8 @@ type Standing struct {
 	Refusals map[budget.Code]int
 }
 
-// Standings sums up the state of all budgets.
-type Standings struct {
+// Overview sums up the state of all budgets.
+type Overview struct {
 	At time.Time
 	// Statuses counts the budgets by status. Exhausted counts effective budgets with nothing left.
 	Statuses  map[budget.Status]int
@@ -86,7 +86,7 @@ type Standings struct {
 	Discrepancies int
 	Gap           int64
 	// Next lists the budgets that run out first, Refused those with the most refusals.
-	Next, Refused []Standing
+	Next, Refused []Summary
 }
 
 // Second counts the deductions that this node answered in one second, by outcome.

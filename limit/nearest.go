@@ -18,9 +18,9 @@ func (l *Limit) Settled(nowMS int64) bool {
 	return !l.loads(from, nowMS)
 }
 
-// Standing returns the usage of the limit by the value of a row at an instant; see Now. Counts from
+// State returns the usage of the limit by the value of a row at an instant; see Now. Counts from
 // before the last change of the limit are ignored.
-func (c *Counters) Standing(l *Limit, key string, nowMS int64) budget.LimitState {
+func (c *Counters) State(l *Limit, key string, nowMS int64) budget.LimitState {
 	tally := c.Tally(l, key, c.Now(nowMS))
 	if _, _, stale := tally.Stale(); stale {
 		tally = NewTally(l, key, nowMS)

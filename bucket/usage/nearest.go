@@ -67,7 +67,7 @@ func nearest(r *engine.Reader, after counters.Key, l *limit.Limit, most, keep in
 		more := len(found) > page
 		for i := range found[:min(page, len(found))] {
 			row := &found[i]
-			out.Values = append(out.Values, row.Counts.Standing(l, row.Key.Value, nowMS))
+			out.Values = append(out.Values, row.Counts.State(l, row.Key.Value, nowMS))
 			after, out.Read = row.Key, out.Read+1
 		}
 		out.Values = limit.Nearest(out.Values, keep)

@@ -2,7 +2,7 @@
 // all its data with API calls, using the key or session of its user. The page itself holds no data,
 // so it is open to all callers.
 //
-// Overseer keeps in memory what the page and `budgetctl explain` show of this node: its last
+// Dashboard keeps in memory what the page and `budgetctl explain` show of this node: its last
 // refusals (recent.go), and the state of all budgets, from which it ranks them (ranks.go).
 //
 // Its sources (TypeScript, Preact, uPlot) are in web. Vite builds them into dist, which is

@@ -42,8 +42,8 @@ func TestPageIsSmall(t *testing.T) {
 }
 
 // hundred thousand budgets, of which one in ten is used.
-func overseerOf(n int, now *time.Time) *Overseer {
-	o := &Overseer{Now: func() time.Time { return *now }, Known: func() (int, int64) { return 0, 0 }}
+func dashboardOf(n int, now *time.Time) *Dashboard {
+	o := &Dashboard{Now: func() time.Time { return *now }, Known: func() (int, int64) { return 0, 0 }}
 	pass := func(used int64) {
 		o.Begin()
 		books := make([]bucket.Book, n)
@@ -66,8 +66,8 @@ func overseerOf(n int, now *time.Time) *Overseer {
 
 func TestRank(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	o := overseerOf(100, &now)
-	o.stand = append(o.stand, standing{id: 101, tenant: "default", name: "campaign-000100",
+	o := dashboardOf(100, &now)
+	o.summaries = append(o.summaries, summary{id: 101, tenant: "default", name: "campaign-000100",
 		key: "default/campaign-000100", terms: budget.Definition{Archived: true}})
 	for _, test := range []struct {
 		s     bucket.Selection
@@ -101,7 +101,7 @@ func TestRank(t *testing.T) {
 		}
 	}
 	for i, days := range []int{3, -2, 1, -1, 2} { // the first five end, two of them in the past
-		o.stand[i].terms.EndAt = now.AddDate(0, 0, days)
+		o.summaries[i].terms.EndAt = now.AddDate(0, 0, days)
 	}
 	for descending, want := range map[bool][]int64{false: {3, 5, 1, 6, 2, 4}, true: {1, 5, 3, 6, 4, 2}} {
 		list := o.Rank(bucket.Selection{By: bucket.ByEnd, Descending: descending, Size: 100}).Budgets
@@ -114,14 +114,14 @@ func TestRank(t *testing.T) {
 		}
 	}
 	for i := range 5 {
-		o.stand[i].terms.EndAt = time.Time{}
+		o.summaries[i].terms.EndAt = time.Time{}
 	}
 	top := o.Rank(bucket.Selection{By: bucket.ByExhaustion, Size: 100}).Budgets
 	if soonest := now.Add(47526 * time.Millisecond); !top[0].ExhaustedAt.Truncate(time.Millisecond).Equal(soonest) ||
 		!top[99].ExhaustedAt.IsZero() || top[0].Refusals != nil {
 		t.Errorf("the first %+v, the last %+v", top[0], top[99])
 	}
-	s := o.Standings(3)
+	s := o.Overview(3)
 	if len(s.Next) != 3 || s.Next[0].Name != "campaign-000093" || s.Next[0].Used != 558 ||
 		s.Next[0].Rate != 9.3 || s.Statuses[budget.Effective] != 100 {
 		t.Errorf("%+v", s)
@@ -132,7 +132,7 @@ func TestRank(t *testing.T) {
 // counted after the window.
 func TestRecent(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	o := overseerOf(10, &now)
+	o := dashboardOf(10, &now)
 	o.Find = func(_ context.Context, ref bucket.BudgetRef) (*bucket.Budget, error) {
 		return &bucket.Budget{Definition: budget.Definition{ID: 3, Tenant: ref.Tenant,
 			Name: "campaign-000002"}}, nil
@@ -160,7 +160,7 @@ func TestRecent(t *testing.T) {
 	if len(all) != shards*kept {
 		t.Errorf("%d are remembered", len(all))
 	}
-	refused := o.Standings(5).Refused
+	refused := o.Overview(5).Refused
 	if len(refused) != 1 || refused[0].Refusals[budget.BudgetExhausted] != 2*shards*kept {
 		t.Errorf("%+v", refused)
 	}
@@ -173,7 +173,7 @@ func TestRecent(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	now = now.Add(2 * halfWindow)
-	if got := o.Standings(5).Refused; len(got) != 0 {
+	if got := o.Overview(5).Refused; len(got) != 0 {
 		t.Errorf("after the window: %+v", got)
 	}
 }
@@ -181,7 +181,7 @@ func TestRecent(t *testing.T) {
 // TestRefusalsOfOneTenant checks that a tenant with many refusals does not push out those of others.
 func TestRefusalsOfOneTenant(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	o := overseerOf(1, &now)
+	o := dashboardOf(1, &now)
 	o.Find = func(_ context.Context, ref bucket.BudgetRef) (*bucket.Budget, error) {
 		return &bucket.Budget{Definition: budget.Definition{ID: 3, Tenant: ref.Tenant, Name: ref.Name}}, nil
 	}
@@ -212,7 +212,7 @@ func TestRefusalsOfOneTenant(t *testing.T) {
 // tenant are counted all the same.
 func TestCountsOfOneTenant(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	o := overseerOf(1, &now)
+	o := dashboardOf(1, &now)
 	refuse := func(n int, tenant, name string) {
 		o.Deducted(&bucket.DeductRequest{RequestID: fmt.Sprint(n), Budget: bucket.BudgetRef{Tenant: tenant, Name: name}},
 			budget.Refuse(budget.BudgetExhausted, "deduct", "x"))
@@ -226,7 +226,7 @@ func TestCountsOfOneTenant(t *testing.T) {
 	for n := range 2 * shards * counted {
 		refuse(n, "loud", fmt.Sprint("more", n))
 	}
-	refused := o.Standings(5).Refused
+	refused := o.Overview(5).Refused
 	if len(refused) != 1 || refused[0].Refusals[budget.BudgetExhausted] != 100 {
 		t.Errorf("%+v, want 100 refusals", refused)
 	}
@@ -244,7 +244,7 @@ func TestCountsOfOneTenant(t *testing.T) {
 // BenchmarkRank measures a page of a hundred thousand budgets.
 func BenchmarkRank(b *testing.B) {
 	now := time.Unix(1_800_000_000, 0)
-	o := overseerOf(100_000, &now)
+	o := dashboardOf(100_000, &now)
 	for _, by := range []bucket.RankBy{bucket.ByName, bucket.ByRemaining, bucket.ByExhaustion} {
 		b.Run(string(by), func(b *testing.B) {
 			for b.Loop() {
@@ -252,9 +252,9 @@ func BenchmarkRank(b *testing.B) {
 			}
 		})
 	}
-	b.Run("standings", func(b *testing.B) {
+	b.Run("overview", func(b *testing.B) {
 		for b.Loop() {
-			o.Standings(10)
+			o.Overview(10)
 		}
 	})
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/budgetd/budgetd/series"
 )
 
-// Overseer knows the state of all budgets and the recent answers of this node. It does not query
+// Dashboard knows the state of all budgets and the recent answers of this node. It does not query
 // the database: it gets the pages of the audit's pass over all books, and the deductions of this
 // node. It is safe for concurrent use, except that Begin, Page and End must be called from one
 // goroutine.
-type Overseer struct {
+type Dashboard struct {
 	// Find returns a definition that is at most a second old.
 	Find func(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budget, error)
 	// Known returns the number of known discrepancies and the sum of their units.
@@ -27,15 +27,15 @@ type Overseer struct {
 
 	recent recent
 
-	mu    sync.RWMutex
-	stand []standing // of the last pass, sorted by id
-	at    time.Time
-	next  []standing // of the pass in progress
-	began time.Time
+	mu        sync.RWMutex
+	summaries []summary // of the last pass, sorted by id
+	at        time.Time
+	next      []summary // of the pass in progress
+	began     time.Time
 }
 
-// standing is the state of a budget at a pass. It takes about 300 bytes.
-type standing struct {
+// summary is the state of a budget at a pass. It takes about 300 bytes.
+type summary struct {
 	id                      int64
 	tenant, name, key       string
 	kind                    budget.Type
@@ -57,17 +57,17 @@ type spending struct {
 }
 
 // Begin begins a pass over all budgets.
-func (o *Overseer) Begin() {
-	o.next, o.began = make([]standing, 0, len(o.stand)+len(o.stand)/8), o.Now()
+func (o *Dashboard) Begin() {
+	o.next, o.began = make([]summary, 0, len(o.summaries)+len(o.summaries)/8), o.Now()
 }
 
 // Page adds the books of some budgets, which are sorted by id.
-func (o *Overseer) Page(_ context.Context, books []bucket.Book) error {
+func (o *Dashboard) Page(_ context.Context, books []bucket.Book) error {
 	now := o.Now()
 	for i := range books {
 		b := &books[i]
 		f := &b.Figures
-		s := standing{id: b.Budget, tenant: b.Tenant, name: b.Name, kind: b.Type, unit: b.Unit,
+		s := summary{id: b.Budget, tenant: b.Tenant, name: b.Name, kind: b.Type, unit: b.Unit,
 			key: strings.ToLower(b.Tenant + "/" + b.Name),
 			terms: budget.Definition{StartAt: b.StartAt, EndAt: b.EndAt, Paused: b.Paused,
 				Archived: b.Archived},
@@ -82,13 +82,13 @@ func (o *Overseer) Page(_ context.Context, books []bucket.Book) error {
 
 // pastOf returns the earlier figures of a budget. They are at most series.RateWindow old and, once
 // enough time has passed, at least half of that.
-func (o *Overseer) pastOf(id int64, now spending) [2]spending {
-	i, known := slices.BinarySearchFunc(o.stand, id,
-		func(s standing, id int64) int { return cmp.Compare(s.id, id) })
+func (o *Dashboard) pastOf(id int64, now spending) [2]spending {
+	i, known := slices.BinarySearchFunc(o.summaries, id,
+		func(s summary, id int64) int { return cmp.Compare(s.id, id) })
 	if !known {
 		return [2]spending{now, now}
 	}
-	past := o.stand[i].past
+	past := o.summaries[i].past
 	if now.at.Sub(past[1].at) >= series.RateWindow/2 {
 		past = [2]spending{past[1], now}
 	}
@@ -96,21 +96,21 @@ func (o *Overseer) pastOf(id int64, now spending) [2]spending {
 }
 
 // End completes a pass.
-func (o *Overseer) End() {
+func (o *Dashboard) End() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.stand, o.at, o.next = o.next, o.began, nil
+	o.summaries, o.at, o.next = o.next, o.began, nil
 }
 
 // pass returns the last pass, which does not change.
-func (o *Overseer) pass() ([]standing, time.Time) {
+func (o *Dashboard) pass() ([]summary, time.Time) {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
-	return o.stand, o.at
+	return o.summaries, o.at
 }
 
 // projection returns when a budget runs out at its recent rate.
-func (s *standing) projection(now time.Time) series.Projection {
+func (s *summary) projection(now time.Time) series.Projection {
 	past := series.Point{At: s.past[0].at, Figures: series.Figures{Used: s.past[0].units}}
 	present := series.Point{At: now, Figures: series.Figures{Used: s.used + s.held,
 		InBuckets: s.left}}
@@ -121,16 +121,16 @@ func (s *standing) projection(now time.Time) series.Projection {
 }
 
 // ended reports whether a budget is past its end.
-func (s *standing) ended(now time.Time) bool {
+func (s *summary) ended(now time.Time) bool {
 	return !s.terms.EndAt.IsZero() && !s.terms.EndAt.After(now)
 }
 
 // Rank selects and sorts budgets by the figures of the last pass. The answer says how old they are.
-func (o *Overseer) Rank(sel bucket.Selection) bucket.Ranking {
+func (o *Dashboard) Rank(sel bucket.Selection) bucket.Ranking {
 	all, at := o.pass()
 	now := o.Now()
 	search := strings.ToLower(strings.TrimSpace(sel.Search))
-	var found []*standing
+	var found []*summary
 	for i := range all {
 		s := &all[i]
 		switch {
@@ -158,7 +158,7 @@ func (o *Overseer) Rank(sel bucket.Selection) bucket.Ranking {
 // directions, and after them those of which the question is settled: by their end, those that
 // ended.
 type ranked struct {
-	*standing
+	*summary
 	value   float64
 	settled bool
 }
@@ -166,11 +166,11 @@ type ranked struct {
 // none is the value of budgets without one.
 var none = math.NaN()
 
-func (o *Overseer) sort(found []*standing, sel bucket.Selection, now time.Time) []ranked {
+func (o *Dashboard) sort(found []*summary, sel bucket.Selection, now time.Time) []ranked {
 	value := o.valueBy(sel.By, now)
 	list := make([]ranked, len(found))
 	for i, s := range found {
-		list[i] = ranked{standing: s, value: value(s)}
+		list[i] = ranked{summary: s, value: value(s)}
 		list[i].settled = sel.By == bucket.ByEnd && s.ended(now)
 	}
 	slices.SortFunc(list, func(a, b ranked) int {
@@ -197,7 +197,7 @@ func (o *Overseer) sort(found []*standing, sel bucket.Selection, now time.Time) 
 }
 
 // valueBy returns the function that computes the value to sort by.
-func (o *Overseer) valueBy(by bucket.RankBy, now time.Time) func(*standing) float64 {
+func (o *Dashboard) valueBy(by bucket.RankBy, now time.Time) func(*summary) float64 {
 	instant := func(at time.Time) float64 {
 		if at.IsZero() {
 			return none
@@ -206,26 +206,26 @@ func (o *Overseer) valueBy(by bucket.RankBy, now time.Time) func(*standing) floa
 	}
 	switch by {
 	case bucket.ByRemaining:
-		return func(s *standing) float64 {
+		return func(s *summary) float64 {
 			if s.unlimited {
 				return none
 			}
 			return float64(s.left)
 		}
 	case bucket.ByUsedShare:
-		return func(s *standing) float64 {
+		return func(s *summary) float64 {
 			if s.total == 0 {
 				return none
 			}
 			return float64(s.used) / float64(s.total)
 		}
 	case bucket.ByEnd:
-		return func(s *standing) float64 { return instant(s.terms.EndAt) }
+		return func(s *summary) float64 { return instant(s.terms.EndAt) }
 	case bucket.ByExhaustion:
-		return func(s *standing) float64 { return instant(s.projection(now).ExhaustedAt) }
+		return func(s *summary) float64 { return instant(s.projection(now).ExhaustedAt) }
 	case bucket.ByRefusals:
 		counts := o.recent.counts(now)
-		return func(s *standing) float64 {
+		return func(s *summary) float64 {
 			n := 0
 			for _, times := range counts.of(s) {
 				n += times
@@ -233,14 +233,14 @@ func (o *Overseer) valueBy(by bucket.RankBy, now time.Time) func(*standing) floa
 			return float64(n)
 		}
 	}
-	return func(*standing) float64 { return 0 }
+	return func(*summary) float64 { return 0 }
 }
 
-// Standings summarises all budgets, with at most `most` budgets in each list.
-func (o *Overseer) Standings(most int) bucket.Standings {
+// Overview summarises all budgets, with at most `most` budgets in each list.
+func (o *Dashboard) Overview(most int) bucket.Overview {
 	all, at := o.pass()
 	now := o.Now()
-	out := bucket.Standings{At: at, Statuses: map[budget.Status]int{}}
+	out := bucket.Overview{At: at, Statuses: map[budget.Status]int{}}
 	out.Discrepancies, out.Gap = o.Known()
 	counts := o.recent.counts(now)
 	for i := range all {
@@ -256,30 +256,30 @@ func (o *Overseer) Standings(most int) bucket.Standings {
 			out.Exhausted++
 		}
 		if !p.ExhaustedAt.IsZero() {
-			out.Next = append(out.Next, s.standing(p, nil))
+			out.Next = append(out.Next, s.view(p, nil))
 		}
 		if refused := counts.of(s); len(refused) > 0 {
-			out.Refused = append(out.Refused, s.standing(p, refused))
+			out.Refused = append(out.Refused, s.view(p, refused))
 		}
 		if len(out.Next) > 4*most+1000 {
 			out.Next = soonest(out.Next, most)
 		}
 	}
 	out.Next = soonest(out.Next, most)
-	slices.SortFunc(out.Refused, func(a, b bucket.Standing) int {
+	slices.SortFunc(out.Refused, func(a, b bucket.Summary) int {
 		return cmp.Or(cmp.Compare(sum(b.Refusals), sum(a.Refusals)), strings.Compare(a.Name, b.Name))
 	})
 	out.Refused = out.Refused[:min(most, len(out.Refused))]
 	return out
 }
 
-func (s *standing) standing(p series.Projection, refused map[budget.Code]int) bucket.Standing {
-	return bucket.Standing{Tenant: s.tenant, Name: s.name, Unit: s.unit, Total: s.total, Left: s.left,
+func (s *summary) view(p series.Projection, refused map[budget.Code]int) bucket.Summary {
+	return bucket.Summary{Tenant: s.tenant, Name: s.name, Unit: s.unit, Total: s.total, Left: s.left,
 		Held: s.held, Used: s.used, Rate: p.Rate, ExhaustedAt: p.ExhaustedAt, Refusals: refused}
 }
 
-func soonest(list []bucket.Standing, most int) []bucket.Standing {
-	slices.SortFunc(list, func(a, b bucket.Standing) int {
+func soonest(list []bucket.Summary, most int) []bucket.Summary {
+	slices.SortFunc(list, func(a, b bucket.Summary) int {
 		return cmp.Or(a.ExhaustedAt.Compare(b.ExhaustedAt), strings.Compare(a.Name, b.Name))
 	})
 	return list[:min(most, len(list))]

@@ -70,7 +70,7 @@ var seed = maphash.MakeSeed()
 
 // Deducted records the outcome of a deduct. request is nil if it could not be read, refused is nil
 // if it was accepted.
-func (o *Overseer) Deducted(request *bucket.DeductRequest, refused *budget.Error) {
+func (o *Dashboard) Deducted(request *bucket.DeductRequest, refused *budget.Error) {
 	now := o.Now()
 	kind := 0
 	if refused != nil {
@@ -228,7 +228,7 @@ func (r *recent) counts(now time.Time) counts {
 }
 
 // of returns the counts of a budget, which callers identify by name or by id.
-func (c counts) of(s *standing) map[budget.Code]int {
+func (c counts) of(s *summary) map[budget.Code]int {
 	if len(c) == 0 {
 		return nil
 	}
@@ -250,7 +250,7 @@ func (c counts) of(s *standing) map[budget.Code]int {
 }
 
 // Outcomes returns the number of answers in each of the last full seconds, oldest first.
-func (o *Overseer) Outcomes(most int) []bucket.Second {
+func (o *Dashboard) Outcomes(most int) []bucket.Second {
 	now := o.Now().Unix()
 	out := make([]bucket.Second, 0, most)
 	for unix := now - int64(min(most, seconds-2)); unix < now; unix++ {
@@ -267,7 +267,7 @@ func (o *Overseer) Outcomes(most int) []bucket.Second {
 
 // Refused returns the refusals for which fits returns true, newest first, with the budgets' names
 // and the keys and buckets by which they are routed now.
-func (o *Overseer) Refused(ctx context.Context, fits func(*bucket.Refusal) bool, most int) (
+func (o *Dashboard) Refused(ctx context.Context, fits func(*bucket.Refusal) bool, most int) (
 	out []bucket.Refusal) {
 	for i := range o.recent.shards {
 		s := &o.recent.shards[i]

@@ -61,9 +61,9 @@ func serve(ctx context.Context, c config.Config, file string, log *slog.Logger,
 		return err
 	}
 	api := httpapi.Config{
-		Service:  service,
-		Console:  page,
-		Overseer: service.overseer, Gauges: service.gauges,
+		Service:   service,
+		Console:   page,
+		Dashboard: service.dashboard, Gauges: service.gauges,
 		Drivers:  backends.drivers,
 		Limits:   limitsOf(c.HTTP),
 		Log:      log,

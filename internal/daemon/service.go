@@ -52,14 +52,14 @@ func partsOf(db *engine.DB) *parts {
 // node is a running service: its handlers and its loops.
 type node struct {
 	*httpapi.Parts
-	transfer *transfer.Service
-	names    *names
-	gauges   *manage.Gauges
-	overseer *console.Overseer
-	alerts   *alerting.Service
-	sender   *webhook.Sender
-	work     []loop
-	running  *loops
+	transfer  *transfer.Service
+	names     *names
+	gauges    *manage.Gauges
+	dashboard *console.Dashboard
+	alerts    *alerting.Service
+	sender    *webhook.Sender
+	work      []loop
+	running   *loops
 }
 
 // nonce returns a random number for one call.
@@ -124,11 +124,11 @@ func (b *backends) service(c config.Config, log *slog.Logger, observer *metrics.
 			Budgets: budgetViewer{m.manageService(), m.health, m.budgets}, Usages: looks,
 			Movements: m.moves, Audits: audits, Feeds: feeds, Releases: m.stores,
 			Samples: figures, Stores: m.health, Instances: m.moves}}
-	n.overseer = &console.Overseer{Find: m.budgets.Find, Known: audits.Known, Now: m.db.Now}
+	n.dashboard = &console.Dashboard{Find: m.budgets.Find, Known: audits.Known, Now: m.db.Now}
 	n.alerts = m.alertingService(figures)
 	n.sender, n.work = m.alertLoops(n.alerts)
 	n.work = append(n.work,
-		m.loops(audits, figures, n.overseer, &alerting.Evaluator{Service: n.alerts})...)
+		m.loops(audits, figures, n.dashboard, &alerting.Evaluator{Service: n.alerts})...)
 	return n, nil
 }
 

@@ -112,9 +112,9 @@ type Config struct {
 	// exist.
 	Console Console
 	Login   Login
-	// Overseer supplies the console's figures over all budgets. If it is nil, their routes do not
+	// Dashboard supplies the console's figures over all budgets. If it is nil, their routes do not
 	// exist.
-	Overseer Overseer
+	Dashboard Dashboard
 	// Part selects the calls that this API answers.
 	Part Part
 	// NewID returns a new correlation id. The default returns random ids.
@@ -170,8 +170,8 @@ type API struct {
 	// dataRoutes lists the routes with a data handler.
 	dataRoutes []dataRoute
 
-	overseer Overseer
-	gauges   Gauges
+	dashboard Dashboard
+	gauges    Gauges
 	// streams counts event streams.
 	streams ratelimit.Share
 	// bodies counts the bytes of bodies in progress.
@@ -188,7 +188,7 @@ func New(c Config) *API {
 		observer: c.Observer, tracer: c.Tracer, newID: c.NewID, now: c.Now, mux: http.NewServeMux(),
 		left: make(chan struct{}), keys: c.Keys,
 		alerts: c.Alerts, webhooks: c.Webhooks,
-		admission: newAdmission(c), overseer: c.Overseer, gauges: c.Gauges}
+		admission: newAdmission(c), dashboard: c.Dashboard, gauges: c.Gauges}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}

@@ -164,7 +164,7 @@ func (a *API) list(c *call) (answer, error) {
 			c.faults.Invalid("type", `must be "promo" or "daily"`)
 		}
 	}
-	if a.overseer != nil && (query.Has("q") || query.Has("sort") || query.Has("skip")) {
+	if a.dashboard != nil && (query.Has("q") || query.Has("sort") || query.Has("skip")) {
 		return a.rank(c, page)
 	}
 	if query.Has("page_token") {

@@ -18,15 +18,15 @@ type Console interface {
 	File(w http.ResponseWriter, r *http.Request)
 }
 
-// Overseer supplies the state of all budgets and the recent answers of this node.
-type Overseer interface {
+// Dashboard supplies the state of all budgets and the recent answers of this node.
+type Dashboard interface {
 	// Deducted records the outcome of a deduct and returns at once. request is nil if it could not
 	// be read, refused is nil if it was accepted.
 	Deducted(request *bucket.DeductRequest, refused *budget.Error)
 	// Rank selects and sorts budgets by the figures of the last pass over all of them.
 	Rank(s bucket.Selection) bucket.Ranking
-	// Standings summarises all budgets, with at most `most` budgets in each list.
-	Standings(most int) bucket.Standings
+	// Overview summarises all budgets, with at most `most` budgets in each list.
+	Overview(most int) bucket.Overview
 	// Outcomes returns the number of answers in each of the last full seconds, oldest first.
 	Outcomes(most int) []bucket.Second
 	// Refused returns the remembered refusals for which fits returns true, newest first.
@@ -49,7 +49,7 @@ func (a *API) registerPage(config Config) {
 		page.find()
 		a.handle(page, func(c *call) { c.pass(serve, ratelimit.SecurePage) })
 	}
-	if a.overseer != nil {
+	if a.dashboard != nil {
 		a.registerStreams()
 	}
 }
@@ -70,8 +70,8 @@ type overviewView struct {
 	Outcomes []secondView `json:"outcomes"`
 	// Next lists the budgets that run out first, Refused those with the latest refusals on this
 	// node.
-	Next    []standingView `json:"next"`
-	Refused []standingView `json:"refused"`
+	Next    []summaryView `json:"next"`
+	Refused []summaryView `json:"refused"`
 }
 
 // booksView is the state of all budgets at the last pass over them. Quantities are in minor units.
@@ -95,8 +95,8 @@ type secondView struct {
 	Faulty   int       `json:"faulty"`
 }
 
-// standingView is the state of a budget. Quantities are in minor units.
-type standingView struct {
+// summaryView is the state of a budget. Quantities are in minor units.
+type summaryView struct {
 	Tenant      string              `json:"tenant"`
 	Name        string              `json:"name"`
 	Unit        budget.Unit         `json:"unit"`
@@ -109,11 +109,11 @@ type standingView struct {
 	Refusals    map[budget.Code]int `json:"refusals,omitempty"`
 }
 
-func standingsOf(list []bucket.Standing) []standingView {
-	out := make([]standingView, len(list))
+func summariesOf(list []bucket.Summary) []summaryView {
+	out := make([]summaryView, len(list))
 	for i := range list {
 		s := &list[i]
-		out[i] = standingView{Tenant: s.Tenant, Name: s.Name, Unit: s.Unit, Total: s.Total,
+		out[i] = summaryView{Tenant: s.Tenant, Name: s.Name, Unit: s.Unit, Total: s.Total,
 			Left: s.Left, Held: s.Held, Used: s.Used, RatePerS: s.Rate,
 			ExhaustedAt: inUTC(s.ExhaustedAt).Round(time.Second), Refusals: s.Refusals}
 	}
@@ -123,17 +123,17 @@ func standingsOf(list []bucket.Standing) []standingView {
 // overview reads the whole overview once.
 func (a *API) overview(ctx context.Context) (*overviewView, error) {
 	partitions, err := a.service.Partitions(ctx)
-	s := a.overseer.Standings(listed)
+	s := a.dashboard.Overview(listed)
 	out := &overviewView{Reasons: a.service.Ready(ctx), Instances: a.instancesOf(partitions).Instances,
 		Books: booksView{CheckedAt: inUTC(s.At), Budgets: s.Statuses, Exhausted: s.Exhausted,
 			Discrepancies: s.Discrepancies, Gap: s.Gap, Halted: s.Halted, Quarantined: s.Quarantined},
-		Next: standingsOf(s.Next), Refused: standingsOf(s.Refused)}
+		Next: summariesOf(s.Next), Refused: summariesOf(s.Refused)}
 	out.Ready = len(out.Reasons) == 0 && !a.leaving.Load()
 	if err != nil && out.Ready {
 		return nil, err
 	}
 	out.Reasons = append(append([]string{}, out.Reasons...), a.service.Missing()...)
-	for _, one := range a.overseer.Outcomes(charted) {
+	for _, one := range a.dashboard.Outcomes(charted) {
 		out.Outcomes = append(out.Outcomes, secondView{one.At.UTC(), one.Accepted, one.Refused,
 			one.Limited, one.Failed, one.Faulty})
 	}
@@ -166,7 +166,7 @@ func (a *API) refusals(c *call) (answer, error) {
 		return (id == "" || r.Request.RequestID == id) && (value == "" || carries(&r.Request, value))
 	}
 	out := api.RefusalList{Refusals: []api.Refusal{}}
-	for _, r := range a.overseer.Refused(c.ctx, fits, 16*maxPageSize) {
+	for _, r := range a.dashboard.Refused(c.ctx, fits, 16*maxPageSize) {
 		of := &r.Request.Budget
 		if tenant != "" && of.Tenant != tenant || name != "" && of.Name != name ||
 			c.principal != nil && !c.principal.Scope.Covers(of.Tenant, of.Name) {
@@ -237,7 +237,7 @@ func (a *API) rank(c *call, page bucket.Page) (answer, error) {
 	if err := c.nothing(); err != nil {
 		return answer{}, err
 	}
-	found := a.overseer.Rank(s)
+	found := a.dashboard.Rank(s)
 	out := api.Page{Budgets: []api.Budget{}, Total: &found.Total,
 		RankedAt: inUTC(found.At)}
 	if len(found.Budgets) == 0 {

@@ -109,8 +109,8 @@ func (a *API) observeDeduction(ctx context.Context, request *bucket.DeductReques
 		refused = errorOf(err, "deduct", true)
 		a.observer.Deduction(refused.Code, false, traced)
 	}
-	if a.overseer != nil {
-		a.overseer.Deducted(request, refused)
+	if a.dashboard != nil {
+		a.dashboard.Deducted(request, refused)
 	}
 }
 

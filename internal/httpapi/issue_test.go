@@ -73,8 +73,8 @@ func TestForeignLogOut(t *testing.T) {
 	}
 }
 
-// overseer enables streams. Those of a budget do not use it.
-type overseer struct{ httpapi.Overseer }
+// dashboard enables streams. Those of a budget do not use it.
+type dashboard struct{ httpapi.Dashboard }
 
 // streaming opens a stream of a budget and returns its status.
 func streaming(t *testing.T, server *running, token string) (int, *bufio.Reader) {
@@ -97,7 +97,7 @@ func streaming(t *testing.T, server *running, token string) (int, *bufio.Reader)
 // TestStreamsOfOnePrincipal checks that one principal gets only some of the event streams of a node,
 // and others still get theirs.
 func TestStreamsOfOnePrincipal(t *testing.T) {
-	_, server, ring, _ := locked(t, func(c *httpapi.Config) { c.Overseer = overseer{} })
+	_, server, ring, _ := locked(t, func(c *httpapi.Config) { c.Dashboard = dashboard{} })
 	open := 0
 	for ; open < 200; open++ {
 		if status, _ := streaming(t, server, ring.tokens["read"]); status != 200 {
@@ -117,7 +117,7 @@ func TestStreamsOfOnePrincipal(t *testing.T) {
 
 // TestStreamOfARevokedKey checks that a stream ends at the next look after its key was revoked.
 func TestStreamOfARevokedKey(t *testing.T) {
-	_, server, ring, _ := locked(t, func(c *httpapi.Config) { c.Overseer = overseer{} })
+	_, server, ring, _ := locked(t, func(c *httpapi.Config) { c.Dashboard = dashboard{} })
 	status, in := streaming(t, server, ring.tokens["read"])
 	if status != 200 {
 		t.Fatal(status)

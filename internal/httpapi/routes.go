@@ -138,7 +138,7 @@ func (a *API) register(config Config) {
 func (c *Config) serves(r *route) bool {
 	switch {
 	case r.op == "refusals":
-		return c.Overseer != nil
+		return c.Dashboard != nil
 	case r.op == "remaining":
 		return c.Gauges != nil
 	case r.op == "audit log":

@@ -121,8 +121,8 @@ func (b *modelBucket) close(epoch int64, moving bool) bucket.Entry {
 	return b.entry(bucket.Accepted)
 }
 
-// standing is the verdict on the entry, whatever its epoch.
-func (b *modelBucket) standing() bucket.Verdict {
+// verdict is the verdict on the entry, whatever its epoch.
+func (b *modelBucket) verdict() bucket.Verdict {
 	switch {
 	case b.state == "":
 		return bucket.Lost
@@ -140,7 +140,7 @@ func (b *modelBucket) read(epoch int64) bucket.Entry {
 	case b.state == "" && b.newest == epoch:
 		out = b.entry(bucket.Lost)
 	case b.state != "" && b.epoch == epoch:
-		out = b.entry(b.standing())
+		out = b.entry(b.verdict())
 	}
 	out.Late = b.late[epoch]
 	return out
@@ -158,7 +158,7 @@ func (b *modelBucket) sum(id, epoch int64) bucket.Sum {
 		return bucket.Sum{Bucket: id, Epoch: b.newest, Verdict: bucket.Lost}
 	}
 	return bucket.Sum{Bucket: id, Epoch: b.epoch, Taken: b.taken, GivenBack: b.given,
-		Verdict: b.standing()}
+		Verdict: b.verdict()}
 }
 
 func (b *modelBucket) acknowledge(sum bucket.Sum) {

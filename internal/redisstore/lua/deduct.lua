@@ -26,8 +26,8 @@ local epoch = call('HMGET', KEYS[3], unpack(buckets))
 local balance = call('HMGET', KEYS[4], unpack(buckets))
 local taken = call('HMGET', KEYS[5], unpack(buckets))
 
--- standing returns the verdict on a bucket whose entry is not the requested epoch, or not open.
-local function standing(b)
+-- verdict_on returns the verdict on a bucket whose entry is not the requested epoch, or not open.
+local function verdict_on(b)
   local asked = tonumber(epochs[b])
   local is, state = epoch_of(epoch[b] or '0')
   if not is or is == asked and state == '' then return BROKEN end
@@ -48,7 +48,7 @@ local changed_versions, cv = {}, 0
 for b = 1, #buckets do
   local x = terms[terms_of[b]]
   if epoch[b] ~= epochs[b] then
-    first[b] = standing(b)
+    first[b] = verdict_on(b)
     left[b] = 0
     if predict == 1 and (first[b] == CLOSED or first[b] == LOST) then first[b], sum[b] = nil, 0 end
   else

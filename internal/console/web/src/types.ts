@@ -32,7 +32,7 @@ export const left = (b: Budget): number | null =>
   b.in_buckets == null || b.undistributed == null ? null
     : b.in_buckets + b.undistributed + b.in_transit
 
-export interface Standing {
+export interface Summary {
   tenant: string
   name: string
   unit: Unit
@@ -53,8 +53,8 @@ export interface Overview {
   instances: Instance[]
   outcomes: { at: string; accepted: number; refused: number; limited: number; failed: number
     faulty: number }[]
-  next: Standing[]
-  refused: Standing[]
+  next: Summary[]
+  refused: Summary[]
 }
 
 export type Refusal = Schemas['Refusal']

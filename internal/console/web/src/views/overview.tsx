@@ -5,7 +5,7 @@ import { Chart } from '../chart'
 import { ago, instant, rate, share, units } from '../format'
 import { useLive } from '../live'
 import { Card, Failure, Mark, When } from '../parts'
-import type { Overview, Standing } from '../types'
+import type { Overview, Summary } from '../types'
 import { Firing } from './alerts'
 import { verdict } from './verdict'
 
@@ -112,7 +112,7 @@ function Pace({ o }: { o: Overview }) {
   )
 }
 
-function Next({ list, books }: { list: Standing[]; books: Overview['books'] }) {
+function Next({ list, books }: { list: Summary[]; books: Overview['books'] }) {
   const { exhausted, checked_at } = books
   if (list.length === 0) {
     return (
@@ -147,7 +147,7 @@ function Next({ list, books }: { list: Standing[]; books: Overview['books'] }) {
   )
 }
 
-function MostRefused({ list }: { list: Standing[] }) {
+function MostRefused({ list }: { list: Summary[] }) {
   if (list.length === 0) return <p class="empty">This node refused nothing lately.</p>
   return (
     <div class="scroll">
