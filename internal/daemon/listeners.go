@@ -19,7 +19,7 @@ import (
 // listener is one address with its calls.
 type listener struct {
 	name     string
-	part     httpapi.Part
+	calls    httpapi.CallSet
 	listener net.Listener
 	api      *httpapi.API
 	server   *front.Server
@@ -35,30 +35,30 @@ type listeners struct {
 // openListeners listens at every address. Close the result also after an error.
 func openListeners(ctx context.Context, c config.Config) (*listeners, error) {
 	l := &listeners{}
-	rest := httpapi.DataPart | httpapi.AdminPart | httpapi.MetricsPart
+	rest := httpapi.DataCalls | httpapi.AdminCalls | httpapi.MetricsCalls
 	for _, one := range []struct {
 		name, addr string
-		part       httpapi.Part
-	}{{"metrics", c.Listeners.Metrics, httpapi.MetricsPart},
-		{"admin", c.Listeners.Admin, httpapi.AdminPart | httpapi.DataPart},
+		calls      httpapi.CallSet
+	}{{"metrics", c.Listeners.Metrics, httpapi.MetricsCalls},
+		{"admin", c.Listeners.Admin, httpapi.AdminCalls | httpapi.DataCalls},
 		{"listen", c.Listen, 0}} {
 		if one.addr == "" {
 			continue
 		}
-		part := one.part
+		calls := one.calls
 		switch one.name {
 		case "metrics":
-			rest &^= httpapi.MetricsPart
+			rest &^= httpapi.MetricsCalls
 		case "admin":
-			rest &^= httpapi.AdminPart
+			rest &^= httpapi.AdminCalls
 		default:
-			part = rest
+			calls = rest
 		}
 		socket, err := new(net.ListenConfig).Listen(ctx, "tcp", one.addr)
 		if err != nil {
 			return l, fmt.Errorf("%s: %w%s", one.name, err, inUse(one.name, err))
 		}
-		l.all = append(l.all, &listener{name: one.name, part: part, listener: socket})
+		l.all = append(l.all, &listener{name: one.name, calls: calls, listener: socket})
 	}
 	if c.TLS.CertFile != "" {
 		var err error
@@ -98,7 +98,7 @@ const certificateEvery = time.Second
 func (l *listeners) serve(ctx context.Context, api httpapi.Config, log *slog.Logger) {
 	for _, one := range l.all {
 		settings := api
-		settings.Part = one.part
+		settings.Calls = one.calls
 		one.api = httpapi.New(settings)
 		one.server = httpapi.NewServer(one.api, api.Limits, log)
 		go func() {

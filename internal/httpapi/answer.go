@@ -48,7 +48,7 @@ func (c *call) write(a answer) {
 		a.status = http.StatusOK
 	}
 	if err := c.send(a.status, jsonType, a.body); err != nil {
-		c.fail(&budget.Error{Code: budget.Internal, Op: c.route.op, Err: err})
+		c.reply(&budget.Error{Code: budget.Internal, Op: c.route.op, Err: err})
 	}
 }
 
@@ -65,11 +65,11 @@ func (c *call) keep(tag string) bool {
 	return true
 }
 
-// fail logs an error once and sends its problem document.
-func (c *call) fail(e *budget.Error) { c.refuse(e, ProblemOf(e)) }
+// reply logs an error once and sends its problem document.
+func (c *call) reply(e *budget.Error) { c.replyWith(e, ProblemOf(e)) }
 
-// refuse logs an error and sends document p.
-func (c *call) refuse(e *budget.Error, p *api.Problem) {
+// replyWith logs an error and sends document p.
+func (c *call) replyWith(e *budget.Error, p *api.Problem) {
 	c.api.logError(c.ctx, c.route.op, e)
 	c.sendProblem(p)
 }

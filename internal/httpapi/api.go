@@ -115,39 +115,39 @@ type Config struct {
 	// Dashboard supplies the console's figures over all budgets. If it is nil, their routes do not
 	// exist.
 	Dashboard Dashboard
-	// Part selects the calls that this API answers.
-	Part Part
+	// Calls selects the calls that this API answers.
+	Calls CallSet
 	// NewID returns a new correlation id. The default returns random ids.
 	NewID func() string
 	// Now is the clock of latencies. The default is time.Now.
 	Now func() time.Time
 }
 
-// Part is a set of calls for one listener.
-type Part uint8
+// CallSet is a set of calls for one listener.
+type CallSet uint8
 
-// The parts, which can be combined with |; 0 means all. Every part includes the health checks.
+// The sets, which can be combined with |; 0 means all. Every set includes the health checks.
 const (
-	// DataPart contains the calls of those who deduct. None of them needs more than the role
+	// DataCalls contains the calls of those who deduct. None of them needs more than the role
 	// rollback.
-	DataPart Part = 1 << iota
-	// AdminPart contains the administrative calls and the console.
-	AdminPart
-	// MetricsPart contains the metrics.
-	MetricsPart
+	DataCalls CallSet = 1 << iota
+	// AdminCalls contains the administrative calls and the console.
+	AdminCalls
+	// MetricsCalls contains the metrics.
+	MetricsCalls
 )
 
-// has reports whether a call belongs to a part.
-func (p Part) has(call *access.Call, probe bool) bool {
-	of := AdminPart
+// has reports whether a call belongs to a set.
+func (s CallSet) has(call *access.Call, probe bool) bool {
+	of := AdminCalls
 	switch {
 	case call.Op == "metrics":
-		of = MetricsPart
+		of = MetricsCalls
 	case call.Over != access.Nobody && call.Over != access.Installation &&
 		access.Rollback.Includes(call.Least):
-		of = DataPart
+		of = DataCalls
 	}
-	return p == 0 || probe || p&of != 0
+	return s == 0 || probe || s&of != 0
 }
 
 // API is the HTTP interface of one node. It is safe for concurrent use.
@@ -250,9 +250,9 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			a.limits.Headers)
 		p := ProblemOf(e)
 		p.Status = http.StatusRequestHeaderFieldsTooLarge
-		c.refuse(e, p)
+		c.replyWith(e, p)
 	case !clean(r):
-		c.fail(routeNotFound(r))
+		c.reply(routeNotFound(r))
 	default:
 		c.carrier = dispatched{w, c}
 		a.mux.ServeHTTP(&c.carrier, r)
@@ -303,7 +303,7 @@ func (c *call) recover() {
 	if c.entry != nil {
 		c.appendEntry(failed)
 	}
-	c.fail(failed)
+	c.reply(failed)
 }
 
 // panicked returns the error of a call that panicked, with the stack.

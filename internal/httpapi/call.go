@@ -38,7 +38,7 @@ func (c *call) serve() {
 	if !c.route.probe {
 		defer a.leave()
 		if err := a.enter(&c.data); err != nil {
-			c.fail(err)
+			c.reply(err)
 			return
 		}
 	}
@@ -53,7 +53,7 @@ func (c *call) serve() {
 	caller := c.caller()
 	if err := c.admit(caller); err != nil {
 		c.abandonBody()
-		c.fail(err)
+		c.reply(err)
 		return
 	}
 	defer c.counted.release()
@@ -69,7 +69,7 @@ func (c *call) serve() {
 		c.appendEntry(failed)
 	}
 	if failed != nil {
-		c.fail(failed)
+		c.reply(failed)
 		return
 	}
 	c.write(answer)

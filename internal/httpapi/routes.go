@@ -104,11 +104,11 @@ func (a *API) routes() []route {
 	}
 }
 
-// register registers the routes of a part. "/" takes all other paths. It panics for a route that
-// the table of package access lacks, which the first test finds.
+// register registers the routes of a set of calls. "/" takes all other paths. It panics for a
+// route that the table of package access lacks, which the first test finds.
 func (a *API) register(config Config) {
 	for _, route := range a.routes() {
-		if route.find(); !config.Part.has(&route.access, route.probe) || !config.serves(&route) {
+		if route.find(); !config.Calls.has(&route.access, route.probe) || !config.serves(&route) {
 			continue
 		}
 		route.maxBody = cmp.Or(route.maxBody, a.limits.BodyBytes)
@@ -118,10 +118,10 @@ func (a *API) register(config Config) {
 		a.handle(route, (*call).serve)
 	}
 	metrics := route{pattern: "GET /metrics"}
-	if metrics.find(); config.Metrics != nil && config.Part.has(&metrics.access, false) {
+	if metrics.find(); config.Metrics != nil && config.Calls.has(&metrics.access, false) {
 		a.handle(metrics, func(c *call) { c.pass(config.Metrics.ServeHTTP, ratelimit.SecureAnswer) })
 	}
-	if config.Part == 0 || config.Part&AdminPart != 0 {
+	if config.Calls == 0 || config.Calls&AdminCalls != 0 {
 		a.registerPage(config)
 	}
 	for _, pattern := range contract.Patterns {
@@ -179,7 +179,7 @@ func (a *API) handle(route route, serve func(*call)) {
 func (c *call) page() {
 	page, ok := contract.Find(c.r.URL.Path)
 	if !ok {
-		c.fail(routeNotFound(c.r))
+		c.reply(routeNotFound(c.r))
 		return
 	}
 	header := c.w.Header()
@@ -192,7 +192,7 @@ func (c *call) page() {
 // pass admits a call and passes it to a handler of its own.
 func (c *call) pass(serve http.HandlerFunc, secure func(http.Header, bool)) {
 	if err := c.admit(c.caller()); err != nil {
-		c.fail(err)
+		c.reply(err)
 		return
 	}
 	secure(c.w.Header(), c.encrypted())
@@ -209,10 +209,10 @@ func (a *API) noRoute(c *call) {
 		}
 	}
 	if len(allowed) == 0 {
-		c.fail(routeNotFound(c.r))
+		c.reply(routeNotFound(c.r))
 		return
 	}
 	c.w.Header().Set("Allow", strings.Join(allowed, ", "))
-	c.fail(budget.Refuse(budget.MethodNotAllowed, "route",
+	c.reply(budget.Refuse(budget.MethodNotAllowed, "route",
 		"%.50q is not a method of this call; allowed: %s", c.r.Method, strings.Join(allowed, ", ")))
 }

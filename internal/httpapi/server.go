@@ -154,34 +154,34 @@ func (d *data) serve(r *front.Request, out *front.Answer) {
 	a := d.api
 	defer func() {
 		if why := recover(); why != nil {
-			d.refuse(out, panicked(d.route.op, why))
+			d.reply(out, panicked(d.route.op, why))
 		}
 	}()
 	defer a.leave()
 	if err := a.enter(d); err != nil {
-		d.refuse(out, err)
+		d.reply(out, err)
 		return
 	}
 	caller := callerOf(r)
 	if err := d.admit(&caller); err != nil {
-		d.refuse(out, err)
+		d.reply(out, err)
 		return
 	}
 	answer, err := d.route.data(d)
 	if err != nil {
-		d.refuse(out, errorOf(err, d.route.op, d.route.changes))
+		d.reply(out, errorOf(err, d.route.op, d.route.changes))
 		return
 	}
 	if err := d.append(out, 200, "application/json", answer.body); err != nil {
-		d.refuse(out, &budget.Error{Code: budget.Internal, Op: d.route.op, Err: err})
+		d.reply(out, &budget.Error{Code: budget.Internal, Op: d.route.op, Err: err})
 	}
 }
 
 // borrowed returns a text that shares its bytes. It is valid as long as they are.
 func borrowed(text []byte) string { return unsafe.String(unsafe.SliceData(text), len(text)) }
 
-// refuse logs an error once and appends its problem document.
-func (d *data) refuse(out *front.Answer, e *budget.Error) {
+// reply logs an error once and appends its problem document.
+func (d *data) reply(out *front.Answer, e *budget.Error) {
 	d.api.logError(d.ctx, d.route.op, e)
 	p := ProblemOf(e)
 	p.CorrelationID = d.work.marks.correlation

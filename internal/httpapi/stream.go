@@ -118,7 +118,7 @@ func (c *call) stream(begin func(*call) (look, error)) {
 	a := c.api
 	c.named, c.rawQuery = c.r.PathValue("budget"), c.r.URL.RawQuery
 	if err := c.admit(c.caller()); err != nil {
-		c.fail(err)
+		c.reply(err)
 		return
 	}
 	bounds := a.boundsOf(c.principal, maxStreams)
@@ -130,7 +130,7 @@ func (c *call) stream(begin func(*call) (look, error)) {
 		err := budget.Refuse(budget.Unavailable, c.route.op, "a node has at most %d streams, half of "+
 			"them for a tenant and %d for a principal; try again", maxStreams, ownStreams)
 		err.Reason = budget.ReasonOverloaded
-		c.fail(err)
+		c.reply(err)
 		return
 	}
 	defer a.streams.Return(1, bounds...)
@@ -141,7 +141,7 @@ func (c *call) stream(begin func(*call) (look, error)) {
 		news, err = c.once(look, last)
 	}
 	if err != nil {
-		c.fail(errorOf(err, c.route.op, false))
+		c.reply(errorOf(err, c.route.op, false))
 		return
 	}
 	header := c.w.Header()
