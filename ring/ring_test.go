@@ -118,18 +118,18 @@ func TestWrap(t *testing.T) {
 	r := mustNew(t, []string{"a", "b", "c"}, 1)
 	seen := map[string]bool{}
 	for _, key := range ordinals(10_000) {
-		place, want := "between", nodes[1]
+		at, want := "between", nodes[1]
 		switch hash := ring.Hash(key); {
 		case hash <= lowest:
-			place, want = "before", nodes[0]
+			at, want = "before", nodes[0]
 		case hash > highest:
-			place, want = "after", nodes[0]
+			at, want = "after", nodes[0]
 		case hash > ring.Hash(nodes[1]+"&&VN0"):
 			want = nodes[2]
 		}
-		seen[place] = true
+		seen[at] = true
 		if got := r.Locate(key); got != want {
-			t.Errorf("Locate(%q) = %q, want %q (%s)", key, got, want, place)
+			t.Errorf("Locate(%q) = %q, want %q (%s)", key, got, want, at)
 		}
 	}
 	if len(seen) != 3 {

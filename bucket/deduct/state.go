@@ -157,9 +157,9 @@ type Recent struct {
 func (r *Recent) Add(amount int64) (mean int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	place := r.n % len(r.last)
-	r.sum += amount - r.last[place]
-	r.last[place] = amount
+	at := r.n % len(r.last)
+	r.sum += amount - r.last[at]
+	r.last[at] = amount
 	r.n++
 	return (r.sum-1)/int64(min(r.n, len(r.last))) + 1
 }

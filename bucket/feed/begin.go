@@ -12,13 +12,13 @@ import (
 // toTail moves the cursor before the last n entries by time, and returns how many numbers follow
 // it.
 func (p *page) toTail(ctx context.Context, n int) (numbers int, err error) {
-	var places []place
+	var entries []bucketEntry
 	for i, b := range p.bounds {
 		if p.cursor.read[i] = (position{entry: b.Last}); b.Last > 0 {
-			places = append(places, place{b.Bucket, b.Last})
+			entries = append(entries, bucketEntry{b.Bucket, b.Last})
 		}
 	}
-	rows, err := readBefore(ctx, p.db, places, n)
+	rows, err := readBefore(ctx, p.db, entries, n)
 	if err != nil {
 		return 0, err
 	}
@@ -62,16 +62,16 @@ func (p *page) toInstant(ctx context.Context, since time.Time) error {
 		borders[i] = border{0, b.Last + 1}
 	}
 	for {
-		var places []place
+		var entries []bucketEntry
 		for i, b := range borders {
 			if b.wanted-b.old > 1 {
-				places = append(places, place{p.bounds[i].Bucket, b.old + (b.wanted-b.old)/2})
+				entries = append(entries, bucketEntry{p.bounds[i].Bucket, b.old + (b.wanted-b.old)/2})
 			}
 		}
-		if len(places) == 0 {
+		if len(entries) == 0 {
 			break
 		}
-		rows, err := readBefore(ctx, p.db, places, 1)
+		rows, err := readBefore(ctx, p.db, entries, 1)
 		if err != nil {
 			return err
 		}
@@ -79,8 +79,8 @@ func (p *page) toInstant(ctx context.Context, since time.Time) error {
 		for _, row := range rows {
 			found[row.Bucket] = row
 		}
-		for _, place := range places {
-			borders[p.ordinals[place.Bucket]].narrow(place.Entry, found[place.Bucket], since)
+		for _, e := range entries {
+			borders[p.ordinals[e.Bucket]].narrow(e.Entry, found[e.Bucket], since)
 		}
 	}
 	for i, b := range borders {
@@ -102,8 +102,8 @@ func (b *border) narrow(middle int64, row row, since time.Time) {
 	}
 }
 
-// place identifies an entry of a bucket.
-type place struct{ Bucket, Entry int64 }
+// bucketEntry identifies an entry of a bucket.
+type bucketEntry struct{ Bucket, Entry int64 }
 
 const (
 	selectBefore = `SELECT bucket_id, first_entry, entries, created_at FROM (SELECT f.bucket_id,
@@ -113,19 +113,19 @@ const (
 	beforeChunk = 32
 )
 
-// readBefore returns, for each place, the extents of the last rows that begin at or before it, at
+// readBefore returns, for each entry, the extents of the last rows that begin at or before it, at
 // most limit per bucket, the newest first.
-func readBefore(ctx context.Context, db *engine.DB, places []place, limit int) (
+func readBefore(ctx context.Context, db *engine.DB, entries []bucketEntry, limit int) (
 	out []row, err error) {
 	err = db.Read(ctx, "feed", func(r *engine.Reader) error {
 		out = nil
-		for chunk := range slices.Chunk(places, beforeChunk) {
+		for chunk := range slices.Chunk(entries, beforeChunk) {
 			s := r.Statement()
-			for i, place := range chunk {
+			for i, e := range chunk {
 				if i > 0 {
 					s.SQL(" UNION ALL ")
 				}
-				numbers := [...]int64{place.Bucket, place.Entry, int64(limit)}
+				numbers := [...]int64{e.Bucket, e.Entry, int64(limit)}
 				s.Fill(selectBefore, func(at int) { s.Number(numbers[at]) })
 			}
 			var found []row

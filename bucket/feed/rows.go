@@ -56,7 +56,7 @@ func readRows(ctx context.Context, db *engine.DB, spans []span) (out []row, err 
 					s.SQL(" OR ")
 				}
 				numbers := [...]int64{span.Bucket, span.From, span.UpTo}
-				s.Fill(ofSpan, func(place int) { s.Number(numbers[place]) })
+				s.Fill(ofSpan, func(at int) { s.Number(numbers[at]) })
 			}
 			s.SQL(inEntryOrder)
 			var found []row

@@ -58,13 +58,13 @@ func TestReturnsBesideFlights(t *testing.T) {
 	})
 }
 
-// end gives back part of a deduction, or confirms it, depending on its place in a flight.
-func (w *world) end(budgetID int64, id string, place int, left *atomic.Int64) {
+// end gives back part of a deduction, or confirms it, depending on its at in a flight.
+func (w *world) end(budgetID int64, id string, at int, left *atomic.Int64) {
 	o := hold.Order{Kind: hold.Rollback, Budget: budgetID, RequestID: id, Amount: 2}
 	switch {
-	case place%3 == 2:
+	case at%3 == 2:
 		return
-	case place == 1:
+	case at == 1:
 		o = hold.Order{Kind: hold.Confirm, Budget: budgetID, RequestID: id, Amount: 1}
 	}
 	if _, err := w.try(o); err != nil {

@@ -115,12 +115,12 @@ func batchParts(items []*batchItem, sound []int) []batchPart {
 	if !slices.ContainsFunc(sound, dry) {
 		return []batchPart{{deductions: sound}}
 	}
-	type place struct {
+	type position struct {
 		part  int
 		taken bool
 	}
 	var parts []batchPart
-	latest := make(map[string]place, len(sound))
+	latest := make(map[string]position, len(sound))
 	for _, i := range sound {
 		id := items[i].RequestID
 		at := latest[id]

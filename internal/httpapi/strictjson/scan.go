@@ -17,7 +17,7 @@ type scan struct {
 	// pos is the end of the last token, next the beginning of the token that peek saw.
 	pos, next int
 	// after is the kind of the last token.
-	after place
+	after position
 	// depth is the number of objects and arrays around pos. Bit n of arrays reports that the n-th
 	// is an array.
 	depth  int
@@ -26,11 +26,11 @@ type scan struct {
 	handed bool
 }
 
-// place is a position in the grammar.
-type place uint8
+// position is where in the grammar a text is.
+type position uint8
 
 const (
-	atStart place = iota
+	atStart position = iota
 	atOpened
 	atName
 	atValue

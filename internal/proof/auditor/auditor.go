@@ -77,7 +77,7 @@ func Audit(ctx context.Context, db *sql.DB, stores map[string]Redis) (*Report, e
 	}
 	defer func() { _ = tx.Rollback() }()
 	r := &reading{ctx: ctx, tx: tx, report: &Report{Budgets: map[string]*Budget{}},
-		budgets: map[int64]*Budget{}, epochs: map[place]*epoch{}, feeds: map[int64]*feed{}}
+		budgets: map[int64]*Budget{}, epochs: map[epochKey]*epoch{}, feeds: map[int64]*feed{}}
 	for _, read := range []func() error{r.readBudgets, r.readEpochs, r.readGrants, r.readDeductions,
 		r.readHolds, r.readBacks, r.readFeeds, r.readAdjustments, r.readQuarantines} {
 		if err := read(); err != nil {
@@ -97,12 +97,12 @@ func Audit(ctx context.Context, db *sql.DB, stores map[string]Redis) (*Report, e
 	return r.report, nil
 }
 
-// place identifies an epoch of a bucket.
-type place struct{ bucket, epoch int64 }
+// epochKey identifies an epoch of a bucket.
+type epochKey struct{ bucket, epoch int64 }
 
 // epoch is a row of bucket_epoch with the sums of the rows that belong to it.
 type epoch struct {
-	place
+	epochKey
 	of                                     *Budget
 	status, halted                         string
 	outstanding, held, used, returning     int64
@@ -125,7 +125,7 @@ type reading struct {
 	tx      *sql.Tx
 	report  *Report
 	budgets map[int64]*Budget
-	epochs  map[place]*epoch
+	epochs  map[epochKey]*epoch
 	feeds   map[int64]*feed
 	// installation names the keys of this database in the stores.
 	installation string
@@ -177,10 +177,10 @@ func (r *reading) readEpochs() error {
 				&e.givenBack, &e.lateSum, &e.instance, &newest)
 			b := r.budgets[budgetID]
 			if err != nil || b == nil {
-				return errors.Join(err, r.orphan(b == nil, "epoch %v", e.place))
+				return errors.Join(err, r.orphan(b == nil, "epoch %v", e.epochKey))
 			}
 			e.of, e.newest = b, newest == e.epoch
-			b.epochs, r.epochs[e.place] = append(b.epochs, e), e
+			b.epochs, r.epochs[e.epochKey] = append(b.epochs, e), e
 			b.Outstanding, b.Held = b.Outstanding+e.outstanding, b.Held+e.held
 			b.Used, b.Returning = b.Used+e.used, b.Returning+e.returning
 			if e.status == "lost" {
@@ -201,7 +201,7 @@ func (r *reading) orphan(is bool, format string, args ...any) error {
 func (r *reading) readGrants() error {
 	return r.each(`SELECT bucket_id, epoch, number, amount, status FROM grant_log
 		ORDER BY bucket_id, epoch, number`, func(scan func(...any) error) error {
-		var at place
+		var at epochKey
 		var number, amount int64
 		status := ""
 		err := scan(&at.bucket, &at.epoch, &number, &amount, &status)

@@ -21,7 +21,7 @@ func (r *reading) readDeductions() error {
 				}
 				return nil
 			}
-			e := r.epochs[place{d.bucket, d.epoch}]
+			e := r.epochs[epochKey{d.bucket, d.epoch}]
 			if e == nil || e.of != b {
 				return r.orphan(true, "deduction %q of %s", id, b.Name)
 			}
@@ -45,7 +45,7 @@ func (r *reading) readHolds() error {
 		var budgetID, confirmed int64
 		var id, state string
 		var ended bool
-		var at place
+		var at epochKey
 		err := scan(&budgetID, &id, &state, &confirmed, &ended, &at.bucket, &at.epoch)
 		b := r.budgets[budgetID]
 		if err != nil || b == nil || b.Deductions[id] == nil {
@@ -55,7 +55,7 @@ func (r *reading) readHolds() error {
 		if d.Held = state == "held"; d.Held == ended {
 			r.wrong("%s: the hold %q is %s, and due_ms is set: %t", b.Name, id, state, !ended)
 		}
-		if (place{d.bucket, d.epoch}) != at || confirmed > d.Amount || confirmed > 0 && d.Held {
+		if (epochKey{d.bucket, d.epoch}) != at || confirmed > d.Amount || confirmed > 0 && d.Held {
 			r.wrong("%s: the hold %q at %v, confirmed %d, is not its deduction's %+v", b.Name, id, at,
 				confirmed, *d)
 		}
@@ -72,14 +72,14 @@ func (r *reading) readBacks() error {
 		var budgetID, amount int64
 		var id, kind, rollback string
 		var direct bool
-		var at place
+		var at epochKey
 		err := scan(&budgetID, &id, &kind, &rollback, &amount, &direct, &at.bucket, &at.epoch)
 		b := r.budgets[budgetID]
 		if err != nil || b == nil || b.Deductions[id] == nil || r.epochs[at] == nil {
 			return errors.Join(err, r.orphan(err == nil, "the refund of %q", id))
 		}
 		d, e := b.Deductions[id], r.epochs[at]
-		if (place{d.bucket, d.epoch}) != at {
+		if (epochKey{d.bucket, d.epoch}) != at {
 			r.wrong("%s: units of %q were given back to %v", b.Name, id, at)
 		}
 		if d.Back += amount; d.Back > d.Amount {
@@ -139,7 +139,7 @@ func (r *reading) readAdjustments() error {
 func (r *reading) readQuarantines() error {
 	err := r.each(`SELECT bucket_id, epoch, quantity, released_quantity FROM quarantine`,
 		func(scan func(...any) error) error {
-			var at place
+			var at epochKey
 			var quantity, released int64
 			err := scan(&at.bucket, &at.epoch, &quantity, &released)
 			if e := r.epochs[at]; err == nil && e != nil {
@@ -153,7 +153,7 @@ func (r *reading) readQuarantines() error {
 	}
 	err = r.each(`SELECT bucket_id, epoch, quantity, goes_to FROM quarantine_release`,
 		func(scan func(...any) error) error {
-			var at place
+			var at epochKey
 			var quantity int64
 			to := ""
 			err := scan(&at.bucket, &at.epoch, &quantity, &to)

@@ -15,9 +15,9 @@ import (
 
 const module = "github.com/budgetd/budgetd"
 
-// place is where a package stands in the house: which packages of this module it may import. A
+// room is where a package stands in the house: which packages of this module it may import. A
 // package below a placed one (internal/redisstore/lua) stands where that stands.
-type place struct {
+type room struct {
 	may      []string // packages of this module; "bucket/*" is every package directly below bucket
 	stdOnly  bool     // otherwise the standard library only
 	test     bool     // exists for tests: imported by tests, commands and other such packages only
@@ -43,7 +43,7 @@ var (
 // house is the direction of imports: words <- rules <- bucket <- the engine of SQL <- bucket/* <-
 // {daemon, httpapi, console} <- cmd. A line of "name/*" is for every package directly below name, each on its own. A
 // new package gets its line here.
-var house = map[string]place{
+var house = map[string]room{
 	".": {stdOnly: true},
 	// words
 	"budget": {stdOnly: true},
@@ -187,9 +187,9 @@ func withinAny(path string, tops []string) bool {
 	return slices.ContainsFunc(tops, func(top string) bool { return within(path, top) })
 }
 
-// placeOf returns where a folder stands: the longest line of the house that it is within. The top is
+// roomOf returns where a folder stands: the longest line of the house that it is within. The top is
 // the line's folder, for "bucket/*" that of the package directly below bucket.
-func placeOf(folder string) (top string, where place, found bool) {
+func roomOf(folder string) (top string, where room, found bool) {
 	longest := 0
 	for name, candidate := range house {
 		above, each := strings.CutSuffix(name, "/*")
@@ -206,8 +206,8 @@ func placeOf(folder string) (top string, where place, found bool) {
 	return top, where, found
 }
 
-// allows reports whether a place may import what stands at a top.
-func (p place) allows(top string) bool {
+// allows reports whether a room may import what stands at a top.
+func (p room) allows(top string) bool {
 	return p.anything || slices.Contains(p.may, top) || slices.Contains(p.may, path.Dir(top)+"/*")
 }
 
@@ -219,10 +219,10 @@ func violations(p goPackage) []string {
 		slices.Contains(emptyNames, base) {
 		wrong = append(wrong, fmt.Sprintf("%s: the name says nothing about what is inside", folder))
 	}
-	top, where, found := placeOf(folder)
+	top, where, found := roomOf(folder)
 	if !found {
 		return append(wrong, fmt.Sprintf(
-			"%s has no place: give it a line in the house of imports_test.go", folder))
+			"%s has no room: give it a line in the house of imports_test.go", folder))
 	}
 	for _, imported := range p.Imports {
 		if reason := refused(top, where, imported); reason != "" {
@@ -243,7 +243,7 @@ func violations(p goPackage) []string {
 }
 
 // refused says why a package must not import another, or "".
-func refused(top string, where place, imported string) string {
+func refused(top string, where room, imported string) string {
 	folder := folderOf(imported)
 	if folder == "" {
 		if where.stdOnly && !isStandard(imported) {
@@ -251,7 +251,7 @@ func refused(top string, where place, imported string) string {
 		}
 		return technologyRefused(top, imported)
 	}
-	importedTop, importedPlace, _ := placeOf(folder)
+	importedTop, importedPlace, _ := roomOf(folder)
 	switch {
 	case importedTop == top:
 		return ""
@@ -270,12 +270,12 @@ func refused(top string, where place, imported string) string {
 
 // refusedInTests says why a package's tests must not import another, or "". Tests may reach up
 // and take any store, but words and rules are tested with nothing above them.
-func refusedInTests(top string, where place, imported string) string {
+func refusedInTests(top string, where room, imported string) string {
 	folder := folderOf(imported)
 	if folder == "" {
 		return technologyRefused(top, imported)
 	}
-	importedTop, _, _ := placeOf(folder)
+	importedTop, _, _ := roomOf(folder)
 	switch {
 	case importedTop == top:
 		return ""

@@ -70,7 +70,7 @@ func partitions(b *books.Books) *books.Set[books.Partition, books.PartitionID] {
 // numbered writes constant text with a number for each question mark.
 func numbered(text string, numbers ...int64) func(s *engine.Statement) {
 	return func(s *engine.Statement) {
-		s.Fill(text, func(place int) { s.Number(numbers[place]) })
+		s.Fill(text, func(at int) { s.Number(numbers[at]) })
 	}
 }
 

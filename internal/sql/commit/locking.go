@@ -208,8 +208,8 @@ func (l *locking) write(m *engine.Move) error {
 	}
 	for _, id := range l.freed {
 		s := m.Statement()
-		s.Fill(deleteTombstone, func(place int) {
-			s.Value([]any{id.Budget, []byte(id.RequestID)}[place])
+		s.Fill(deleteTombstone, func(at int) {
+			s.Value([]any{id.Budget, []byte(id.RequestID)}[at])
 		})
 		m.Save(s)
 	}
@@ -253,9 +253,9 @@ func (l *locking) writePages(m *engine.Move) error {
 	}
 	for _, p := range existing {
 		s := m.Statement()
-		s.Fill(writePage, func(place int) {
+		s.Fill(writePage, func(at int) {
 			s.Value([]any{l.nextVersion(p), []byte(p.Counts.Pack()), p.Counts.ExpiresMS(),
-				p.Key.Budget, []byte(p.Key.Dimension), []byte(p.Key.Value)}[place])
+				p.Key.Budget, []byte(p.Key.Dimension), []byte(p.Key.Value)}[at])
 		})
 		m.Save(s)
 	}

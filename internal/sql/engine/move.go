@@ -275,12 +275,12 @@ func (db *DB) Attest(ctx context.Context, row auditlog.Row) error {
 func (m *Move) attest(row auditlog.Row) {
 	for _, linking := range auditlog.Linking(row) {
 		s := m.Statement()
-		s.Fill(linking.Text, func(place int) {
-			if text, is := linking.Values[place].([]byte); is && text == nil {
+		s.Fill(linking.Text, func(at int) {
+			if text, is := linking.Values[at].([]byte); is && text == nil {
 				s.Null()
 				return
 			}
-			s.Value(linking.Values[place])
+			s.Value(linking.Values[at])
 		})
 		m.Save(s)
 	}

@@ -125,14 +125,14 @@ func (s *Statement) Value(v any) {
 }
 
 // Fill appends constant text and calls value for each ? in it.
-func (s *Statement) Fill(text string, value func(place int)) {
-	for place := 0; ; place++ {
+func (s *Statement) Fill(text string, value func(at int)) {
+	for at := 0; ; at++ {
 		before, after, more := strings.Cut(text, "?")
 		s.SQL(before)
 		if !more {
 			return
 		}
-		value(place)
+		value(at)
 		text = after
 	}
 }
