@@ -119,9 +119,9 @@ func TestPartialPeriods(t *testing.T) {
 		for !p.Over {
 			got = append(got, p.Funded)
 			next, ok := allocation.Next(d, p, p.End)
-			turn := allocation.RollOver(d, p, next, ok, allocation.Account{Unfunded: unfunded})
-			unfunded += turn.Moved.Unfunded
-			p = turn.Period
+			rolled := allocation.RollOver(d, p, next, ok, allocation.Account{Unfunded: unfunded})
+			unfunded += rolled.Moved.Unfunded
+			p = rolled.Period
 		}
 		if !slices.Equal(got, tc.wants) {
 			t.Errorf("%s: %v, want %v", tc.name, got, tc.wants)

@@ -37,9 +37,9 @@ func Preview(d budget.Definition, now time.Time, n int) []Planned {
 			break
 		}
 		next, ok := Next(d, p, p.End)
-		turn := RollOver(d, p, next, ok, Account{Unfunded: unfunded})
-		unfunded += turn.Moved.Unfunded
-		if p = turn.Period; i == maxPreviewed-1 && !p.Over {
+		rolled := RollOver(d, p, next, ok, Account{Unfunded: unfunded})
+		unfunded += rolled.Moved.Unfunded
+		if p = rolled.Period; i == maxPreviewed-1 && !p.Over {
 			return out
 		}
 	}

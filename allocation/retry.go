@@ -35,9 +35,9 @@ func Covered(d budget.Definition, p budget.Period, s Supply, amount int64) (at t
 		if !follows {
 			return time.Time{}, false
 		}
-		turn := RollOver(d, p, next, true, Account{Unfunded: s.NotFunded, Undistributed: s.Left})
-		s.NotFunded, s.Left = s.NotFunded+turn.Moved.Unfunded, s.Left+turn.Moved.Undistributed
-		switch at, p = turn.Period.Start, turn.Period; {
+		rolled := RollOver(d, p, next, true, Account{Unfunded: s.NotFunded, Undistributed: s.Left})
+		s.NotFunded, s.Left = s.NotFunded+rolled.Moved.Unfunded, s.Left+rolled.Moved.Undistributed
+		switch at, p = rolled.Period.Start, rolled.Period; {
 		case s.Left >= amount:
 			return at, true
 		case s.Left+s.NotFunded < amount:

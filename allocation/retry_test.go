@@ -91,9 +91,9 @@ func TestCoveredRollsOver(t *testing.T) {
 		at, ok := allocation.Covered(d, p, allocation.Supply{Left: left, NotFunded: unfunded}, amount)
 		for range 300 {
 			next, follows := allocation.Next(d, p, p.End)
-			turn := allocation.RollOver(d, p, next, follows,
+			rolled := allocation.RollOver(d, p, next, follows,
 				allocation.Account{Unfunded: unfunded, Undistributed: left})
-			unfunded, left, p = unfunded+turn.Moved.Unfunded, left+turn.Moved.Undistributed, turn.Period
+			unfunded, left, p = unfunded+rolled.Moved.Unfunded, left+rolled.Moved.Undistributed, rolled.Period
 			if !follows {
 				break
 			}

@@ -30,8 +30,8 @@ func (m Movement) Plus(o Movement) Movement {
 		m.Forfeited + o.Forfeited}
 }
 
-// Turn is the result of a rollover.
-type Turn struct {
+// RolledOver is the result of a rollover.
+type RolledOver struct {
 	// Period is the next period, or Over after the last one.
 	Period budget.Period
 	// Left is where the unused units of the ended period went.
@@ -44,8 +44,8 @@ type Turn struct {
 // first period is the one that contains now, else the next one. It is Over if the budget has ended.
 func Begin(d budget.Definition, now time.Time) (unfunded int64, p budget.Period) {
 	next, ok := Next(d, budget.Period{Over: true}, now)
-	turn := RollOver(d, budget.Period{}, next, ok, Account{Unfunded: d.TotalQuantity})
-	return d.TotalQuantity - turn.Period.Funded, turn.Period
+	rolled := RollOver(d, budget.Period{}, next, ok, Account{Unfunded: d.TotalQuantity})
+	return d.TotalQuantity - rolled.Period.Funded, rolled.Period
 }
 
 // Next returns the period that follows a period that has ended. That is the period that contains
@@ -66,9 +66,9 @@ func Next(d budget.Definition, p budget.Period, now time.Time) (Span, bool) {
 // RollOver ends a period and opens the next one. The unused units (U and those of its epochs) go
 // where the rule says. If a change of the rule ended the period, or none follows, they go back to
 // F, except what is forfeited at the end of the budget. The next period then gets Fund of F.
-func RollOver(d budget.Definition, p budget.Period, next Span, ok bool, a Account) Turn {
+func RollOver(d budget.Definition, p budget.Period, next Span, ok bool, a Account) RolledOver {
 	rest := a.Undistributed + a.Held
-	t := Turn{Period: budget.Period{Number: p.Number + 1, Over: true, Start: p.End, End: p.End}}
+	t := RolledOver{Period: budget.Period{Number: p.Number + 1, Over: true, Start: p.End, End: p.End}}
 	changed := ok && !endsByRule(d, p)
 	switch where := Unused(d); {
 	case where == budget.Forfeit && !changed:

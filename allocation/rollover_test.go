@@ -208,7 +208,7 @@ func TestRollOver(t *testing.T) {
 				t.Fatalf("next %v, %v", next, ok)
 			}
 			got := allocation.RollOver(d, p, next, ok, tc.a)
-			want := allocation.Turn{Left: tc.left, Moved: tc.moved, Period: budget.Period{Number: 7, Over: true,
+			want := allocation.RolledOver{Left: tc.left, Moved: tc.moved, Period: budget.Period{Number: 7, Over: true,
 				Start: end, End: end}}
 			if ok {
 				want.Period = budget.Period{Number: 7, Start: next.Start, End: next.End, Funded: tc.funded,
@@ -252,7 +252,7 @@ func TestExtendedAfterTheEnd(t *testing.T) {
 			continue
 		}
 		got := allocation.RollOver(after, over, next, ok, allocation.Account{Unfunded: 600, Used: tc.used})
-		want := allocation.Turn{Period: budget.Period{Number: 10, Start: jan(t, tc.start),
+		want := allocation.RolledOver{Period: budget.Period{Number: 10, Start: jan(t, tc.start),
 			End: jan(t, tc.start).AddDate(0, 0, 1), Funded: tc.funded, Before: tc.used},
 			Moved: allocation.Movement{Unfunded: -tc.funded, Undistributed: tc.funded}}
 		if got.Left != want.Left || got.Moved != want.Moved || !samePeriod(got.Period, want.Period) {

@@ -68,11 +68,11 @@ func (a *account) rollTo(now time.Time) {
 				used += use.units
 			}
 		}
-		turn := allocation.RollOver(a.d, p, next, ok, allocation.Account{Unfunded: a.unfunded, Undistributed: a.u,
+		rolled := allocation.RollOver(a.d, p, next, ok, allocation.Account{Unfunded: a.unfunded, Undistributed: a.u,
 			Used: used})
-		a.returnFrom(len(a.periods)-1, turn.Left)
-		a.move(turn.Moved)
-		a.open(turn.Period)
+		a.returnFrom(len(a.periods)-1, rolled.Left)
+		a.move(rolled.Moved)
+		a.open(rolled.Period)
 	}
 }
 

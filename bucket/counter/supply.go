@@ -297,13 +297,13 @@ func (p *supply) covered(ctx context.Context, ops []*deduct.Op) (left []*deduct.
 func (s *Service) RollOver(ctx context.Context, budgetID int64) error {
 	const rounds = 6 // epochs may have been opened meanwhile
 	for range rounds {
-		turned, err := s.ledger.RollOver(ctx, budgetID)
+		rolled, err := s.ledger.RollOver(ctx, budgetID)
 		if err != nil {
 			return err
 		}
 		// The epochs of a partition that is down stay closing. Their units go where the rule says.
-		s.failed("store", s.push(ctx, slices.Concat(turned.Closing, turned.Begun), -1))
-		if len(turned.Closing) == 0 {
+		s.failed("store", s.push(ctx, slices.Concat(rolled.Closing, rolled.Begun), -1))
+		if len(rolled.Closing) == 0 {
 			break
 		}
 	}

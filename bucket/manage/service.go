@@ -213,7 +213,7 @@ func (s *Service) Change(ctx context.Context, ref bucket.BudgetRef, change bucke
 	}
 	step, cancel := s.bounded(ctx)
 	defer cancel()
-	s.rollOver(step, b)
+	s.rollOverFirst(step, b)
 	var changed Changed
 	_, err = s.Budgets.Learn(func() (_ bucket.Budget, err error) {
 		changed, err = s.Ledger.Change(step, b.ID, change)
@@ -224,7 +224,7 @@ func (s *Service) Change(ctx context.Context, ref bucket.BudgetRef, change bucke
 	}
 	s.deliver(step, b)
 	if changed.IsDue {
-		s.turn(step, b.ID)
+		s.rollOver(step, b.ID)
 	}
 	return s.viewAfter(step, "change", b, changed.View, changed.IsDue)
 }
@@ -276,7 +276,7 @@ func (s *Service) Adjust(ctx context.Context, r bucket.AdjustRequest) (bucket.Vi
 	}
 	step, cancel := s.bounded(ctx)
 	defer cancel()
-	s.rollOver(step, b)
+	s.rollOverFirst(step, b)
 	order := Adjustment{Budget: b.ID, RequestID: r.RequestID, Nonce: s.Nonce(), Quantity: r.Quantity,
 		Deadline: s.Clock.Now().Add(s.Timeout)}
 	done, err := s.Ledger.Adjust(step, order)
@@ -333,14 +333,15 @@ func (s *Service) FinishShrinks(ctx context.Context) error {
 	return err
 }
 
-// rollOver rolls a budget over if its period has ended, so that a call decides about the open one.
-func (s *Service) rollOver(ctx context.Context, b *bucket.Budget) {
+// rollOverFirst rolls a budget over if its period has ended, so that a call decides about the open
+// one.
+func (s *Service) rollOverFirst(ctx context.Context, b *bucket.Budget) {
 	if b.Period.OverAt(s.Clock.Now()) && !b.Period.Over {
-		s.turn(ctx, b.ID)
+		s.rollOver(ctx, b.ID)
 	}
 }
 
-func (s *Service) turn(ctx context.Context, budgetID int64) {
+func (s *Service) rollOver(ctx context.Context, budgetID int64) {
 	if err := s.Periods.RollOver(ctx, budgetID); err != nil {
 		s.Log.Warn("budget not rolled over yet", "budget", budgetID, "error", err)
 	}

@@ -16,7 +16,7 @@ func (l *Ledger) Apply(ctx context.Context, budgetID, bucketID int64, want books
 	out books.Refilled, err error) {
 	var tried struct{ epoch, grant, units int64 } // what an earlier attempt wrote, committed or not
 	load := append(bookkeeper.WholeBudget(budgetID), bookkeeper.Applied(budgetID))
-	turned, err := bookkeeper.Whole(ctx, l.db, "apply", budgetID, load,
+	rolled, err := bookkeeper.Whole(ctx, l.db, "apply", budgetID, load,
 		func(b *books.Books, u *books.Budget) error {
 			out = books.Refilled{}
 			row := b.Buckets.Get(bucketID)
@@ -39,7 +39,7 @@ func (l *Ledger) Apply(ctx context.Context, budgetID, bucketID int64, want books
 	if err != nil {
 		return books.Refilled{}, err
 	}
-	return books.Refilled{Units: out.Units, Closing: out.Closing || len(turned.Closing) > 0}, nil
+	return books.Refilled{Units: out.Units, Closing: out.Closing || len(rolled.Closing) > 0}, nil
 }
 
 // Supply grants the buckets of a budget what operations wait for, or closes the epochs of others
@@ -54,7 +54,7 @@ func (l *Ledger) Supply(ctx context.Context, budgetID int64, round books.Round) 
 	slices.Sort(waiting)
 	load := append(bookkeeper.WholeBudget(budgetID), bookkeeper.Applied(budgetID),
 		bookkeeper.PendingOfBuckets(slices.Compact(waiting)))
-	turned, err := bookkeeper.Whole(ctx, l.db, "supply", budgetID, load,
+	rolled, err := bookkeeper.Whole(ctx, l.db, "supply", budgetID, load,
 		func(b *books.Books, u *books.Budget) (err error) {
 			out, err = b.Supply(u, round)
 			return err
@@ -62,10 +62,10 @@ func (l *Ledger) Supply(ctx context.Context, budgetID int64, round books.Round) 
 	switch {
 	case err != nil:
 		return books.Supplied{}, err
-	case len(turned.Closing) > 0:
+	case len(rolled.Closing) > 0:
 		out = books.Supplied{Given: make([]bool, len(round.Asks)), Waits: true, Keep: -1}
 	}
-	out.Push = append(out.Push, slices.Concat(turned.Closing, turned.Granted)...)
+	out.Push = append(out.Push, slices.Concat(rolled.Closing, rolled.Granted)...)
 	return out, nil
 }
 

@@ -111,9 +111,9 @@ type Gathered struct {
 // Recycled is the result of Ledger.Recycle.
 type Recycled struct {
 	// Run is the report, or that of an earlier recycle if Began is false.
-	Run    bucket.Recycle
-	Began  bool
-	Turned RolledOver
+	Run        bucket.Recycle
+	Began      bool
+	RolledOver RolledOver
 	// Closing are buckets in stores whose epochs must end first: nothing else was done.
 	Closing []int64
 }

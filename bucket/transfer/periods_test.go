@@ -327,7 +327,7 @@ func TestRollOverComesFirst(t *testing.T) {
 			"recycle": func(b *bucket.Budget) error {
 				_, out, err := w.part.Recycle(w.ctx, b, transfer.Recycling{Cause: bucket.OnDemand})
 				if err == nil {
-					equal(w, "rolled over by a recycle", out.Turned.Done, true)
+					equal(w, "rolled over by a recycle", out.RolledOver.Done, true)
 				}
 				return err
 			},

@@ -77,7 +77,7 @@ func (s *Service) handOut(ctx context.Context, b *bucket.Budget, want Recycling)
 		after, out, err = s.Ledger.Recycle(step, b, want)
 		return after, err
 	})
-	s.turned(b.ID, out.Turned)
+	s.rolledOver(b.ID, out.RolledOver)
 	return out, err
 }
 

@@ -73,7 +73,7 @@ func recycling(known *bucket.Budget, want *Recycling) ([]bookkeeper.Query,
 func (l *Ledger) Gather(ctx context.Context, known *bucket.Budget, want Recycling) (
 	out Gathered, err error) {
 	load, tell := recycling(known, &want)
-	turned, err := bookkeeper.Whole(ctx, l.db, "recycle", known.ID, load,
+	rolled, err := bookkeeper.Whole(ctx, l.db, "recycle", known.ID, load,
 		func(b *books.Books, u *books.Budget) error {
 			out = Gathered{At: engine.FromMS(b.NowMS)}
 			if found := b.Runs.All(); len(found) > 0 {
@@ -90,10 +90,10 @@ func (l *Ledger) Gather(ctx context.Context, known *bucket.Budget, want Recyclin
 	if err != nil {
 		return Gathered{}, err
 	}
-	if out.Waits = len(turned.Closing) > 0; out.Waits {
+	if out.Waits = len(rolled.Closing) > 0; out.Waits {
 		out = Gathered{Waits: true}
 	}
-	out.Tell = slices.Concat(turned.Closing, turned.Granted, slices.Collect(maps.Keys(out.Closing)))
+	out.Tell = slices.Concat(rolled.Closing, rolled.Granted, slices.Collect(maps.Keys(out.Closing)))
 	return out, nil
 }
 
@@ -113,7 +113,7 @@ func (l *Ledger) Recycle(ctx context.Context, known *bucket.Budget, want Recycli
 			Moved: want.Moved, BeganMS: engine.ToMS(want.BeganAt)}
 	}
 	read := reading(known.ID)
-	turned, err := bookkeeper.Whole(ctx, l.db, "recycle", known.ID, load,
+	rolled, err := bookkeeper.Whole(ctx, l.db, "recycle", known.ID, load,
 		func(b *books.Books, u *books.Budget) error {
 			tell(b)
 			if found := b.Runs.All(); len(found) > 0 {
@@ -131,9 +131,9 @@ func (l *Ledger) Recycle(ctx context.Context, known *bucket.Budget, want Recycli
 			out.Run, out.Began, tried = recycleOf(made), true, made.Number
 			return nil
 		}, read.Queries)
-	out.Turned, out.Closing = rolledOver(turned), turned.Closing
+	out.RolledOver, out.Closing = rolledOver(rolled), rolled.Closing
 	if err != nil {
-		return after, Recycled{Turned: out.Turned}, err
+		return after, Recycled{RolledOver: out.RolledOver}, err
 	}
 	after, err = read.Budget("recycle")
 	return after, out, err

@@ -120,7 +120,7 @@ func (s *Service) RollOver(ctx context.Context, budgetID int64) error {
 			after, done, err = s.Ledger.RollOver(step, budgetID)
 			return after, err
 		})
-		s.turned(budgetID, done)
+		s.rolledOver(budgetID, done)
 		return nil, err
 	})
 	select {
@@ -132,8 +132,8 @@ func (s *Service) RollOver(ctx context.Context, budgetID int64) error {
 	}
 }
 
-// turned reports a rollover, if there was one.
-func (s *Service) turned(budgetID int64, done RolledOver) {
+// rolledOver reports a rollover, if there was one.
+func (s *Service) rolledOver(budgetID int64, done RolledOver) {
 	if !done.Done {
 		return
 	}

@@ -62,10 +62,10 @@ func (l *Ledger) one(ctx context.Context, op string, budgetID, bucketID int64,
 		return nil, find(b, u)
 	}, look)
 	if err == nil && due {
-		var turned books.RolledOver
-		turned, err = bookkeeper.Whole(ctx, l.db, op, budgetID, all(budgetID), find, look)
-		if len(turned.Closing) > 0 {
-			out = Changed{Waits: true, Tell: turned.Closing}
+		var rolled books.RolledOver
+		rolled, err = bookkeeper.Whole(ctx, l.db, op, budgetID, all(budgetID), find, look)
+		if len(rolled.Closing) > 0 {
+			out = Changed{Waits: true, Tell: rolled.Closing}
 		}
 	}
 	if err != nil {

@@ -122,8 +122,8 @@ func (r *recent) count(unix int64, kind int) {
 	s.n[kind].Add(1)
 }
 
-// turn begins another half window if the present one is over.
-func (s *refusalShard) turn(now time.Time) {
+// nextHalf begins another half window if the present one is over.
+func (s *refusalShard) nextHalf(now time.Time) {
 	half := now.UnixNano() / int64(halfWindow)
 	switch half - s.half {
 	case 0:
@@ -184,7 +184,7 @@ func (s *refusalShard) add(r bucket.Refusal) {
 		s.tenants = map[string]int{}
 	}
 	s.tenants[r.Request.Budget.Tenant]++
-	s.turn(r.At)
+	s.nextHalf(r.At)
 	s.count(r.Request.Budget, r.Err.Code)
 }
 
@@ -212,7 +212,7 @@ func (r *recent) counts(now time.Time) counts {
 	for i := range r.shards {
 		s := &r.shards[i]
 		s.mu.Lock()
-		s.turn(now)
+		s.nextHalf(now)
 		for _, half := range s.counts {
 			for _, budgets := range half {
 				for ref, codes := range budgets {

@@ -109,7 +109,7 @@ func (s *Store) Sweep(ctx context.Context, m bucket.Memory) (more bool, err erro
 	at.mu.Lock()
 	defer at.mu.Unlock()
 	if at.hash == 0 && at.cursor == "" {
-		if err := s.turn(ctx, op, m, k); err != nil {
+		if err := s.nextSlice(ctx, op, m, k); err != nil {
 			return false, err
 		}
 	}
@@ -137,15 +137,16 @@ func (s *Store) Sweep(ctx context.Context, m bucket.Memory) (more bool, err erro
 	return at.hash != 0 || at.cursor != "", nil
 }
 
-// turn advances the slice of the records when it is due.
-func (s *Store) turn(ctx context.Context, op string, m bucket.Memory, k *keyset) error {
+// nextSlice advances the slice of the records when it is due.
+func (s *Store) nextSlice(ctx context.Context, op string, m bucket.Memory, k *keyset) error {
 	for range mostSlices {
 		slice := k.slice.Load()
 		keys := []string{k.marker}
 		for page := range pages {
 			keys = append(keys, k.records(slice-1, page))
 		}
-		answer, err := s.call(ctx, op, m, turn, keys, slice, s.Config().RecordWindow.Milliseconds())
+		answer, err := s.call(ctx, op, m, nextSlice, keys, slice,
+			s.Config().RecordWindow.Milliseconds())
 		if err != nil {
 			return err
 		}

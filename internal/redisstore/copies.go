@@ -26,7 +26,7 @@ func (s *Store) ReadCopy(ctx context.Context, m bucket.Memory, ref bucket.Ref, c
 		return part, "", err
 	}
 	if k.slice.Load() == 0 {
-		if err := s.turn(ctx, op, m, k); err != nil {
+		if err := s.nextSlice(ctx, op, m, k); err != nil {
 			return part, "", err
 		}
 	}
@@ -100,7 +100,7 @@ func (s *Store) BeginCopy(ctx context.Context, m bucket.Memory, ref bucket.Ref,
 	if attempt == "" || strings.ContainsAny(attempt, " \r\n") {
 		return 0, budget.Refuse(budget.Invalid, op, "an attempt must have a name without spaces")
 	}
-	if err := s.turn(ctx, op, m, k); err != nil {
+	if err := s.nextSlice(ctx, op, m, k); err != nil {
 		return 0, err
 	}
 	for _, key := range k.copyKeys(ref.Bucket, k.slice.Load()) {

@@ -24,7 +24,7 @@ var (
 	find        = script("shared", "find")
 	changed     = script("shared", "entries", "changed")
 	acknowledge = script("shared", "entries", "acknowledge")
-	turn        = script("shared", "turn")
+	nextSlice   = script("shared", "next_slice")
 	sweep       = script("shared", "sweep")
 	copyRead    = script("shared", "copy_read")
 	copyBegin   = script("shared", "entries", "copy_begin")

@@ -76,7 +76,7 @@ func (b *Books) RollOver(u *Budget) (out RolledOver, err error) {
 	if len(out.Closing) > 0 {
 		return out, nil
 	}
-	b.turn(u, held)
+	b.endPeriods(u, held)
 	out.Done, out.Period = true, b.PeriodOf(u)
 	switch {
 	case u.IsOver == 1:
@@ -101,22 +101,22 @@ func (b *Books) RollOver(u *Budget) (out RolledOver, err error) {
 	return out, nil
 }
 
-// turn ends a budget's period, whose epochs have ended and held units, and those after it that are
-// over.
-func (b *Books) turn(u *Budget, held int64) {
+// endPeriods ends a budget's period, whose epochs have ended and held units, and those after it
+// that are over.
+func (b *Books) endPeriods(u *Budget, held int64) {
 	d, now, used := u.Definition(), at(b.NowMS), orZero(b.UsedSince)
 	for range PeriodsAtOnce {
 		p := b.PeriodOf(u)
 		next, ok := allocation.Next(d, p, now)
-		turn := allocation.RollOver(d, p, next, ok, allocation.Account{Unfunded: u.Unfunded,
+		rolled := allocation.RollOver(d, p, next, ok, allocation.Account{Unfunded: u.Unfunded,
 			Undistributed: u.Undistributed, Held: held, Pending: u.PendingShrink, Used: used})
-		b.leave(u, u.Period, turn.Left)
-		u.Unfunded += turn.Moved.Unfunded
-		u.Undistributed += turn.Moved.Undistributed
-		u.Forfeited += turn.Moved.Forfeited
-		b.open(u, turn.Period)
+		b.leave(u, u.Period, rolled.Left)
+		u.Unfunded += rolled.Moved.Unfunded
+		u.Undistributed += rolled.Moved.Undistributed
+		u.Forfeited += rolled.Moved.Forfeited
+		b.open(u, rolled.Period)
 		held, used = 0, 0
-		if p = turn.Period; p.Over || !p.OverAt(now) {
+		if p = rolled.Period; p.Over || !p.OverAt(now) {
 			break
 		}
 	}

@@ -219,12 +219,12 @@ func TestRotate(t *testing.T) {
 		if err := createOne(t, db, old); err != nil {
 			t.Fatal(err)
 		}
-		turn := func(id string, at int64) (Rotation, error) {
+		rotate := func(id string, at int64) (Rotation, error) {
 			_, fresh := newKey(t, "ignored")
 			fresh.CreatedMS, fresh.Role, fresh.Scope = at, access.Admin, access.Scope{}
 			return within(t, db, func(tx *sql.Tx) (Rotation, error) { return rotate(t.Context(), tx, id, fresh, at+50, 1000) })
 		}
-		done, err := turn(old.ID, now+10)
+		done, err := rotate(old.ID, now+10)
 		fresh := done.Next
 		if err != nil || fresh.Principal != "till" || fresh.Role != access.Deduct || fresh.ExpiresMS != now+1010 ||
 			fresh.Scope.Tenant != "shop" || len(fresh.Scope.Budgets) != 1 {
@@ -237,13 +237,13 @@ func TestRotate(t *testing.T) {
 			!cmp.Equal(done.Was, old) {
 			t.Errorf("the old one: %+v, %+v, %v", kept, done, err)
 		}
-		if _, err := turn(fresh.ID, now+20); !budget.Is(err, budget.TooManyKeys) {
+		if _, err := rotate(fresh.ID, now+20); !budget.Is(err, budget.TooManyKeys) {
 			t.Errorf("a third live key: %v", err)
 		}
-		if _, err := turn(old.ID, now+60); !budget.Is(err, budget.KeyNotLive) {
+		if _, err := rotate(old.ID, now+60); !budget.Is(err, budget.KeyNotLive) {
 			t.Errorf("an expired one: %v", err)
 		}
-		if _, err := turn("none", now); !budget.Is(err, budget.KeyNotFound) {
+		if _, err := rotate("none", now); !budget.Is(err, budget.KeyNotFound) {
 			t.Errorf("none: %v", err)
 		}
 	})

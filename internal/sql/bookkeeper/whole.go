@@ -32,7 +32,7 @@ func Whole(ctx context.Context, db *engine.DB, op string, id int64, load []Query
 				return nil, NoBudget(op, id)
 			}
 			done := b.Unsure && tried == u.Period
-			step, more, err = turn(b, u, db.CheckClock(op, engine.FromMS(b.ClockMS)))
+			step, more, err = rollOver(b, u, db.CheckClock(op, engine.FromMS(b.ClockMS)))
 			if more != nil || err != nil || step.More || len(step.Closing) > 0 {
 				return more, err
 			}
@@ -52,8 +52,8 @@ func Whole(ctx context.Context, db *engine.DB, op string, id int64, load []Query
 	return out, err
 }
 
-// turn rolls a budget over if that is due. It may need further rows.
-func turn(b *books.Books, u *books.Budget, clocks error) (
+// rollOver rolls a budget over if that is due. It may need further rows.
+func rollOver(b *books.Books, u *books.Budget, clocks error) (
 	out books.RolledOver, more []Query, err error) {
 	since := b.CountFrom(u)
 	switch {

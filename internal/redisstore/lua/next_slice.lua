@@ -1,4 +1,4 @@
--- turn.lua advances the time slice of the records when its length has passed (bucket.Changes.Sweep).
+-- next_slice.lua advances the time slice of the records when its length has passed (bucket.Changes.Sweep).
 --
 -- KEYS[1] marker: see shared.lua    KEYS[2] … the pages of the slice before ARGV[4], hashes
 -- ARGV[4] the present slice, as the caller knows it   ARGV[5] length of a slice, ms
