@@ -75,7 +75,7 @@ CREATE TABLE budget_management_bucket (
   created_as MEDIUMBLOB NOT NULL,           -- the definition at its creation, canonical JSON
   version BIGINT NOT NULL,                  -- increases with each change of the definition or limits
   list_version BIGINT NOT NULL,             -- increases with each change of the bucket list and each new epoch
-  limits_version BIGINT NOT NULL DEFAULT 0, -- increases with each change of the limits
+  limits_version BIGINT NOT NULL DEFAULT 0, -- increases with each change of the limits, and in store mode with each change of the definition
   next_run BIGINT NOT NULL DEFAULT 1,       -- number of the next row in recycle_run
   contraction_bound BIGINT NOT NULL DEFAULT 0, -- units that no more than one bucket is worth: so few were left when the service took buckets offline; 0: none is offline for that
   contracted_ms BIGINT NOT NULL DEFAULT 0,  -- when that was
