@@ -388,7 +388,7 @@ CREATE TABLE budget_sample (
   budget_id BIGINT NOT NULL,                -- the budget
   at_ms BIGINT NOT NULL,                    -- beginning of the minute that it shows
   total_quantity BIGINT NOT NULL,           -- T, units
-  undistributed_quantity BIGINT NOT NULL,   -- F + U, units
+  undistributed_quantity BIGINT NOT NULL,   -- U, units
   not_funded_quantity BIGINT NOT NULL,      -- F, units
   quarantined_quantity BIGINT NOT NULL,     -- Q, units
   forfeited_quantity BIGINT NOT NULL,       -- X, units

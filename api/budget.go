@@ -175,15 +175,17 @@ type Budget struct {
 	// Version increases with every change of the definition.
 	Version int64 `json:"version"`
 
+	// TotalQuantity is the sum of Undistributed, NotFunded, InTransit, InBuckets, Held, Used,
+	// Quarantined and Forfeited.
 	TotalQuantity *int64 `json:"total_quantity"`
-	// OutQuantity is what was handed out: total − undistributed − forfeited.
+	// OutQuantity is what was handed out: total − not funded − undistributed − forfeited.
 	OutQuantity *int64 `json:"out_quantity"`
-	// Undistributed is what no bucket holds, NotFunded the part that no period has received.
+	// Undistributed is what a period has and no bucket, NotFunded what no period has received.
 	Undistributed *int64 `json:"undistributed"`
 	NotFunded     *int64 `json:"not_funded"`
 	// PendingShrink is what pending shrinks still wait for.
 	PendingShrink int64 `json:"pending_shrink,omitzero"`
-	// Remaining is what deductions can take now, InBuckets the part of it in open buckets.
+	// Remaining is what deductions can take now, InBuckets what open buckets hold.
 	Remaining *int64 `json:"remaining"`
 	InBuckets *int64 `json:"in_buckets"`
 	Held      int64  `json:"held"`

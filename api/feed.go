@@ -38,20 +38,19 @@ type LedgerPage struct {
 }
 
 // AuditReport is the conservation proof of one budget at one instant: the total is the sum of the
-// other quantities except NotFunded and AtRisk, each recomputed from rows and entries. Quantities
-// are minor units.
+// other quantities except AtRisk, each recomputed from rows and entries. Quantities are minor
+// units.
 type AuditReport struct {
 	OK            bool  `json:"ok"`
 	Total         int64 `json:"total"`
 	Undistributed int64 `json:"undistributed"`
-	// NotFunded is the part of Undistributed that no period has received.
-	NotFunded   int64 `json:"not_funded"`
-	InTransit   int64 `json:"in_transit"`
-	InBuckets   int64 `json:"in_buckets"`
-	Held        int64 `json:"held"`
-	Used        int64 `json:"used"`
-	Quarantined int64 `json:"quarantined"`
-	Forfeited   int64 `json:"forfeited"`
+	NotFunded     int64 `json:"not_funded"`
+	InTransit     int64 `json:"in_transit"`
+	InBuckets     int64 `json:"in_buckets"`
+	Held          int64 `json:"held"`
+	Used          int64 `json:"used"`
+	Quarantined   int64 `json:"quarantined"`
+	Forfeited     int64 `json:"forfeited"`
 	// AtRisk is what the loss of a store would quarantine now.
 	AtRisk        int64         `json:"at_risk"`
 	Discrepancies []Discrepancy `json:"discrepancies"`

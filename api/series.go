@@ -26,17 +26,17 @@ type Series struct {
 
 // SeriesPoint is a budget's figures at an instant, in minor units.
 type SeriesPoint struct {
-	At            time.Time `json:"at"`
-	Total         int64     `json:"total"`
-	Undistributed int64     `json:"undistributed"`
-	// NotFunded is the part of Undistributed that no period had received.
-	NotFunded int64 `json:"not_funded"`
-	// Released is what was handed out: the total less undistributed and forfeited units.
+	At    time.Time `json:"at"`
+	Total int64     `json:"total"`
+	// Undistributed is what a period had and no bucket, NotFunded what no period had received.
+	Undistributed int64 `json:"undistributed"`
+	NotFunded     int64 `json:"not_funded"`
+	// Released is what was handed out: total − not funded − undistributed − forfeited.
 	Released int64 `json:"released"`
 	Used     int64 `json:"used"`
 	Held     int64 `json:"held"`
-	// Remaining is what deductions could take: InBuckets, InTransit and the funded part of
-	// Undistributed. InBuckets is what the open buckets held.
+	// Remaining is what deductions could take: Undistributed, InBuckets and InTransit. InBuckets is
+	// what the open buckets held.
 	Remaining int64 `json:"remaining"`
 	InBuckets int64 `json:"in_buckets"`
 	InTransit int64 `json:"in_transit"`

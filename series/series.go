@@ -20,9 +20,9 @@ const (
 
 // Figures are the sampled figures of a budget, in minor units.
 type Figures struct {
-	// Total, Undistributed, Quarantined and Forfeited are T, F + U, Q and X.
+	// Total, Undistributed, Quarantined and Forfeited are T, U, Q and X.
 	Total, Undistributed, Quarantined, Forfeited int64
-	// NotFunded is F, the part of Undistributed that no period has received.
+	// NotFunded is F, what no period has received.
 	NotFunded int64
 	// InBuckets is ΣO of the open epochs, InTransit the units on their way to or from the total.
 	InBuckets, InTransit int64
@@ -33,13 +33,13 @@ type Figures struct {
 }
 
 // Released returns the units handed out: T − F − U − X.
-func (f Figures) Released() int64 { return f.Total - f.Undistributed - f.Forfeited }
+func (f Figures) Released() int64 { return f.Total - f.NotFunded - f.Undistributed - f.Forfeited }
 
 // Available returns what can still be deducted, now or later: F, U, ΣO and ΣR.
-func (f Figures) Available() int64 { return f.Undistributed + f.InBuckets + f.InTransit }
+func (f Figures) Available() int64 { return f.NotFunded + f.Remaining() }
 
 // Remaining returns what deductions can take without another period: U, ΣO and ΣR.
-func (f Figures) Remaining() int64 { return f.Available() - f.NotFunded }
+func (f Figures) Remaining() int64 { return f.Undistributed + f.InBuckets + f.InTransit }
 
 // Spent returns what has been deducted and not refunded: used and held.
 func (f Figures) Spent() int64 { return f.Used + f.Held }

@@ -21,7 +21,7 @@ func spent(minute float64, used, available int64) series.Point {
 }
 
 func TestFigures(t *testing.T) {
-	f := series.Figures{Total: 1000, Undistributed: 100, Quarantined: 7, Forfeited: 50, InBuckets: 300, InTransit: 43,
+	f := series.Figures{Total: 1000, Undistributed: 40, Quarantined: 7, Forfeited: 50, InBuckets: 300, InTransit: 43,
 		Held: 200, Used: 300}
 	f.NotFunded = 60
 	if got := f.Remaining(); got != 383 { // 40 of the period, 300 in buckets, 43 in transit

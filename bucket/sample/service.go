@@ -116,7 +116,7 @@ func (s *Service) holdings(ctx context.Context, first, last int64) ([]holding, e
 
 // sampled returns the sample of a budget's figures.
 func sampled(f ledger.Figures, holdings []holding, away []bucket.Partition) series.Figures {
-	return series.Figures{Total: f.Total, Undistributed: f.Unfunded + f.Undistributed,
+	return series.Figures{Total: f.Total, Undistributed: f.Undistributed,
 		NotFunded: f.Unfunded, Quarantined: f.Quarantined, Forfeited: f.Forfeited, InBuckets: f.InBuckets,
 		InTransit: f.InTransit(), Held: f.Held, Used: f.Used, Stranded: stranded(f, holdings, away)}
 }

@@ -254,7 +254,7 @@ func (f *fake) create(r *http.Request) (int, any) {
 func (b *fakeBudget) shown() client.Budget {
 	out := b.Budget
 	if out.Status == budget.Effective {
-		out.Remaining = new(*out.Undistributed - *out.NotFunded + *out.InBuckets + out.InTransit)
+		out.Remaining = new(*out.Undistributed + *out.InBuckets + out.InTransit)
 	}
 	return out
 }
@@ -277,7 +277,7 @@ func (b *fakeBudget) daily(request client.CreateRequest) {
 		b.Period.Total = rule.Windows[0].Quantity
 	}
 	*b.NotFunded = *b.InBuckets - b.Period.Total
-	*b.Undistributed, *b.OutQuantity, *b.InBuckets = *b.NotFunded, b.Period.Total, b.Period.Total
+	*b.OutQuantity, *b.InBuckets = b.Period.Total, b.Period.Total
 }
 
 func (f *fake) patch(b *fakeBudget, r *http.Request) (int, any) {

@@ -89,7 +89,9 @@ func (m *live) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 }
 
 // leftOf returns what a budget still has, in buckets or not.
-func leftOf(p client.SeriesPoint) int64 { return p.InBuckets + p.Undistributed + p.InTransit }
+func leftOf(p client.SeriesPoint) int64 {
+	return p.NotFunded + p.Undistributed + p.InTransit + p.InBuckets
+}
 
 // Styles of the screen, in the terminal's own colours.
 var (

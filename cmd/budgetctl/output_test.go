@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -188,6 +189,32 @@ func TestTextsInYAML(t *testing.T) {
 		var got, wanted any
 		if err := errors.Join(json.Unmarshal(read, &got), json.Unmarshal(want, &wanted)); err != nil || !reflect.DeepEqual(got, wanted) {
 			t.Errorf("%q becomes %s in %q", text, read, out.String())
+		}
+	}
+}
+
+// TestLinesAddUp checks that the total of get and of audit is the sum of the lines below it.
+func TestLinesAddUp(t *testing.T) {
+	f := newFake(t)
+	command(t, f.URL, "create evening --total 1000 --type daily --window 18:00-24:00=300 --buckets 1")
+	for _, of := range []string{"get", "audit"} {
+		r := command(t, f.URL, of+" evening")
+		_, below, _ := strings.Cut(r.stdout, "\ntotal ")
+		var total, sum int64
+		for line := range strings.Lines("total " + below) {
+			name, cell, _ := strings.Cut(strings.TrimSpace(line), "  ")
+			units, _ := strconv.ParseInt(strings.ReplaceAll(strings.TrimSpace(cell), ",", ""), 10, 64)
+			if name == "total" {
+				total = units
+			} else {
+				sum += units
+			}
+			if name == "forfeited" {
+				break
+			}
+		}
+		if total != 1000 || sum != total {
+			t.Errorf("%s: total %d, the sum is %d:\n%s", of, total, sum, r.stdout)
 		}
 	}
 }

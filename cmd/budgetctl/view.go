@@ -64,14 +64,12 @@ func view(b *client.Budget) string {
 		{"sharding quantity", bound(b.ShardingQuantity)}, {"adjust cnt", bound(int64(b.AdjustCnt))},
 		{"buckets", b.BucketQuantity}, {"buckets online", b.Buckets.Online},
 		{"buckets offline", b.Buckets.Offline},
-		{"total", orUnlimited(b.TotalQuantity)}, {"out", orUnlimited(b.OutQuantity)},
-		{"undistributed", orUnlimited(b.Undistributed)},
-		{"not funded", orUnlimited(b.NotFunded)},
-		{"pending shrink", b.PendingShrink}, {"remaining", orUnlimited(b.Remaining)},
-		{"in buckets", orUnlimited(b.InBuckets)},
-		{"held", b.Held},
-		{"used", b.Used},
-		{"in transit", b.InTransit}, {"quarantined", b.Quarantined}, {"forfeited", b.Forfeited},
+		{"remaining", orUnlimited(b.Remaining)}, {"out", orUnlimited(b.OutQuantity)},
+		{"pending shrink", b.PendingShrink},
+		{"total", orUnlimited(b.TotalQuantity)}, // the sum of those that follow, as in audit
+		{"undistributed", orUnlimited(b.Undistributed)}, {"not funded", orUnlimited(b.NotFunded)},
+		{"in transit", b.InTransit}, {"in buckets", orUnlimited(b.InBuckets)}, {"held", b.Held},
+		{"used", b.Used}, {"quarantined", b.Quarantined}, {"forfeited", b.Forfeited},
 	}...)
 	if b.Buckets.Unreachable > 0 {
 		fields = append(fields, field{"buckets out of reach", b.Buckets.Unreachable})

@@ -217,7 +217,7 @@ func budgetOf(v *bucket.View) api.Budget {
 		Status: v.Status, Archived: d.Archived, Version: d.Version, Timezone: d.Timezone,
 		LateRefund: d.LateRefund, RoutingDimension: d.RoutingDimension, Unlimited: d.Unlimited,
 		TotalQuantity: unless(d.Unlimited, f.Total), OutQuantity: unless(d.Unlimited, f.OutQuantity()),
-		Undistributed: unless(d.Unlimited, f.Unfunded+f.Undistributed),
+		Undistributed: unless(d.Unlimited, f.Undistributed),
 		NotFunded:     unless(d.Unlimited, f.Unfunded),
 		PendingShrink: f.PendingShrink, Remaining: unless(d.Unlimited, v.Remaining),
 		InBuckets: unless(d.Unlimited, f.InBuckets), Held: f.Held, Used: f.Used,

@@ -4,8 +4,10 @@ import (
 	"testing"
 
 	"github.com/budgetd/budgetd/api"
+	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/httpapi/strictjson"
+	"github.com/budgetd/budgetd/ledger"
 )
 
 func TestADefinitionIsReadWhole(t *testing.T) {
@@ -29,5 +31,27 @@ func TestADefinitionIsReadWhole(t *testing.T) {
 	if l.Measure != budget.MeasureCount || l.Window.Anchor.Weekday != "sunday" || !d.AllowPast ||
 		d.OnLoss != budget.AssumeUnused {
 		t.Errorf("%+v with %+v", d, l)
+	}
+}
+
+// TestFiguresAddUp checks that each unit is in one figure of the views of a budget.
+func TestFiguresAddUp(t *testing.T) {
+	f := ledger.Figures{Unfunded: 1, Undistributed: 10, InBuckets: 100, Unsettled: 1000, Returning: 1e4, Held: 1e5,
+		Used: 1e6, Quarantined: 1e7, Forfeited: 1e8, Total: 111_111_111}
+	b := budgetOf(&bucket.View{Figures: f})
+	a := auditOf(&bucket.AuditReport{Figures: f})
+	for view, parts := range map[string][]int64{
+		"get": {*b.TotalQuantity, *b.Undistributed, *b.NotFunded, b.InTransit, *b.InBuckets, b.Held, b.Used,
+			b.Quarantined, b.Forfeited},
+		"audit": {a.Total, a.Undistributed, a.NotFunded, a.InTransit, a.InBuckets, a.Held, a.Used,
+			a.Quarantined, a.Forfeited},
+	} {
+		sum := -parts[0]
+		for _, units := range parts[1:] {
+			sum += units
+		}
+		if sum != 0 {
+			t.Errorf("%s: %d units too many in %d", view, sum, parts)
+		}
 	}
 }

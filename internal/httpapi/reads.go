@@ -53,12 +53,11 @@ func (a *API) audit(c *call) (answer, error) {
 	return answer{body: auditOf(&report)}, err
 }
 
-// auditOf returns the body that shows a report. Undistributed is F + U and NotFunded the F of it,
-// so that the total is the sum of the others, as in every view.
+// auditOf returns the body that shows a report.
 func auditOf(r *bucket.AuditReport) api.AuditReport {
 	f := &r.Figures
 	out := api.AuditReport{
-		OK: r.OK, Total: f.Total, Undistributed: f.Unfunded + f.Undistributed,
+		OK: r.OK, Total: f.Total, Undistributed: f.Undistributed,
 		NotFunded: f.Unfunded, InTransit: f.InTransit(),
 		InBuckets: f.InBuckets, Held: f.Held, Used: f.Used, Quarantined: f.Quarantined,
 		Forfeited: f.Forfeited, AtRisk: r.AtRisk, Unchecked: r.Unchecked,

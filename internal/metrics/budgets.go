@@ -34,9 +34,8 @@ var budgetFigures = []struct {
 }{
 	{"budget_total_units", "Total of a budget, in minor units.",
 		func(f *ledger.Figures) int64 { return f.Total }},
-	{"budget_undistributed_units",
-		"Minor units of a budget that no bucket holds, including those not funded.",
-		func(f *ledger.Figures) int64 { return f.Unfunded + f.Undistributed }},
+	{"budget_undistributed_units", "Minor units of a budget that a period has and no bucket.",
+		func(f *ledger.Figures) int64 { return f.Undistributed }},
 	{"budget_not_funded_units", "Minor units of a budget that no period has received.",
 		func(f *ledger.Figures) int64 { return f.Unfunded }},
 	{"budget_remaining_units", "Minor units in the open buckets of a budget.",

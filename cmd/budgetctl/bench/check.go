@@ -153,8 +153,8 @@ func (c *checking) last(ctx context.Context, at int, used int64) {
 	if err != nil || !c.soldOut[at].Load() || c.plan.RollbackShare > 0 || c.check.Settled > 0 {
 		return // units may have come back after the refusal
 	}
-	if left := client.Units(b.Undistributed) - b.PendingShrink + client.Units(b.InBuckets) +
-		b.InTransit; left >= c.plan.Amount {
+	if left := client.Units(b.NotFunded) + client.Units(b.Undistributed) - b.PendingShrink +
+		client.Units(b.InBuckets) + b.InTransit; left >= c.plan.Amount {
 		c.problem("budget %s: an answer said that it is used up, and %d units are left", name, left)
 	}
 }

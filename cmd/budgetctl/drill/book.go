@@ -96,7 +96,7 @@ func (b *book) compare(audit *client.AuditReport, ledger map[string]int64) (wron
 	if !audit.OK || len(audit.Unchecked) > 0 {
 		say("the audit is not complete and clean: ok %t, unchecked %v", audit.OK, audit.Unchecked)
 	}
-	left := audit.Undistributed + audit.InTransit + audit.InBuckets
+	left := audit.Undistributed + audit.NotFunded + audit.InTransit + audit.InBuckets
 	if audit.Total != b.total {
 		say("the total is %d units, and should be %d", audit.Total, b.total)
 	}

@@ -56,7 +56,7 @@ func (d *drill) row(ctx context.Context, what string, before []tally) {
 		units := []any{"?", "?", "?"}
 		if v, err := d.asks.Budget(ctx, b.name); err == nil {
 			units = []any{grouped(v.Used), grouped(client.Units(v.InBuckets) +
-				client.Units(v.Undistributed) + v.InTransit),
+				client.Units(v.Undistributed) + client.Units(v.NotFunded) + v.InTransit),
 				grouped(v.Quarantined)}
 		}
 		d.say(layout, append([]any{what, b.name, now.accepted - was.accepted,

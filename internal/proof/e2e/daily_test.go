@@ -332,7 +332,7 @@ func TestEndOfABudget(t *testing.T) {
 				switch {
 				case b.Status != budget.Expired:
 					return fmt.Errorf("status %s", b.Status)
-				case *b.Undistributed != 900 || *b.NotFunded != 900 || b.Used != 100,
+				case *b.Undistributed != 0 || *b.NotFunded != 900 || b.Used != 100,
 					*b.InBuckets != 0 || b.InTransit != 0:
 					return fmt.Errorf("view %+v", b)
 				case b.Buckets.Online != 0 || b.Period != nil:
@@ -347,7 +347,7 @@ func TestEndOfABudget(t *testing.T) {
 			w.audited(name, 1000, 100)
 			w.does("rollback %s a --key=", name)
 			eventually(w.T, time.Minute, name+" has everything back", func() error {
-				if b := w.view(name); *b.Undistributed != 1000 || b.Used != 0 {
+				if b := w.view(name); *b.NotFunded+*b.Undistributed != 1000 || b.Used != 0 {
 					return fmt.Errorf("view %+v", b)
 				}
 				return nil

@@ -197,7 +197,7 @@ const (
 
 // schemaFormat is installation.format. Until the first release a change of schema.sql raises it.
 // From then on such a change is a migration.
-const schemaFormat = 7
+const schemaFormat = 8
 
 // install inserts the rows that every database has, once.
 func (db *DB) install(ctx context.Context, raw *sql.DB) error {

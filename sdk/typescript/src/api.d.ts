@@ -1381,15 +1381,16 @@ export interface components {
             /** @description It is over, and lists leave it out. */
             archived?: boolean;
             version: components["schemas"]["Number"];
+            /** @description The sum of `undistributed`, `not_funded`, `in_transit`, `in_buckets`, `held`, `used`, `quarantined` and `forfeited`. */
             total_quantity: components["schemas"]["UnitsOrNone"];
             /** @description What left the total for buckets. */
             out_quantity: components["schemas"]["UnitsOrNone"];
-            /** @description What no bucket holds. */
+            /** @description What a period has and no bucket. */
             undistributed: components["schemas"]["UnitsOrNone"];
-            /** @description What of `undistributed` no period has got yet. */
+            /** @description What no period has got yet. */
             not_funded: components["schemas"]["UnitsOrNone"];
             pending_shrink?: components["schemas"]["Units"];
-            /** @description What deductions can take now: `in_buckets`, `in_transit` and what of `undistributed` was funded, less pending shrinks. 0 unless the budget is effective. */
+            /** @description What deductions can take now: `undistributed`, `in_transit` and `in_buckets`, less pending shrinks. 0 unless the budget is effective. */
             remaining: components["schemas"]["UnitsOrNone"];
             /** @description What lies in open buckets. */
             in_buckets: components["schemas"]["UnitsOrNone"];
@@ -1778,13 +1779,14 @@ export interface components {
         SeriesPoint: {
             at: components["schemas"]["Instant"];
             total: components["schemas"]["Units"];
+            /** @description What a period had and no bucket. */
             undistributed: components["schemas"]["Units"];
-            /** @description What of `undistributed` no period had got yet. */
+            /** @description What no period had got yet. */
             not_funded: components["schemas"]["Units"];
             released: components["schemas"]["Units"];
             used: components["schemas"]["Units"];
             held: components["schemas"]["Units"];
-            /** @description What deductions could take: `in_buckets`, `in_transit` and what of `undistributed` was funded. */
+            /** @description What deductions could take: `undistributed`, `in_transit` and `in_buckets`. */
             remaining: components["schemas"]["Units"];
             /** @description What lay in open buckets. */
             in_buckets: components["schemas"]["Units"];
@@ -1793,7 +1795,7 @@ export interface components {
             quarantined: components["schemas"]["Units"];
             forfeited: components["schemas"]["Units"];
         };
-        /** @description `total` is the sum of `undistributed`, `in_transit`, `in_buckets`, `held`, `used`, `quarantined` and `forfeited`. */
+        /** @description `total` is the sum of `undistributed`, `not_funded`, `in_transit`, `in_buckets`, `held`, `used`, `quarantined` and `forfeited`. */
         AuditReport: {
             ok: boolean;
             total: components["schemas"]["Units"];

@@ -29,8 +29,8 @@ export type Instance = Schemas['Instance']
 
 /** What is left of a budget, wherever it lies. */
 export const left = (b: Budget): number | null =>
-  b.in_buckets == null || b.undistributed == null ? null
-    : b.in_buckets + b.undistributed + b.in_transit
+  b.in_buckets == null || b.undistributed == null || b.not_funded == null ? null
+    : b.not_funded + b.undistributed + b.in_transit + b.in_buckets
 
 export interface Summary {
   tenant: string

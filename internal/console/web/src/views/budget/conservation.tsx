@@ -8,7 +8,7 @@ import type { Audit, Budget } from '../../types'
 
 const parts: [string, string, string, (a: Audit) => number][] = [
   ['F', 'not funded', 'unfunded', (a) => a.not_funded],
-  ['U', 'undistributed', 'undistributed', (a) => a.undistributed - a.not_funded],
+  ['U', 'undistributed', 'undistributed', (a) => a.undistributed],
   ['O', 'in buckets', 'left', (a) => a.in_buckets], ['H', 'held', 'held', (a) => a.held],
   ['S', 'used', 'used', (a) => a.used], ['R', 'in transit', 'transit', (a) => a.in_transit],
   ['Q', 'quarantined', 'quarantine', (a) => a.quarantined],

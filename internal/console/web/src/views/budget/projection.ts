@@ -7,7 +7,7 @@ import type { Budget, Series } from '../../types'
 export function curve(s: Series): [x: number[], values: (number | null)[][]] {
   const points = [...s.points, s.now]
   const at = points.map((p) => Date.parse(p.at) / 1000)
-  const spare = points.map((p) => p.undistributed + p.in_buckets + p.in_transit)
+  const spare = points.map((p) => p.not_funded + p.undistributed + p.in_transit + p.in_buckets)
   const projected: (number | null)[] = points.map(() => null)
   const rows: (number | null)[][] = [spare, points.map((p) => p.released),
     points.map((p) => p.used + p.held)]
