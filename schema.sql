@@ -396,6 +396,7 @@ CREATE TABLE budget_sample (
   in_transit_quantity BIGINT NOT NULL,      -- R of all epochs, O of opening and closing ones, units
   held_quantity BIGINT NOT NULL,            -- H of all epochs, units
   used_quantity BIGINT NOT NULL,            -- S of all epochs, units
+  remaining_quantity BIGINT NOT NULL,       -- units that deductions could take
   stranded_quantity BIGINT NOT NULL,        -- units in buckets out of reach or halted, and fragments
   PRIMARY KEY (budget_id, at_ms)
 );

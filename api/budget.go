@@ -185,8 +185,11 @@ type Budget struct {
 	NotFunded     *int64 `json:"not_funded"`
 	// PendingShrink is what pending shrinks still wait for.
 	PendingShrink int64 `json:"pending_shrink,omitzero"`
-	// Remaining is what deductions can take now, InBuckets what open buckets hold.
-	Remaining *int64 `json:"remaining"`
+	// Remaining is what deductions can take now. It is 0 unless the budget is effective, and before
+	// its window opens at OpensAt, which is zero otherwise.
+	Remaining *int64    `json:"remaining"`
+	OpensAt   time.Time `json:"opens_at,omitzero"`
+	// InBuckets is what open buckets hold.
 	InBuckets *int64 `json:"in_buckets"`
 	Held      int64  `json:"held"`
 	Used      int64  `json:"used"`

@@ -35,8 +35,8 @@ type SeriesPoint struct {
 	Released int64 `json:"released"`
 	Used     int64 `json:"used"`
 	Held     int64 `json:"held"`
-	// Remaining is what deductions could take: Undistributed, InBuckets and InTransit. InBuckets is
-	// what the open buckets held.
+	// Remaining is what deductions could take then, as in Budget. InBuckets is what the open buckets
+	// held.
 	Remaining int64 `json:"remaining"`
 	InBuckets int64 `json:"in_buckets"`
 	InTransit int64 `json:"in_transit"`

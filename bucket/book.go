@@ -29,3 +29,17 @@ type Book struct {
 	// Entries grows with every entry of the budget's feed, and with every epoch.
 	Entries int64
 }
+
+// Terms returns the part of the definition that the status depends on.
+func (b *Book) Terms() budget.Definition {
+	return budget.Definition{StartAt: b.StartAt, EndAt: b.EndAt, Paused: b.Paused,
+		Archived: b.Archived}
+}
+
+// Remaining returns what deductions can take at an instant, in minor units; nothing of an unlimited
+// budget, which has no total.
+func (b *Book) Remaining(now time.Time) int64 {
+	terms := b.Terms()
+	units, _ := Remaining(&terms, b.Figures.Period.Start, b.Figures.Available(), now)
+	return units
+}

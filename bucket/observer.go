@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/ledger"
 )
 
 // Observer receives events for metrics. Implementations are safe for concurrent use, and every
@@ -43,7 +42,7 @@ type Gauges interface {
 	Books(discrepancies int, gap int64)
 	// Budgets reports the figures of the budgets with the largest totals, and the sums over all. The
 	// caller does not change the list later.
-	Budgets(largest []BudgetFigures, all ledger.Figures)
+	Budgets(largest []BudgetFigures, all BudgetFigures)
 	// Stranded reports units by kind. unreachable are in buckets that this node cannot reach or that
 	// are halted. recyclable are the stranded units of budgets that this node sold from. atRisk would
 	// be quarantined if every store were lost.

@@ -12,7 +12,7 @@ type RankBy string
 // The orders. Equal budgets are ordered by name.
 const (
 	ByName RankBy = "name"
-	// ByRemaining orders by all that is left, in minor units, with unlimited budgets last.
+	// ByRemaining orders by what deductions can take now, in minor units, with unlimited budgets last.
 	ByRemaining RankBy = "remaining"
 	// ByUsedShare orders by the part of the total that is used.
 	ByUsedShare RankBy = "used_share"
@@ -63,9 +63,13 @@ type Ranked struct {
 
 // Summary is the state of a budget. Quantities are minor units.
 type Summary struct {
-	Tenant, Name            string
-	Unit                    budget.Unit
-	Total, Left, Held, Used int64
+	Tenant, Name      string
+	Unit              budget.Unit
+	Total, Held, Used int64
+	// Remaining is what deductions can take now. If that is 0 because the budget or its period begins
+	// later, OpensAt says when.
+	Remaining int64
+	OpensAt   time.Time
 	// Rate is the recent spending per second. ExhaustedAt is when the last unit is used at that rate.
 	Rate        float64
 	ExhaustedAt time.Time

@@ -147,8 +147,10 @@ type View struct {
 	Figures    ledger.Figures
 	// Period is the open or last period, without its units, which are in Figures.
 	Period budget.Period
-	// Remaining is what deductions can take now, in minor units. See At.
+	// Remaining is what deductions can take now, in minor units. OpensAt is when they can begin, zero
+	// if it is not the future. See Remaining.
 	Remaining int64
+	OpensAt   time.Time
 	// Replayed says that an earlier call made the creation or the adjustment.
 	Replayed bool
 	// Unreachable counts its buckets on stores that this node does not reach. It is set only in the
@@ -158,14 +160,27 @@ type View struct {
 	Plan []allocation.Planned
 }
 
-// At sets what depends on the time: the status, and what deductions can take. That is 0 unless the
-// budget is effective, and before the open period begins.
+// At sets what depends on the time: the status, and what deductions can take.
 func (v *View) At(now time.Time) {
 	v.Status = v.Definition.StatusAt(now)
-	v.Remaining = 0
-	if v.Status == budget.Effective && !now.Before(v.Period.Start) {
-		v.Remaining = v.Figures.Available()
+	v.Remaining, v.OpensAt = Remaining(&v.Definition, v.Period.Start, v.Figures.Available(), now)
+}
+
+// Remaining returns what deductions can take at an instant: what is available, or 0 unless the
+// budget is effective and its period, which begins at begin, has begun. If the budget or the period
+// begins later, opensAt says when; otherwise it is zero.
+func Remaining(d *budget.Definition, begin time.Time, available int64, now time.Time) (
+	units int64, opensAt time.Time) {
+	if d.StartAt.After(begin) {
+		begin = d.StartAt
 	}
+	switch status := d.StatusAt(now); {
+	case status != budget.Effective && status != budget.Pending:
+		return 0, time.Time{}
+	case now.Before(begin):
+		return 0, begin
+	}
+	return available, time.Time{}
 }
 
 // Serving says whether a budget serves deductions now.

@@ -106,6 +106,8 @@ type CheckAnswer struct {
 type BudgetFigures struct {
 	Tenant, Name string
 	Figures      ledger.Figures
+	// Remaining is what deductions can take, in minor units.
+	Remaining int64
 }
 
 // DeductResult is the result of one request of DeductAll: an answer, or an error as of Deduct.

@@ -98,7 +98,7 @@ var rows = []row{
 			most("budgetd_sync_lag_seconds", "store, partition", "{{store}}/{{partition}}")),
 	}},
 	{"Units", []panel{
-		lines("Remaining by budget", "In open buckets, minor units.", "locale",
+		lines("Remaining by budget", "What deductions can take now, minor units.", "locale",
 			most("budgetd_budget_remaining_units"+ofBudgets, "tenant, budget", "{{budget}}")),
 		lines("Used share by budget", "Of the total.", "percentunit",
 			query{"max by (tenant, budget) (budgetd_budget_used_units" + ofBudgets +

@@ -27,6 +27,8 @@ type Figures struct {
 	// InBuckets is ΣO of the open epochs, InTransit the units on their way to or from the total.
 	InBuckets, InTransit int64
 	Held, Used           int64
+	// Remaining is what deductions could take at that time.
+	Remaining int64
 	// Stranded is the part of all this that cannot be used now: in buckets that are halted or out
 	// of reach, or as fragments.
 	Stranded int64
@@ -36,10 +38,9 @@ type Figures struct {
 func (f Figures) Released() int64 { return f.Total - f.NotFunded - f.Undistributed - f.Forfeited }
 
 // Available returns what can still be deducted, now or later: F, U, ΣO and ΣR.
-func (f Figures) Available() int64 { return f.NotFunded + f.Remaining() }
-
-// Remaining returns what deductions can take without another period: U, ΣO and ΣR.
-func (f Figures) Remaining() int64 { return f.Undistributed + f.InBuckets + f.InTransit }
+func (f Figures) Available() int64 {
+	return f.NotFunded + f.Undistributed + f.InBuckets + f.InTransit
+}
 
 // Spent returns what has been deducted and not refunded: used and held.
 func (f Figures) Spent() int64 { return f.Used + f.Held }

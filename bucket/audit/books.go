@@ -47,7 +47,7 @@ type Books struct {
 	lookups map[int64]time.Time // when a budget may be looked at more closely again
 
 	largest     []bucket.BudgetFigures
-	all         ledger.Figures
+	all         bucket.BudgetFigures
 	atRisk      int64
 	halted      int
 	haltedUnits int64
@@ -104,7 +104,7 @@ func (b *Books) read(ctx context.Context, after int64, limit int) ([]bucket.Book
 
 func (b *Books) begin() {
 	b.under, b.after, b.took = true, 0, 0
-	b.largest, b.all, b.atRisk, b.halted, b.haltedUnits = nil, ledger.Figures{}, 0, 0, 0
+	b.largest, b.all, b.atRisk, b.halted, b.haltedUnits = nil, bucket.BudgetFigures{}, 0, 0, 0
 	for _, p := range b.Passes {
 		p.Begin()
 	}
@@ -151,7 +151,10 @@ func (b *Books) add(book *bucket.Book) {
 		f = ledger.Figures{Held: min(f.Held, budget.MaxAmount), Used: min(f.Used, budget.MaxAmount),
 			Online: f.Online, Offline: f.Offline, Period: f.Period}
 	}
-	b.all = b.all.Plus(f)
+	shown := bucket.BudgetFigures{Tenant: book.Tenant, Name: book.Name, Figures: f,
+		Remaining: book.Remaining(b.clock.Now())}
+	b.all.Figures = b.all.Figures.Plus(f)
+	b.all.Remaining += shown.Remaining
 	b.halted += book.Halted
 	b.haltedUnits += book.HaltedUnits
 	if book.Durability == budget.Store {
@@ -160,8 +163,7 @@ func (b *Books) add(book *bucket.Book) {
 	if b.Shown == 0 {
 		return
 	}
-	b.largest = append(b.largest, bucket.BudgetFigures{Tenant: book.Tenant, Name: book.Name,
-		Figures: f})
+	b.largest = append(b.largest, shown)
 	if len(b.largest) >= 2*b.Shown {
 		b.show()
 	}

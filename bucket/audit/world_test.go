@@ -152,10 +152,10 @@ func (o *seen) Halted() {
 	o.halts++
 }
 
-func (o *seen) Budgets(largest []bucket.BudgetFigures, all ledger.Figures) {
+func (o *seen) Budgets(largest []bucket.BudgetFigures, all bucket.BudgetFigures) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.largest, o.all = largest, all
+	o.largest, o.all = largest, all.Figures
 }
 
 func (o *seen) Unfinished(kind string, n int) {

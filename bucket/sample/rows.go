@@ -14,11 +14,13 @@ import (
 const (
 	sampleColumns = `s.budget_id, s.at_ms, s.total_quantity, s.undistributed_quantity,
 		s.not_funded_quantity, s.quarantined_quantity, s.forfeited_quantity, s.in_buckets_quantity,
-		s.in_transit_quantity, s.held_quantity, s.used_quantity, s.stranded_quantity`
+		s.in_transit_quantity, s.held_quantity, s.used_quantity, s.remaining_quantity,
+		s.stranded_quantity`
 	insertSamples = `INSERT INTO budget_sample (budget_id, at_ms, total_quantity,
 		undistributed_quantity, not_funded_quantity, quarantined_quantity, forfeited_quantity,
-		in_buckets_quantity, in_transit_quantity, held_quantity, used_quantity, stranded_quantity)`
-	sampleWidth = 12
+		in_buckets_quantity, in_transit_quantity, held_quantity, used_quantity, remaining_quantity,
+		stranded_quantity)`
+	sampleWidth = 13
 
 	selectKnown = `SELECT s.budget_id, s.at_ms FROM budget_sample s /*by PRIMARY*/ WHERE `
 	// selectLast looks up each budget's newest sample by its key.
@@ -53,6 +55,7 @@ type sampleRow struct {
 	InTransit     int64 `db:"in_transit_quantity"`
 	Held          int64 `db:"held_quantity"`
 	Used          int64 `db:"used_quantity"`
+	Remaining     int64 `db:"remaining_quantity"`
 	Stranded      int64 `db:"stranded_quantity"`
 }
 
@@ -61,7 +64,7 @@ func (r *sampleRow) point() series.Point {
 		Figures: series.Figures{Total: r.Total, Undistributed: r.Undistributed,
 			NotFunded: r.NotFunded, Quarantined: r.Quarantined, Forfeited: r.Forfeited,
 			InBuckets: r.InBuckets, InTransit: r.InTransit, Held: r.Held, Used: r.Used,
-			Stranded: r.Stranded}}
+			Remaining: r.Remaining, Stranded: r.Stranded}}
 }
 
 // sampleKey identifies a sample.
@@ -94,7 +97,8 @@ func (s *Service) Add(ctx context.Context, list []bucket.Sample) error {
 			}
 			known[key] = true
 			values = append(values, key.Budget, key.AtMS, f.Total, f.Undistributed, f.NotFunded,
-				f.Quarantined, f.Forfeited, f.InBuckets, f.InTransit, f.Held, f.Used, f.Stranded)
+				f.Quarantined, f.Forfeited, f.InBuckets, f.InTransit, f.Held, f.Used, f.Remaining,
+				f.Stranded)
 		}
 		return t.Insert(insertSamples, sampleWidth, values)
 	})

@@ -69,7 +69,8 @@ func (k *Sampler) Page(ctx context.Context, books []bucket.Book) error {
 		b := &books[i]
 		old, ok := known[b.Budget]
 		now := bucket.Sample{Budget: b.Budget, Point: series.Point{At: k.minute,
-			Figures: sampled(b.Figures, byBudget[b.Budget], k.away(b.Durability))}}
+			Figures: sampled(b.Figures, b.Remaining(k.minute), byBudget[b.Budget],
+				k.away(b.Durability))}}
 		if !ok || now.At.After(old.At) && now.Figures != old.Figures {
 			changed = append(changed, now)
 		}

@@ -82,7 +82,8 @@ func (s *Service) present(ctx context.Context, b *bucket.Budget, now time.Time) 
 	if err != nil {
 		return series.Point{}, err
 	}
-	return series.Point{At: now, Figures: sampled(f, holdings, s.away(b.Durability))}, nil
+	units, _ := bucket.Remaining(&b.Definition, f.Period.Start, f.Available(), now)
+	return series.Point{At: now, Figures: sampled(f, units, holdings, s.away(b.Durability))}, nil
 }
 
 // away lists the partitions where units of a budget are out of reach.
@@ -115,10 +116,12 @@ func (s *Service) holdings(ctx context.Context, first, last int64) ([]holding, e
 }
 
 // sampled returns the sample of a budget's figures.
-func sampled(f ledger.Figures, holdings []holding, away []bucket.Partition) series.Figures {
+func sampled(f ledger.Figures, remaining int64, holdings []holding,
+	away []bucket.Partition) series.Figures {
 	return series.Figures{Total: f.Total, Undistributed: f.Undistributed,
 		NotFunded: f.Unfunded, Quarantined: f.Quarantined, Forfeited: f.Forfeited, InBuckets: f.InBuckets,
-		InTransit: f.InTransit(), Held: f.Held, Used: f.Used, Stranded: stranded(f, holdings, away)}
+		InTransit: f.InTransit(), Held: f.Held, Used: f.Used, Remaining: remaining,
+		Stranded: stranded(f, holdings, away)}
 }
 
 // stranded returns how many units of a budget cannot be used where they are: in buckets that are

@@ -105,6 +105,28 @@ func TestSamples(t *testing.T) {
 	})
 }
 
+// TestRemaining checks that a series has what deductions could take then: nothing before the window opens.
+func TestRemaining(t *testing.T) {
+	each(t, func(w *world) {
+		b := w.Create("a", 100, 2)
+		w.pass(w.a)
+		opens := w.DB.Now().Truncate(time.Minute).Add(2 * time.Minute)
+		w.Exec([]any{`UPDATE budget_management_bucket SET period_start_ms = ? WHERE id = ?`, opens.UnixMilli(), b.ID})
+		if now := w.series(b, series.Span{}).Now; now.Remaining != 0 || now.InBuckets != 100 {
+			t.Errorf("before the window opens: %+v", now)
+		}
+		for range 3 {
+			w.Clock.Advance(time.Minute)
+			w.pass(w.a)
+		}
+		got := w.kept(b)
+		if len(got) != 2 || got[0].Remaining != 0 || got[1].Remaining != 100 || !got[1].At.Equal(opens) ||
+			w.series(b, series.Span{}).Now.Remaining != 100 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
 // TestStranded checks that halted units and fragments of a total count as stranded.
 func TestStranded(t *testing.T) {
 	each(t, func(w *world) {

@@ -52,6 +52,7 @@ func (a *app) adjustment(cmd *cobra.Command, sign int64) *cobra.Command {
 				field{"total", orUnlimited(answer.TotalQuantity)},
 				field{"undistributed", orUnlimited(answer.Undistributed)},
 				field{"remaining", orUnlimited(answer.Remaining)},
+				field{"opens at", clockOf(answer.Timezone)(answer.OpensAt)},
 				field{"used", answer.Used})
 		})
 	}

@@ -75,8 +75,8 @@ func reversed(orders []string) []string {
 
 // overview formats a list of budgets. A list that was searched or sorted has more columns.
 func overview(page client.Page, filter client.Filter) string {
-	header := []string{"name", "id", "type", "status", "total", "undistributed", "remaining", "used",
-		"in transit", "online", "offline"}
+	header := []string{"name", "id", "type", "status", "total", "undistributed", "remaining",
+		"opens at", "used", "in transit", "online", "offline"}
 	refusals := strings.TrimPrefix(filter.Sort, "-") == "refusals"
 	ranked := filter.Search != "" || filter.Sort != ""
 	if ranked {
@@ -89,7 +89,8 @@ func overview(page client.Page, filter client.Filter) string {
 	for i, b := range page.Budgets {
 		rows[i] = []any{b.Name, b.ID, b.Type, b.Status, orUnlimited(b.TotalQuantity),
 			orUnlimited(b.Undistributed), orUnlimited(b.Remaining),
-			b.Used, b.InTransit, b.Buckets.Online, b.Buckets.Offline}
+			clockOf(b.Timezone)(b.OpensAt), b.Used, b.InTransit, b.Buckets.Online,
+			b.Buckets.Offline}
 		if ranked {
 			rows[i] = append(rows[i], clockOf(b.Timezone)(b.ExhaustedAt))
 		}

@@ -24,7 +24,7 @@ type live struct {
 	latest *look
 	err    error   // the error of the last look
 	ended  error   // why the watch ends; nil if the user or count ended it
-	left   []int64 // what was left at the latest looks
+	curve  []int64 // what remained at the latest looks
 }
 
 // asked is the result of a look.
@@ -74,8 +74,8 @@ func (m *live) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		kind := client.KindOf(msg.err)
 		if msg.err == nil {
 			m.latest, m.looks = msg.look, m.looks+1
-			m.left = append(m.left, leftOf(msg.look.Series.Now))
-			m.left = m.left[max(0, len(m.left)-mostLooks):]
+			m.curve = append(m.curve, msg.look.Series.Now.Remaining)
+			m.curve = m.curve[max(0, len(m.curve)-mostLooks):]
 		} else if m.looks == 0 || kind != budget.NotDone && kind != budget.MayBeDone {
 			m.ended = msg.err
 			return m, tea.Quit
@@ -86,11 +86,6 @@ func (m *live) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return m, tea.Tick(m.every, func(time.Time) tea.Msg { return again{} })
 	}
 	return m, nil
-}
-
-// leftOf returns what a budget still has, in buckets or not.
-func leftOf(p client.SeriesPoint) int64 {
-	return p.NotFunded + p.Undistributed + p.InTransit + p.InBuckets
 }
 
 // Styles of the screen, in the terminal's own colours.
@@ -141,7 +136,6 @@ func (m *live) lines() []string {
 	if b.Status != budget.Effective {
 		status = warn
 	}
-	left := leftOf(s.Now)
 	out := []string{
 		strong.Render(printable(b.Name)) + "  " + status.Render(printable(string(b.Status))) + "  " +
 			quiet.Render(cell(s.Now.At.Truncate(time.Second))),
@@ -151,10 +145,13 @@ func (m *live) lines() []string {
 		out = append(out, strong.Render(grouped(b.Used))+" used, unlimited")
 	} else {
 		total := client.Units(b.TotalQuantity)
-		share := float64(total-left) / float64(max(total, 1))
-		out = append(out, bar(share, width/2)+fmt.Sprintf("  %.1f %% gone", 100*share),
-			strong.Render(grouped(left))+" left of "+grouped(total)+", "+grouped(b.Used)+
-				" used, "+grouped(b.Held)+" held")
+		share := float64(b.Used+b.Held) / float64(max(total, 1))
+		out = append(out, bar(share, width/2)+fmt.Sprintf("  %.1f %% used or held", 100*share),
+			strong.Render(grouped(client.Units(b.Remaining)))+" remaining, "+grouped(b.Used)+
+				" used and "+grouped(b.Held)+" held of "+grouped(total))
+	}
+	if !b.OpensAt.IsZero() {
+		out = append(out, warn.Render("opens at "+cell(clockOf(b.Timezone)(b.OpensAt))))
 	}
 	out = append(out, cell(s.RatePerS)+" a second; used up: "+strong.Render(exhaustion(s)))
 	if lost := s.Now.Stranded + b.Quarantined; lost > 0 {
@@ -163,12 +160,12 @@ func (m *live) lines() []string {
 	}
 	points, span := make([]int64, len(s.Points), len(s.Points)+1), "last hour"
 	for i, p := range s.Points {
-		points[i] = leftOf(p)
+		points[i] = p.Remaining
 	}
-	if points = append(points, left); len(m.left) >= len(points) {
-		points, span = m.left, "since this watch began"
+	if points = append(points, s.Now.Remaining); len(m.curve) >= len(points) {
+		points, span = m.curve, "since this watch began"
 	}
-	out = append(out, "", quiet.Render("left, "+span), good.Render(sparkline(points, width)))
+	out = append(out, "", quiet.Render("remaining, "+span), good.Render(sparkline(points, width)))
 	out = append(out, "", quiet.Render("buckets"))
 	out = append(out, bucketLines(m.latest.Buckets, width/4)...)
 	if len(m.latest.refusals) > 0 {

@@ -267,11 +267,11 @@ func TestLive(t *testing.T) {
 	m.Update(tea.WindowSizeMsg{Width: 60, Height: 24})
 	_, next := m.Update(m.Init()())
 	screen := ansi.Strip(m.View().Content)
-	checkContains(t, screen, "sale  effective", "25.0 % gone", "750 left of 1,000, 250 used, 0 held", "used up:", "buckets",
+	checkContains(t, screen, "sale  effective", "25.0 % used or held", "750 remaining, 250 used and 0 held of 1,000", "used up:", "buckets",
 		"sale:bucket-0", "online", "refused lately", "budget_exhausted  o2 asked for 2,000", "q quits")
 	must1(t, server, "deduct sale 250 --request-id o3")
 	m.Update(m.look())
-	checkContains(t, ansi.Strip(m.View().Content), "50.0 % gone", "500 left of 1,000", "since this watch began\n█▅")
+	checkContains(t, ansi.Strip(m.View().Content), "50.0 % used or held", "500 remaining, 500 used", "since this watch began\n█▅")
 	if next == nil {
 		t.Error("no further look is planned")
 	}
@@ -283,7 +283,7 @@ func TestLive(t *testing.T) {
 		}
 	}
 	m.Update(asked{err: &client.TransportError{Op: "get", Err: io.ErrUnexpectedEOF}})
-	checkContains(t, ansi.Strip(m.View().Content), "not answered, trying again", "500 left")
+	checkContains(t, ansi.Strip(m.View().Content), "not answered, trying again", "500 remaining")
 	if _, quit := m.Update(tea.KeyPressMsg{Code: 'q', Text: "q"}); quit == nil {
 		t.Error("q does not quit")
 	} else if _, is := quit().(tea.QuitMsg); !is {
@@ -323,5 +323,18 @@ func TestWaiting(t *testing.T) {
 	before := fmt.Sprint(out.String())
 	if tell(&out, time.Hour, time.Hour, "%s", "clear")(); out.String() != before {
 		t.Errorf("a short call shows %q", out.String())
+	}
+}
+
+// TestOpensAt checks that nothing of a budget remains before its window opens, and that all views say when that is.
+func TestOpensAt(t *testing.T) {
+	server := serveReal(t)
+	must1(t, server, "create later --type promo --total 70 --buckets 1 --start 2199-01-01T00:00:00Z")
+	const opens = "2199-01-01T00:00:00Z"
+	for _, line := range []string{"get later", "list", "watch later --count 1"} {
+		r := command(t, server, line)
+		checkContains(t, r.stdout, opens)
+		r = command(t, server, line+" -o json")
+		checkContains(t, strings.ReplaceAll(r.stdout, " ", ""), `"remaining":0`, `"opens_at":"`+opens+`"`, `"in_buckets":70`)
 	}
 }

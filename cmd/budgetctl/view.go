@@ -64,7 +64,8 @@ func view(b *client.Budget) string {
 		{"sharding quantity", bound(b.ShardingQuantity)}, {"adjust cnt", bound(int64(b.AdjustCnt))},
 		{"buckets", b.BucketQuantity}, {"buckets online", b.Buckets.Online},
 		{"buckets offline", b.Buckets.Offline},
-		{"remaining", orUnlimited(b.Remaining)}, {"out", orUnlimited(b.OutQuantity)},
+		{"remaining", orUnlimited(b.Remaining)}, {"opens at", local(b.OpensAt)},
+		{"out", orUnlimited(b.OutQuantity)},
 		{"pending shrink", b.PendingShrink},
 		{"total", orUnlimited(b.TotalQuantity)}, // the sum of those that follow, as in audit
 		{"undistributed", orUnlimited(b.Undistributed)}, {"not funded", orUnlimited(b.NotFunded)},

@@ -14,7 +14,7 @@ import (
 )
 
 const watchHelp = `Shows the present state of a budget at regular intervals until it is interrupted
-(exit status 0): what is left, what was used and how fast, when it will be used up, what each bucket
+(exit status 0): what remains, what was used and how fast, when it will be used up, what each bucket
 holds, and what was refused. A terminal is redrawn until q is pressed. Otherwise each look is one
 line (-o json: one object).
 
@@ -162,12 +162,11 @@ func (w *watching) show(l *look) error {
 
 // watchLine formats a look in columns of fixed width, because the widest number is not known yet.
 func watchLine(l *look, header bool) string {
-	const layout = "%-20s  %-9s  %16s  %16s  %14s  %14s  %-20s  %s\n"
+	const layout = "%-20s  %-9s  %16s  %16s  %-20s  %14s  %14s  %-20s  %s\n"
 	out := ""
 	if header {
-		out = fmt.Sprintf(layout, "AT", "STATUS", "USED", "REMAINING", "STRANDED", "PER SECOND",
-			"EXHAUSTED",
-			"BUCKETS")
+		out = fmt.Sprintf(layout, "AT", "STATUS", "USED", "REMAINING", "OPENS AT", "STRANDED",
+			"PER SECOND", "EXHAUSTED", "BUCKETS")
 	}
 	b, s := l.Budget, l.Series
 	buckets := make([]string, len(l.Buckets))
@@ -179,6 +178,6 @@ func watchLine(l *look, header bool) string {
 	}
 	at := cell(s.Now.At.Truncate(time.Second))
 	return out + fmt.Sprintf(layout, at, printable(string(b.Status)), cell(b.Used),
-		cell(orUnlimited(b.Remaining)), cell(s.Now.Stranded),
-		cell(s.RatePerS), exhaustion(s), strings.Join(buckets, " "))
+		cell(orUnlimited(b.Remaining)), cell(b.OpensAt), cell(s.Now.Stranded), cell(s.RatePerS),
+		exhaustion(s), strings.Join(buckets, " "))
 }

@@ -143,14 +143,14 @@ func TestBudgets(t *testing.T) {
 	page.sees("10 found")
 	page.types("Search", kb.Backspace)
 	page.sees("43 found")
-	page.clicks("button", "Left")
-	page.until("the least left first", `!!document.querySelector('tbody a')?.innerText.startsWith('camp')`)
-	page.clicks("button", "Left ▲")
-	page.until("the most left first", `document.querySelector('tbody a')?.innerText === 'vouchers'`)
+	page.clicks("button", "Remaining")
+	page.until("the least remaining first", `document.querySelector('tbody a')?.innerText === 'daily-coupons'`)
+	page.clicks("button", "Remaining ▲")
+	page.until("the most remaining first", `document.querySelector('tbody a')?.innerText === 'vouchers'`)
 	got := page.rows("Budgets")
 	if got[1][0] != "spring-sale" || got[1][2] != "758,800" || got[1][3] != "1,200" ||
 		got[1][4] != "240,000" || got[1][5] != "1,000,000" {
-		t.Errorf("by what is left: %q", got[1])
+		t.Errorf("by what remains: %q", got[1])
 	}
 	page.chooses("Type", "daily")
 	page.sees("1 found", "daily-coupons")
@@ -215,7 +215,7 @@ func TestChange(t *testing.T) {
 
 	page.clicks("button", "Shrink")
 	page.types("Quantity, in units", "2000000")
-	page.sees("That is more than is left")
+	page.sees("That is more than is neither used nor held")
 	page.presses(kb.Escape)
 	page.clicks("button", "Pause")
 	page.clicks("button", "Pause it")

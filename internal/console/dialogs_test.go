@@ -141,9 +141,9 @@ func (f *floor) budgets() []dialog {
 			p.sees("autumn")
 		}},
 		{"append", "budget", at, nil, "Append", "Type a quantity", quantity("200"), "Append",
-			"The total of sale is 1,200, and 1,200 are left.", f.is("sale", "1200", "total_quantity")},
+			"The total of sale is 1,200, and 1,200 remain.", f.is("sale", "1200", "total_quantity")},
 		{"shrink", "budget", at, nil, "Shrink", "Type a quantity", quantity("100"), "Shrink",
-			"The total of sale is 1,100, and 1,100 are left.", f.is("sale", "1100", "total_quantity")},
+			"The total of sale is 1,100, and 1,100 remain.", f.is("sale", "1100", "total_quantity")},
 		{"pause", "budget", at, nil, "Pause", "", nil, "Pause it", "sale is paused.",
 			f.is("sale", "paused", "status")},
 		{"resume", "budget", at, nil, "Resume", "", nil, "Resume it", "sale is effective.",

@@ -121,6 +121,13 @@ func TestRank(t *testing.T) {
 		!top[99].ExhaustedAt.IsZero() || top[0].Refusals != nil {
 		t.Errorf("the first %+v, the last %+v", top[0], top[99])
 	}
+	const shut = 99 // nothing can be deducted before its window opens
+	o.summaries[shut].begin = now.Add(time.Hour)
+	poorest := o.Rank(bucket.Selection{By: bucket.ByRemaining, Size: 1}).Budgets[0].ID
+	if poorest != o.summaries[shut].id {
+		t.Errorf("the least remains of budget %d, want %d, whose window has not opened", poorest, o.summaries[shut].id)
+	}
+	o.summaries[shut].begin = time.Time{}
 	s := o.Overview(3)
 	if len(s.Next) != 3 || s.Next[0].Name != "campaign-000093" || s.Next[0].Used != 558 ||
 		s.Next[0].Rate != 9.3 || s.Statuses[budget.Effective] != 100 {

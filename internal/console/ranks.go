@@ -36,15 +36,19 @@ type Dashboard struct {
 
 // summary is the state of a budget at a pass. It takes about 300 bytes.
 type summary struct {
-	id                      int64
-	tenant, name, key       string
-	kind                    budget.Type
-	unit                    budget.Unit
-	terms                   budget.Definition // the input of StatusAt
-	unlimited               bool
-	total, left, held, used int64
-	quarantined             int64
-	halted                  int
+	id                int64
+	tenant, name, key string
+	kind              budget.Type
+	unit              budget.Unit
+	terms             budget.Definition // the input of StatusAt
+	unlimited         bool
+	total, held, used int64
+	quarantined       int64
+	halted            int
+	// unspent is what can be deducted now or later; available is what the period that begins at begin
+	// has of it.
+	unspent, available int64
+	begin              time.Time
 	// past holds two earlier figures, the older one first. The rate is measured since the older
 	// one.
 	past [2]spending
@@ -68,11 +72,10 @@ func (o *Dashboard) Page(_ context.Context, books []bucket.Book) error {
 		b := &books[i]
 		f := &b.Figures
 		s := summary{id: b.Budget, tenant: b.Tenant, name: b.Name, kind: b.Type, unit: b.Unit,
-			key: strings.ToLower(b.Tenant + "/" + b.Name),
-			terms: budget.Definition{StartAt: b.StartAt, EndAt: b.EndAt, Paused: b.Paused,
-				Archived: b.Archived},
-			unlimited: b.Unlimited, total: f.Total, held: f.Held, used: f.Used,
-			left:        f.Unfunded + f.Undistributed + f.InBuckets + f.InTransit(),
+			key:   strings.ToLower(b.Tenant + "/" + b.Name),
+			terms: b.Terms(), unlimited: b.Unlimited, total: f.Total, held: f.Held, used: f.Used,
+			unspent:   f.Unfunded + f.Undistributed + f.InBuckets + f.InTransit(),
+			available: f.Available(), begin: f.Period.Start,
 			quarantined: f.Quarantined, halted: b.Halted}
 		s.past = o.pastOf(s.id, spending{now, s.used + s.held})
 		o.next = append(o.next, s)
@@ -113,11 +116,16 @@ func (o *Dashboard) pass() ([]summary, time.Time) {
 func (s *summary) projection(now time.Time) series.Projection {
 	past := series.Point{At: s.past[0].at, Figures: series.Figures{Used: s.past[0].units}}
 	present := series.Point{At: now, Figures: series.Figures{Used: s.used + s.held,
-		InBuckets: s.left}}
+		InBuckets: s.unspent}}
 	if s.unlimited || s.terms.StatusAt(now) != budget.Effective {
 		return series.Projection{}
 	}
 	return series.Project([]series.Point{past}, present, s.terms.EndAt)
+}
+
+// remaining returns what deductions can take, and when they can begin if that is later.
+func (s *summary) remaining(now time.Time) (units int64, opensAt time.Time) {
+	return bucket.Remaining(&s.terms, s.begin, s.available, now)
 }
 
 // ended reports whether a budget is past its end.
@@ -210,7 +218,8 @@ func (o *Dashboard) valueBy(by bucket.RankBy, now time.Time) func(*summary) floa
 			if s.unlimited {
 				return none
 			}
-			return float64(s.left)
+			units, _ := s.remaining(now)
+			return float64(units)
 		}
 	case bucket.ByUsedShare:
 		return func(s *summary) float64 {
@@ -256,10 +265,10 @@ func (o *Dashboard) Overview(most int) bucket.Overview {
 			out.Exhausted++
 		}
 		if !p.ExhaustedAt.IsZero() {
-			out.Next = append(out.Next, s.view(p, nil))
+			out.Next = append(out.Next, s.view(p, nil, now))
 		}
 		if refused := counts.of(s); len(refused) > 0 {
-			out.Refused = append(out.Refused, s.view(p, refused))
+			out.Refused = append(out.Refused, s.view(p, refused, now))
 		}
 		if len(out.Next) > 4*most+1000 {
 			out.Next = soonest(out.Next, most)
@@ -273,9 +282,12 @@ func (o *Dashboard) Overview(most int) bucket.Overview {
 	return out
 }
 
-func (s *summary) view(p series.Projection, refused map[budget.Code]int) bucket.Summary {
-	return bucket.Summary{Tenant: s.tenant, Name: s.name, Unit: s.unit, Total: s.total, Left: s.left,
-		Held: s.held, Used: s.used, Rate: p.Rate, ExhaustedAt: p.ExhaustedAt, Refusals: refused}
+func (s *summary) view(p series.Projection, refused map[budget.Code]int,
+	now time.Time) bucket.Summary {
+	units, opensAt := s.remaining(now)
+	return bucket.Summary{Tenant: s.tenant, Name: s.name, Unit: s.unit, Total: s.total,
+		Remaining: units, OpensAt: opensAt, Held: s.held, Used: s.used, Rate: p.Rate,
+		ExhaustedAt: p.ExhaustedAt, Refusals: refused}
 }
 
 func soonest(list []bucket.Summary, most int) []bucket.Summary {

@@ -101,7 +101,8 @@ type summaryView struct {
 	Name        string              `json:"name"`
 	Unit        budget.Unit         `json:"unit"`
 	Total       int64               `json:"total_quantity"`
-	Left        int64               `json:"left"`
+	Remaining   int64               `json:"remaining"`
+	OpensAt     time.Time           `json:"opens_at,omitzero"`
 	Held        int64               `json:"held"`
 	Used        int64               `json:"used"`
 	RatePerS    float64             `json:"rate_per_s"`
@@ -114,7 +115,7 @@ func summariesOf(list []bucket.Summary) []summaryView {
 	for i := range list {
 		s := &list[i]
 		out[i] = summaryView{Tenant: s.Tenant, Name: s.Name, Unit: s.Unit, Total: s.Total,
-			Left: s.Left, Held: s.Held, Used: s.Used, RatePerS: s.Rate,
+			Remaining: s.Remaining, OpensAt: inUTC(s.OpensAt), Held: s.Held, Used: s.Used, RatePerS: s.Rate,
 			ExhaustedAt: inUTC(s.ExhaustedAt).Round(time.Second), Refusals: s.Refusals}
 	}
 	return out

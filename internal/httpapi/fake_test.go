@@ -371,9 +371,9 @@ func (f *fake) Feed(ctx context.Context, r bucket.FeedRequest) (bucket.FeedPage,
 
 func (f *fake) Series(_ context.Context, r bucket.SeriesRequest) (bucket.SeriesAnswer, error) {
 	now := series.Point{At: at, Figures: series.Figures{Total: 1000, Undistributed: 100, Quarantined: 1, Forfeited: 2,
-		InBuckets: 497, InTransit: 20, Held: 30, Used: 350, Stranded: 40}}
+		InBuckets: 497, InTransit: 20, Held: 30, Used: 350, Remaining: 617, Stranded: 40}}
 	before := now
-	before.At, before.Used, before.InBuckets = at.Add(-time.Minute), 300, 547
+	before.At, before.Used, before.InBuckets, before.Remaining = at.Add(-time.Minute), 300, 547, 667
 	return bucket.SeriesAnswer{Span: series.Span{From: before.At, To: at, Step: time.Minute},
 		Points: []series.Point{before, now}, Now: now, Projection: f.projection}, f.note("series %+v", r)
 }

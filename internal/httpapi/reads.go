@@ -189,7 +189,7 @@ func seriesOf(s *bucket.SeriesAnswer) api.Series {
 func pointOf(p *series.Point) api.SeriesPoint {
 	return api.SeriesPoint{At: inUTC(p.At), Total: p.Total, Undistributed: p.Undistributed,
 		NotFunded: p.NotFunded, Released: p.Released(), Used: p.Used, Held: p.Held,
-		Remaining: p.Remaining(), InBuckets: p.InBuckets, InTransit: p.InTransit, Stranded: p.Stranded,
+		Remaining: p.Remaining, InBuckets: p.InBuckets, InTransit: p.InTransit, Stranded: p.Stranded,
 		Quarantined: p.Quarantined, Forfeited: p.Forfeited}
 }
 

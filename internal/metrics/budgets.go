@@ -6,7 +6,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/ledger"
 )
 
 // otherBudgets labels the sum of all budgets without series of their own. No budget can have that
@@ -16,7 +15,7 @@ const otherBudgets = "(other)"
 // figures is the result of the last pass over all budgets.
 type figures struct {
 	largest []bucket.BudgetFigures
-	all     ledger.Figures
+	all     bucket.BudgetFigures
 }
 
 // budgets collects the figures of the last pass as a whole. So the series of a budget that is
@@ -30,22 +29,24 @@ type budgets struct {
 // budgetFigures are the metrics of each budget.
 var budgetFigures = []struct {
 	name, help string
-	of         func(f *ledger.Figures) int64
+	of         func(f *bucket.BudgetFigures) int64
 }{
 	{"budget_total_units", "Total of a budget, in minor units.",
-		func(f *ledger.Figures) int64 { return f.Total }},
+		func(f *bucket.BudgetFigures) int64 { return f.Figures.Total }},
 	{"budget_undistributed_units", "Minor units of a budget that a period has and no bucket.",
-		func(f *ledger.Figures) int64 { return f.Undistributed }},
+		func(f *bucket.BudgetFigures) int64 { return f.Figures.Undistributed }},
 	{"budget_not_funded_units", "Minor units of a budget that no period has received.",
-		func(f *ledger.Figures) int64 { return f.Unfunded }},
-	{"budget_remaining_units", "Minor units in the open buckets of a budget.",
-		func(f *ledger.Figures) int64 { return f.InBuckets }},
+		func(f *bucket.BudgetFigures) int64 { return f.Figures.Unfunded }},
+	{"budget_remaining_units", "Minor units of a budget that deductions can take now.",
+		func(f *bucket.BudgetFigures) int64 { return f.Remaining }},
+	{"budget_in_buckets_units", "Minor units in the open buckets of a budget.",
+		func(f *bucket.BudgetFigures) int64 { return f.Figures.InBuckets }},
 	{"budget_in_transit_units", "Minor units of a budget on their way to or from its total.",
-		func(f *ledger.Figures) int64 { return f.InTransit() }},
+		func(f *bucket.BudgetFigures) int64 { return f.Figures.InTransit() }},
 	{"budget_held_units", "Minor units of a budget that are held and neither used nor free.",
-		func(f *ledger.Figures) int64 { return f.Held }},
+		func(f *bucket.BudgetFigures) int64 { return f.Figures.Held }},
 	{"budget_used_units", "Minor units of a budget that were used.",
-		func(f *ledger.Figures) int64 { return f.Used }},
+		func(f *bucket.BudgetFigures) int64 { return f.Figures.Used }},
 }
 
 func newBudgets() *budgets {
@@ -73,12 +74,12 @@ func (b *budgets) Collect(to chan<- prometheus.Metric) {
 		return
 	}
 	to <- prometheus.MustNewConstMetric(b.quarantined, prometheus.GaugeValue,
-		float64(latest.all.Quarantined))
+		float64(latest.all.Figures.Quarantined))
 	for i, f := range budgetFigures {
 		rest := f.of(&latest.all)
 		for j := range latest.largest {
 			shown := &latest.largest[j]
-			units := f.of(&shown.Figures)
+			units := f.of(shown)
 			rest -= units
 			to <- prometheus.MustNewConstMetric(b.descriptions[i], prometheus.GaugeValue, float64(units),
 				shown.Tenant, shown.Name)

@@ -18,7 +18,6 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
-	"github.com/budgetd/budgetd/ledger"
 )
 
 // Metrics observes a process and exports what it counts. It is safe for concurrent use.
@@ -280,7 +279,7 @@ func (m *Metrics) Books(discrepancies int, gap int64) {
 }
 
 // Budgets sets the figures of the largest budgets, and the sums over all.
-func (m *Metrics) Budgets(largest []bucket.BudgetFigures, all ledger.Figures) {
+func (m *Metrics) Budgets(largest []bucket.BudgetFigures, all bucket.BudgetFigures) {
 	m.budgets.latest.Store(&figures{largest, all})
 }
 

@@ -35,9 +35,9 @@ func everything(m *metrics.Metrics) {
 	m.HoldsExpired(4)
 	m.HoldsExpired(3)
 	m.Budgets([]bucket.BudgetFigures{{Tenant: "default", Name: "spring",
-		Figures: ledger.Figures{Total: 100, Unfunded: 45, Undistributed: 15, InBuckets: 10, Used: 30, Held: 6}}},
-		ledger.Figures{Total: 150, Unfunded: 50, Undistributed: 46, InBuckets: 17, Used: 30, Held: 8, Returning: 1, Unsettled: 2,
-			Quarantined: 4})
+		Remaining: 25, Figures: ledger.Figures{Total: 100, Unfunded: 45, Undistributed: 15, InBuckets: 10, Used: 30, Held: 6}}},
+		bucket.BudgetFigures{Remaining: 37, Figures: ledger.Figures{Total: 150, Unfunded: 50, Undistributed: 46, InBuckets: 17,
+			Used: 30, Held: 8, Returning: 1, Unsettled: 2, Quarantined: 4}})
 }
 
 // TestLint checks names, units and help texts by the rules of Prometheus.
@@ -196,7 +196,9 @@ func TestMetrics(t *testing.T) {
 		`budgetd_budget_not_funded_units{budget="spring",tenant="default"} 45`,
 		`budgetd_budget_undistributed_units{budget="(other)",tenant=""} 31`,
 		`budgetd_budget_not_funded_units{budget="(other)",tenant=""} 5`,
-		`budgetd_budget_remaining_units{budget="(other)",tenant=""} 7`,
+		`budgetd_budget_in_buckets_units{budget="(other)",tenant=""} 7`,
+		`budgetd_budget_remaining_units{budget="spring",tenant="default"} 25`,
+		`budgetd_budget_remaining_units{budget="(other)",tenant=""} 12`,
 		`budgetd_budget_in_transit_units{budget="(other)",tenant=""} 3`,
 	} {
 		if !strings.Contains(text, line) {

@@ -161,6 +161,7 @@ class Budget(TypedDict):
     not_funded: "UnitsOrNone"
     pending_shrink: NotRequired["Units"]
     remaining: "UnitsOrNone"
+    opens_at: NotRequired["Instant"]
     in_buckets: "UnitsOrNone"
     held: "Units"
     used: "Units"
@@ -283,6 +284,7 @@ class AdjustedBudget(TypedDict):
     not_funded: "UnitsOrNone"
     pending_shrink: NotRequired["Units"]
     remaining: "UnitsOrNone"
+    opens_at: NotRequired["Instant"]
     in_buckets: "UnitsOrNone"
     held: "Units"
     used: "Units"

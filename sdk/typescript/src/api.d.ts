@@ -1390,8 +1390,10 @@ export interface components {
             /** @description What no period has got yet. */
             not_funded: components["schemas"]["UnitsOrNone"];
             pending_shrink?: components["schemas"]["Units"];
-            /** @description What deductions can take now: `undistributed`, `in_transit` and `in_buckets`, less pending shrinks. 0 unless the budget is effective. */
+            /** @description What deductions can take now: `undistributed`, `in_transit` and `in_buckets`, less pending shrinks. 0 unless the budget is effective, and before its window opens. */
             remaining: components["schemas"]["UnitsOrNone"];
+            /** @description When deductions can begin; left out unless it is in the future. */
+            opens_at?: components["schemas"]["Instant"];
             /** @description What lies in open buckets. */
             in_buckets: components["schemas"]["UnitsOrNone"];
             held: components["schemas"]["Units"];
@@ -1786,7 +1788,7 @@ export interface components {
             released: components["schemas"]["Units"];
             used: components["schemas"]["Units"];
             held: components["schemas"]["Units"];
-            /** @description What deductions could take: `undistributed`, `in_transit` and `in_buckets`. */
+            /** @description What deductions could take then, as in a budget. */
             remaining: components["schemas"]["Units"];
             /** @description What lay in open buckets. */
             in_buckets: components["schemas"]["Units"];

@@ -74,6 +74,16 @@ export function When({ at, zone }: { at?: string; zone?: string }) {
   return <div class="when">{ago(at)}<div class="quiet small">{instant(at, zone)}</div></div>
 }
 
+/** What deductions can take now, and when they can begin if that is later. */
+export function Remaining({ b }: { b: Pick<Budget, 'unlimited' | 'remaining' | 'opens_at'> }) {
+  return (
+    <>
+      {b.unlimited ? 'unlimited' : units(b.remaining)}
+      {b.opens_at && <span class="quiet small"> opens {ago(b.opens_at)}</span>}
+    </>
+  )
+}
+
 /** Used, held and what is left of a total, as one bar with its words. */
 export function Meter({ b }: { b: Budget }) {
   const total = b.total_quantity

@@ -1,7 +1,7 @@
 // The answers of the API that the page uses, generated from openapi.yaml, and those that only the page
 // gets. Quantities are in minor units.
 import type { components } from '../../../../sdk/typescript/src/api'
-import type { Unit } from './format'
+import { units, type Unit } from './format'
 
 type Schemas = components['schemas']
 
@@ -27,8 +27,13 @@ export type Partition = Schemas['Partition']
 
 export type Instance = Schemas['Instance']
 
-/** What is left of a budget, wherever it lies. */
-export const left = (b: Budget): number | null =>
+/** What deductions of a budget can take now, or could if some units came back. */
+export const remaining = (b: Budget, back = 0): string =>
+  b.unlimited ? 'unlimited'
+    : units(b.opens_at || b.status !== 'effective' ? 0 : (b.remaining ?? 0) + back)
+
+/** What is neither used nor held of a budget, in this period or a later one. */
+export const unspent = (b: Budget): number | null =>
   b.in_buckets == null || b.undistributed == null || b.not_funded == null ? null
     : b.not_funded + b.undistributed + b.in_transit + b.in_buckets
 
@@ -37,7 +42,8 @@ export interface Summary {
   name: string
   unit: Unit
   total_quantity: number
-  left: number
+  remaining: number
+  opens_at?: string
   held: number
   used: number
   rate_per_s: number

@@ -8,19 +8,19 @@ import { queryOf } from '../paths'
 import { may, me } from '../session'
 import { direction, turned } from '../sort'
 import { useTyped } from '../typed'
-import { Meter, Shown, Status, When } from '../parts'
+import { Meter, Remaining, Shown, Status, When } from '../parts'
 import { useQuery } from '../route'
-import { left, type Budget, type BudgetPage } from '../types'
+import { unspent, type Budget, type BudgetPage } from '../types'
 
 const size = 50
 
 const columns: [sort: string, title: string, numeric: boolean][] = [
-  ['name', 'Name', false], ['', 'Status', false], ['remaining', 'Left', true], ['', 'Held', true],
+  ['name', 'Name', false], ['', 'Status', false], ['remaining', 'Remaining', true], ['', 'Held', true],
   ['', 'Used', true], ['', 'Total', true], ['used_share', 'Used share', false],
   ['exhausted_at', 'Runs out', false], ['end', 'Ends', false], ['refusals', 'Refused', true],
 ]
 
-const orders: [string, string][] = [['name', 'Name'], ['remaining', 'Least left'],
+const orders: [string, string][] = [['name', 'Name'], ['remaining', 'Least remaining'],
   ['-used_share', 'Most used share'], ['end', 'Ends first'], ['-refusals', 'Most refused'],
   ['exhausted_at', 'Runs out first']]
 
@@ -116,13 +116,13 @@ function Table({ rows, sort, order }:
                 {tenants && <span class="quiet small"> {b.tenant}</span>}
               </th>
               <td data-label="Status"><Status of={b.status} /></td>
-              <td class="num" data-label="Left">{b.unlimited ? 'unlimited' : units(left(b))}</td>
+              <td class="num" data-label="Remaining"><Remaining b={b} /></td>
               <td class="num" data-label="Held">{units(b.held)}</td>
               <td class="num" data-label="Used">{units(b.used)}</td>
               <td class="num" data-label="Total">{b.unlimited ? 'unlimited' : units(b.total_quantity)}</td>
               <td data-label="Used share">{share(b.used, b.total_quantity)}<Meter b={b} /></td>
               <td data-label="Runs out">{b.exhausted_at ? <When at={b.exhausted_at} zone={b.timezone} />
-                : left(b) === 0 ? 'used up' : '–'}</td>
+                : unspent(b) === 0 ? 'used up' : '–'}</td>
               <td data-label="Ends">{instant(b.end_at, b.timezone)}</td>
               {b.refusals !== undefined && <td class="num" data-label="Refused">{units(b.refusals)}</td>}
             </tr>

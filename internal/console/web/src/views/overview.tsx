@@ -4,7 +4,7 @@ import { budgetHref, href } from '../address'
 import { Chart } from '../chart'
 import { ago, instant, rate, share, units } from '../format'
 import { useLive } from '../live'
-import { Card, Failure, Mark, When } from '../parts'
+import { Card, Failure, Mark, Remaining, When } from '../parts'
 import type { Overview, Summary } from '../types'
 import { Firing } from './alerts'
 import { verdict } from './verdict'
@@ -127,15 +127,15 @@ function Next({ list, books }: { list: Summary[]; books: Overview['books'] }) {
     <div class="scroll">
       <table class="cards">
         <caption class="unseen">What runs out next</caption>
-        <thead><tr><th>Budget</th><th>Runs out</th><th class="num">Left</th><th class="num">Held</th>
+        <thead><tr><th>Budget</th><th>Runs out</th><th class="num">Remaining</th><th class="num">Held</th>
           <th class="num">Used</th><th class="num">Rate</th></tr></thead>
         <tbody>
           {list.map((s) => (
             <tr key={`${s.tenant}/${s.name}`}>
               <th scope="row"><a href={budgetHref(s.tenant, s.name)}>{s.name}</a></th>
               <td data-label="Runs out"><When at={s.exhausted_at} /></td>
-              <td class="num" data-label="Left">{units(s.left)} <span class="quiet small">
-                {share(s.left, s.total_quantity)}</span></td>
+              <td class="num" data-label="Remaining"><Remaining b={s} /> <span class="quiet small">
+                {share(s.remaining, s.total_quantity)}</span></td>
               <td class="num" data-label="Held">{units(s.held)}</td>
               <td class="num" data-label="Used">{units(s.used)}</td>
               <td class="num" data-label="Rate">{rate(s.rate_per_s)}</td>

@@ -3,7 +3,7 @@ import { call } from '../../api'
 import { ChangeButton, requestID, type Change } from '../../change'
 import { amount, unitName, units } from '../../format'
 import { budgetPath } from '../../paths'
-import { left, type Budget, type Recycle } from '../../types'
+import { remaining, unspent, type Budget, type Recycle } from '../../types'
 import type { Took } from './versions'
 
 export function Actions({ b, took }: { b: Budget; took: Took }) {
@@ -44,7 +44,7 @@ export function Actions({ b, took }: { b: Budget; took: Took }) {
 function adjust(b: Budget, sign: 1 | -1, took: Took): Change {
   const id = requestID()
   const word = sign > 0 ? 'Append to' : 'Shrink'
-  const free = left(b) ?? 0
+  const free = unspent(b) ?? 0
   return {
     title: `${word} ${b.name}`,
     intro: sign > 0 ? undefined : `At most what is neither used nor held: ${units(free)}.`,
@@ -52,9 +52,9 @@ function adjust(b: Budget, sign: 1 | -1, took: Took): Change {
     plan: (v) => {
       const n = amount(v.quantity)
       if (n === null) return 'Type a quantity: digits, grouped if you like.'
-      if (sign < 0 && n > free) return `That is more than is left: ${units(free)}.`
+      if (sign < 0 && n > free) return `That is more than is neither used nor held: ${units(free)}.`
       return [['Total', units(b.total_quantity), units((b.total_quantity ?? 0) + sign * n)],
-        ['Left', units(free), units(free + sign * n)], ['Used', units(b.used), units(b.used)]]
+        ['Neither used nor held', units(free), units(free + sign * n)], ['Used', units(b.used), units(b.used)]]
     },
     verb: sign > 0 ? 'Append' : 'Shrink', danger: sign < 0,
     run: async (v) => {
@@ -63,7 +63,7 @@ function adjust(b: Budget, sign: 1 | -1, took: Took): Change {
         { method: 'POST', body: { request_id: id, quantity } })
       took(now)
       return `${now.state === 'done' ? '' : `The shrink is ${now.state}. `}The total of ${now.name} is ${
-        units(now.total_quantity)}, and ${units(left(now))} are left.`
+        units(now.total_quantity)}, and ${remaining(now)} remain.`
     },
   }
 }

@@ -1,4 +1,4 @@
-// How fast a budget goes: what is left over time, and when it runs out.
+// How fast a budget goes: what is not spent over time, and when it runs out.
 import { useMemo } from 'preact/hooks'
 import { Chart } from '../../chart'
 import { useCall } from '../../load'
@@ -35,12 +35,12 @@ function Burned({ b, seconds }: { b: Budget; seconds: number }) {
 }
 
 const curves = [
-  { label: 'Left', token: '--s-left', fill: true }, { label: 'Released', token: '--quiet', steps: true },
+  { label: 'Not spent', token: '--s-left', fill: true }, { label: 'Released', token: '--quiet', steps: true },
   { label: 'Used and held', token: '--s-used' }, { label: 'Projection', token: '--s-left', dash: true },
 ]
 
 function Curve({ s }: { s: Series }) {
   const [x, values] = useMemo(() => curve(s), [s])
   return <Chart x={x} lines={curves} values={values} height={230}
-    label="What is left, what was released and what is used over time" />
+    label="What is not spent, what was released and what is used over time" />
 }

@@ -1,15 +1,15 @@
-// How much is left, held and used, now and in the period.
+// How much remains, held and used, now and in the period.
 import { ago, instant, share, unitName, units } from '../../format'
-import { Card } from '../../parts'
-import { left, type Budget } from '../../types'
+import { Card, Remaining } from '../../parts'
+import type { Budget } from '../../types'
 
 export function Figures({ b }: { b: Budget }) {
   const p = b.period
   return (
     <Card title={`Figures, in ${unitName(b.unit)}`}>
       <dl class="figures">
-        <div><dt>Left</dt><dd>{b.unlimited ? 'unlimited' : units(left(b))} <small>
-          {share(left(b) ?? 0, b.total_quantity)}</small></dd></div>
+        <div><dt>Remaining</dt><dd><Remaining b={b} /> <small>
+          {share(b.remaining ?? 0, b.total_quantity)}</small></dd></div>
         <div><dt>Held</dt><dd>{units(b.held)}</dd></div>
         <div><dt>Used</dt><dd>{units(b.used)} <small>{share(b.used, b.total_quantity)}</small></dd></div>
         <div><dt>Total</dt><dd>{b.unlimited ? 'unlimited' : units(b.total_quantity)}</dd></div>

@@ -6,7 +6,7 @@ import { useCall } from '../../load'
 import { Card, Shown } from '../../parts'
 import { budgetPath } from '../../paths'
 import { may } from '../../session'
-import { left, type Budget, type Hold } from '../../types'
+import { remaining, type Budget, type Hold } from '../../types'
 import type { Took } from './versions'
 
 export function Holds({ b, took }: { b: Budget; took: Took }) {
@@ -45,7 +45,7 @@ function release(b: Budget, h: Hold, took: Took): Change {
     title: `Release the hold ${h.request_id}`,
     intro: 'It is rolled back: its owner can no longer confirm it, and the units can be spent again.',
     plan: () => [['Held', units(b.held), units(b.held - h.amount)],
-      ['Left', units(left(b)), units((left(b) ?? 0) + h.amount)]],
+      ['Remaining', remaining(b), remaining(b, h.amount)]],
     verb: 'Release it', danger: true,
     run: async () => {
       await call(budgetPath(b.name, b.tenant, '/rollback'), { method: 'POST',

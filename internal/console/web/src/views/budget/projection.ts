@@ -2,8 +2,8 @@
 import { ago, instant, rate } from '../../format'
 import type { Budget, Series } from '../../types'
 
-/** The seconds of the chart, and for each what is left, released, used or held, and projected to be
- * left; null where there is none. */
+/** The seconds of the chart, and for each what is not spent, released, used or held, and projected not
+ * to be spent; null where there is none. */
 export function curve(s: Series): [x: number[], values: (number | null)[][]] {
   const points = [...s.points, s.now]
   const at = points.map((p) => Date.parse(p.at) / 1000)

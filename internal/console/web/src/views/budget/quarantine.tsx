@@ -6,7 +6,7 @@ import { useCall } from '../../load'
 import { Card, Mark, Shown } from '../../parts'
 import { budgetPath } from '../../paths'
 import { may, me } from '../../session'
-import { left, type Budget } from '../../types'
+import { remaining, type Budget } from '../../types'
 import type { Took } from './versions'
 
 interface Quarantine { bucket: string; epoch: number; quantity: number; released: number; held: number
@@ -104,7 +104,7 @@ function release(b: Budget, took: Took): Change {
       if (!v.reason.trim()) return 'Type a reason.'
       const back = v.fate === 'sold' ? 0 : n
       return [['Quarantined', units(all), units(all - n)],
-        ['Left', units(left(b)), units((left(b) ?? 0) + back)],
+        ['Remaining', remaining(b), remaining(b, back)],
         ['Used', units(b.used), units(b.used + n - back)]]
     },
     verb: 'Release', danger: true,
