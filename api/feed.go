@@ -39,18 +39,18 @@ type LedgerPage struct {
 
 // AuditReport is the conservation proof of one budget at one instant: the total is the sum of the
 // other quantities except AtRisk, each recomputed from rows and entries. Quantities are minor
-// units.
+// units. An unlimited budget has no total, and the figures of what is left are nil.
 type AuditReport struct {
-	OK            bool  `json:"ok"`
-	Total         int64 `json:"total"`
-	Undistributed int64 `json:"undistributed"`
-	NotFunded     int64 `json:"not_funded"`
-	InTransit     int64 `json:"in_transit"`
-	InBuckets     int64 `json:"in_buckets"`
-	Held          int64 `json:"held"`
-	Used          int64 `json:"used"`
-	Quarantined   int64 `json:"quarantined"`
-	Forfeited     int64 `json:"forfeited"`
+	OK            bool   `json:"ok"`
+	Total         *int64 `json:"total"`
+	Undistributed *int64 `json:"undistributed"`
+	NotFunded     *int64 `json:"not_funded"`
+	InTransit     int64  `json:"in_transit"`
+	InBuckets     *int64 `json:"in_buckets"`
+	Held          int64  `json:"held"`
+	Used          int64  `json:"used"`
+	Quarantined   int64  `json:"quarantined"`
+	Forfeited     int64  `json:"forfeited"`
 	// AtRisk is what the loss of a store would quarantine now.
 	AtRisk        int64         `json:"at_risk"`
 	Discrepancies []Discrepancy `json:"discrepancies"`

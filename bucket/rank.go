@@ -66,6 +66,8 @@ type Summary struct {
 	Tenant, Name      string
 	Unit              budget.Unit
 	Total, Held, Used int64
+	// Unlimited says that there is no total, and nothing remaining of it.
+	Unlimited bool
 	// Remaining is what deductions can take now. If that is 0 because the budget or its period begins
 	// later, OpensAt says when.
 	Remaining int64

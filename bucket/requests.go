@@ -203,6 +203,8 @@ func (v *View) Serving() Serving {
 	switch {
 	case v.Status != budget.Effective:
 		return Serving(v.Status)
+	case !v.OpensAt.IsZero():
+		return Serving(budget.Pending)
 	case !v.Definition.Unlimited && v.Remaining == 0 && v.Figures.Unfunded > 0:
 		return PeriodUsedUp
 	case !v.Definition.Unlimited && v.Remaining == 0:
@@ -254,8 +256,10 @@ func (b *Budget) View(bk *Bucket) BucketView {
 
 // AuditReport is the proof of I1 for a budget.
 type AuditReport struct {
-	OK      bool
-	Figures ledger.Figures
+	OK bool
+	// Unlimited says that there is no total that the others make up.
+	Unlimited bool
+	Figures   ledger.Figures
 	// AtRisk is what would be quarantined if every store were lost: 0 in ledger mode, else ΣO of the
 	// live epochs.
 	AtRisk        int64

@@ -17,8 +17,10 @@ type SeriesRequest struct {
 
 // SeriesAnswer is a budget's figures over time.
 type SeriesAnswer struct {
-	Span   series.Span
-	Points []series.Point
+	Span series.Span
+	// Unlimited says that there is no total, so that nothing of it is left or used up.
+	Unlimited bool
+	Points    []series.Point
 	// Now are the present figures. The projection starts from them.
 	Now        series.Point
 	Projection series.Projection

@@ -25,6 +25,8 @@ const (
 	NotBeforeEnd Outlook = "not_before_end"
 	// NotForYears means that at this rate the units last more than ten years.
 	NotForYears Outlook = "not_for_years"
+	// Unlimited means that there is no total that could be used up.
+	Unlimited Outlook = "unlimited"
 	// NotUsed means that nothing was used recently.
 	NotUsed Outlook = "not_used"
 	// NotKnown means that no sample is at least a minute old.

@@ -117,7 +117,7 @@ func (s *Service) Audit(ctx context.Context, ref bucket.BudgetRef) (bucket.Audit
 	if err != nil {
 		return bucket.AuditReport{}, s.failed(err)
 	}
-	report.Figures = a.Figures
+	report.Figures, report.Unlimited = a.Figures, b.Unlimited
 	switch {
 	case b.Unlimited: // its buckets hold no part of a total
 		report.Figures.InBuckets, report.Figures.Unsettled = 0, 0

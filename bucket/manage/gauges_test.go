@@ -70,6 +70,7 @@ func TestServing(t *testing.T) {
 	for want, v := range map[bucket.Serving]bucket.View{
 		"paused":            {Status: budget.Paused, Remaining: 5},
 		"expired":           {Status: budget.Expired},
+		"pending":           {Status: budget.Effective, OpensAt: time.Unix(1, 0)},
 		bucket.ServesFully:  {Status: budget.Effective, Remaining: 5},
 		bucket.UsedUp:       {Status: budget.Effective},
 		bucket.PeriodUsedUp: {Status: budget.Effective},

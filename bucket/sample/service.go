@@ -67,8 +67,12 @@ func (s *Service) Series(ctx context.Context, r bucket.SeriesRequest) (bucket.Se
 	if err != nil {
 		return bucket.SeriesAnswer{}, err
 	}
-	return bucket.SeriesAnswer{Span: span, Points: series.Thin(samples, span, now), Now: present,
-		Projection: series.Project(recent, present, b.EndAt)}, nil
+	projection := series.Project(recent, present, b.EndAt)
+	if b.Unlimited {
+		projection = series.Projection{Rate: projection.Rate, Outlook: series.Unlimited}
+	}
+	return bucket.SeriesAnswer{Span: span, Unlimited: b.Unlimited,
+		Points: series.Thin(samples, span, now), Now: present, Projection: projection}, nil
 }
 
 // present reads a budget's current figures.

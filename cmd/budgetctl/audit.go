@@ -105,7 +105,8 @@ func (a *app) auditAll(cmd *cobra.Command, args []string) error {
 	err = a.show(list, func() string {
 		rows := make([][]any, len(list.Audits))
 		for i, r := range list.Audits {
-			rows[i] = []any{r.Budget, r.OK, r.Total, r.Used, len(r.Discrepancies), len(r.Unchecked)}
+			rows[i] = []any{r.Budget, r.OK, orUnlimited(r.Total), r.Used, len(r.Discrepancies),
+				len(r.Unchecked)}
 		}
 		return listing([]string{"budget", "ok", "total", "used", "discrepancies", "unchecked"}, rows)
 	})
@@ -121,10 +122,10 @@ func (a *app) auditAll(cmd *cobra.Command, args []string) error {
 
 // proof formats an audit: the equation and the discrepancies.
 func proof(r *client.AuditReport) string {
-	text := details(field{"ok", r.OK}, field{"total", r.Total},
-		field{"undistributed", r.Undistributed}, field{"not funded", r.NotFunded},
-		field{"in transit", r.InTransit},
-		field{"in buckets", r.InBuckets}, field{"held", r.Held}, field{"used", r.Used},
+	text := details(field{"ok", r.OK}, field{"total", orUnlimited(r.Total)},
+		field{"undistributed", orUnlimited(r.Undistributed)},
+		field{"not funded", orUnlimited(r.NotFunded)}, field{"in transit", r.InTransit},
+		field{"in buckets", orUnlimited(r.InBuckets)}, field{"held", r.Held}, field{"used", r.Used},
 		field{"quarantined", r.Quarantined}, field{"forfeited", r.Forfeited},
 		field{"at risk", r.AtRisk})
 	if len(r.Unchecked) > 0 {

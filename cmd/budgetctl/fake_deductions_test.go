@@ -205,8 +205,8 @@ func (b *fakeBudget) bucketVerb(verb string, r *http.Request) (int, any) {
 }
 
 func (b *fakeBudget) audit() client.AuditReport {
-	report := client.AuditReport{OK: !b.broken, Total: *b.TotalQuantity, InBuckets: *b.InBuckets,
-		Undistributed: *b.Undistributed, NotFunded: *b.NotFunded,
+	report := client.AuditReport{OK: !b.broken, Total: b.TotalQuantity, InBuckets: b.InBuckets,
+		Undistributed: b.Undistributed, NotFunded: b.NotFunded,
 		Used: b.Used, Discrepancies: []client.Discrepancy{}}
 	if b.broken {
 		report.Discrepancies = append(report.Discrepancies, client.Discrepancy{

@@ -180,8 +180,9 @@ func decode(r *http.Request, into any) error {
 func (b *fakeBudget) series(r *http.Request) client.Series {
 	query := r.URL.Query()
 	point := func(ago time.Duration, used int64) client.SeriesPoint {
-		return client.SeriesPoint{At: fakeNow.Add(-ago), Total: *b.TotalQuantity, Released: *b.OutQuantity, Used: used,
-			Remaining: *b.TotalQuantity - used, InBuckets: *b.TotalQuantity - used, Stranded: 40}
+		return client.SeriesPoint{At: fakeNow.Add(-ago), Total: b.TotalQuantity, Undistributed: new(int64), NotFunded: new(int64),
+			Released: b.OutQuantity, Used: used, Remaining: new(*b.TotalQuantity - used),
+			InBuckets: new(*b.TotalQuantity - used), Stranded: 40}
 	}
 	s := client.Series{From: fakeNow.Add(-time.Hour), To: fakeNow, StepS: 60, RatePerS: 1234.5, Projection: "not_before_end",
 		Points: []client.SeriesPoint{point(2*time.Minute, 0), point(time.Minute, 1000)}, Now: point(0, b.Used)}

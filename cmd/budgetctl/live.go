@@ -74,7 +74,7 @@ func (m *live) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		kind := client.KindOf(msg.err)
 		if msg.err == nil {
 			m.latest, m.looks = msg.look, m.looks+1
-			m.curve = append(m.curve, msg.look.Series.Now.Remaining)
+			m.curve = append(m.curve, client.Units(msg.look.Series.Now.Remaining))
 			m.curve = m.curve[max(0, len(m.curve)-mostLooks):]
 		} else if m.looks == 0 || kind != budget.NotDone && kind != budget.MayBeDone {
 			m.ended = msg.err
@@ -158,14 +158,9 @@ func (m *live) lines() []string {
 		out = append(out, bad.Render(grouped(s.Now.Stranded)+" stranded, "+grouped(b.Quarantined)+
 			" quarantined"))
 	}
-	points, span := make([]int64, len(s.Points), len(s.Points)+1), "last hour"
-	for i, p := range s.Points {
-		points[i] = p.Remaining
+	if !b.Unlimited {
+		out = append(out, m.burn(width)...)
 	}
-	if points = append(points, s.Now.Remaining); len(m.curve) >= len(points) {
-		points, span = m.curve, "since this watch began"
-	}
-	out = append(out, "", quiet.Render("remaining, "+span), good.Render(sparkline(points, width)))
 	out = append(out, "", quiet.Render("buckets"))
 	out = append(out, bucketLines(m.latest.Buckets, width/4)...)
 	if len(m.latest.refusals) > 0 {
@@ -176,6 +171,19 @@ func (m *live) lines() []string {
 		}
 	}
 	return out
+}
+
+// burn draws what remained in the last hour, or since the watch began if that is more looks.
+func (m *live) burn(width int) []string {
+	s := m.latest.Series
+	points, span := make([]int64, len(s.Points), len(s.Points)+1), "last hour"
+	for i, p := range s.Points {
+		points[i] = client.Units(p.Remaining)
+	}
+	if points = append(points, client.Units(s.Now.Remaining)); len(m.curve) >= len(points) {
+		points, span = m.curve, "since this watch began"
+	}
+	return []string{"", quiet.Render("remaining, " + span), good.Render(sparkline(points, width))}
 }
 
 // bucketLines draws a line for each bucket, with its units relative to the fullest one.

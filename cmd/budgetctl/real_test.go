@@ -338,3 +338,27 @@ func TestOpensAt(t *testing.T) {
 		checkContains(t, strings.ReplaceAll(r.stdout, " ", ""), `"remaining":0`, `"opens_at":"`+opens+`"`, `"in_buckets":70`)
 	}
 }
+
+// TestUnlimited checks that every view says that a budget is unlimited, and none that it is exhausted or has a total of 0.
+func TestUnlimited(t *testing.T) {
+	server := serveReal(t)
+	must1(t, server, "create ad --unlimited --buckets 1")
+	must1(t, server, "deduct ad 1800 --request-id o1")
+	for line, members := range map[string][]string{
+		"get ad":             {"total_quantity", "undistributed", "not_funded", "remaining", "in_buckets"},
+		"list":               {"total_quantity", "undistributed", "remaining"},
+		"audit ad":           {"total", "undistributed", "not_funded", "in_buckets"},
+		"audit --all":        {"total"},
+		"series ad":          {"total", "undistributed", "not_funded", "released", "remaining", "in_buckets"},
+		"watch ad --count 1": {"total_quantity", "total", "released", "remaining"},
+	} {
+		r := command(t, server, line)
+		checkContains(t, r.stdout, "unlimited")
+		said := strings.ReplaceAll(command(t, server, line+" -o json").stdout, " ", "")
+		for _, member := range members {
+			checkContains(t, said, `"`+member+`":null`)
+		}
+	}
+	checkContains(t, command(t, server, "series ad -o json").stdout, `"projection": "unlimited"`)
+	checkContains(t, command(t, server, "watch ad --count 1 -o json").stdout, `"projection":"unlimited"`)
+}

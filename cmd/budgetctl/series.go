@@ -74,7 +74,8 @@ func past(flag, text string, now time.Time) (time.Time, error) {
 func seriesTable(s *client.Series) string {
 	rows := make([][]any, 0, len(s.Points)+1)
 	for _, p := range append(s.Points[:len(s.Points):len(s.Points)], s.Now) {
-		rows = append(rows, []any{p.At, p.Released, p.Used, p.Held, p.Remaining, p.InTransit, p.Stranded})
+		rows = append(rows, []any{p.At, orUnlimited(p.Released), p.Used, p.Held,
+			orUnlimited(p.Remaining), p.InTransit, p.Stranded})
 	}
 	return listing([]string{"at", "released", "used", "held", "remaining", "in transit", "stranded"},
 		rows) + "\n\n" +

@@ -100,8 +100,8 @@ type summaryView struct {
 	Tenant      string              `json:"tenant"`
 	Name        string              `json:"name"`
 	Unit        budget.Unit         `json:"unit"`
-	Total       int64               `json:"total_quantity"`
-	Remaining   int64               `json:"remaining"`
+	Total       *int64              `json:"total_quantity"`
+	Remaining   *int64              `json:"remaining"`
 	OpensAt     time.Time           `json:"opens_at,omitzero"`
 	Held        int64               `json:"held"`
 	Used        int64               `json:"used"`
@@ -114,8 +114,9 @@ func summariesOf(list []bucket.Summary) []summaryView {
 	out := make([]summaryView, len(list))
 	for i := range list {
 		s := &list[i]
-		out[i] = summaryView{Tenant: s.Tenant, Name: s.Name, Unit: s.Unit, Total: s.Total,
-			Remaining: s.Remaining, OpensAt: inUTC(s.OpensAt), Held: s.Held, Used: s.Used, RatePerS: s.Rate,
+		out[i] = summaryView{Tenant: s.Tenant, Name: s.Name, Unit: s.Unit,
+			Total: unless(s.Unlimited, s.Total), Remaining: unless(s.Unlimited, s.Remaining),
+			OpensAt: inUTC(s.OpensAt), Held: s.Held, Used: s.Used, RatePerS: s.Rate,
 			ExhaustedAt: inUTC(s.ExhaustedAt).Round(time.Second), Refusals: s.Refusals}
 	}
 	return out

@@ -43,7 +43,7 @@ func TestFiguresAddUp(t *testing.T) {
 	for view, parts := range map[string][]int64{
 		"get": {*b.TotalQuantity, *b.Undistributed, *b.NotFunded, b.InTransit, *b.InBuckets, b.Held, b.Used,
 			b.Quarantined, b.Forfeited},
-		"audit": {a.Total, a.Undistributed, a.NotFunded, a.InTransit, a.InBuckets, a.Held, a.Used,
+		"audit": {*a.Total, *a.Undistributed, *a.NotFunded, a.InTransit, *a.InBuckets, a.Held, a.Used,
 			a.Quarantined, a.Forfeited},
 	} {
 		sum := -parts[0]

@@ -57,10 +57,11 @@ func (a *API) audit(c *call) (answer, error) {
 func auditOf(r *bucket.AuditReport) api.AuditReport {
 	f := &r.Figures
 	out := api.AuditReport{
-		OK: r.OK, Total: f.Total, Undistributed: f.Undistributed,
-		NotFunded: f.Unfunded, InTransit: f.InTransit(),
-		InBuckets: f.InBuckets, Held: f.Held, Used: f.Used, Quarantined: f.Quarantined,
-		Forfeited: f.Forfeited, AtRisk: r.AtRisk, Unchecked: r.Unchecked,
+		OK: r.OK, Total: unless(r.Unlimited, f.Total),
+		Undistributed: unless(r.Unlimited, f.Undistributed),
+		NotFunded:     unless(r.Unlimited, f.Unfunded), InTransit: f.InTransit(),
+		InBuckets: unless(r.Unlimited, f.InBuckets), Held: f.Held, Used: f.Used,
+		Quarantined: f.Quarantined, Forfeited: f.Forfeited, AtRisk: r.AtRisk, Unchecked: r.Unchecked,
 		Discrepancies: make([]api.Discrepancy, len(r.Discrepancies)),
 	}
 	for i, d := range r.Discrepancies {
@@ -174,10 +175,10 @@ func (c *call) instant(query url.Values, name string) time.Time {
 func seriesOf(s *bucket.SeriesAnswer) api.Series {
 	v := api.Series{From: inUTC(s.Span.From), To: inUTC(s.Span.To),
 		StepS:  int64(s.Span.Step / time.Second),
-		Points: make([]api.SeriesPoint, len(s.Points)), Now: pointOf(&s.Now), RatePerS: s.Projection.Rate,
-		Projection: string(s.Projection.Outlook)}
+		Points: make([]api.SeriesPoint, len(s.Points)), Now: pointOf(&s.Now, s.Unlimited),
+		RatePerS: s.Projection.Rate, Projection: string(s.Projection.Outlook)}
 	for i := range s.Points {
-		v.Points[i] = pointOf(&s.Points[i])
+		v.Points[i] = pointOf(&s.Points[i], s.Unlimited)
 	}
 	if at := s.Projection.ExhaustedAt; !at.IsZero() {
 		at = inUTC(at).Round(time.Millisecond)
@@ -186,11 +187,13 @@ func seriesOf(s *bucket.SeriesAnswer) api.Series {
 	return v
 }
 
-func pointOf(p *series.Point) api.SeriesPoint {
-	return api.SeriesPoint{At: inUTC(p.At), Total: p.Total, Undistributed: p.Undistributed,
-		NotFunded: p.NotFunded, Released: p.Released(), Used: p.Used, Held: p.Held,
-		Remaining: p.Remaining, InBuckets: p.InBuckets, InTransit: p.InTransit, Stranded: p.Stranded,
-		Quarantined: p.Quarantined, Forfeited: p.Forfeited}
+func pointOf(p *series.Point, unlimited bool) api.SeriesPoint {
+	return api.SeriesPoint{At: inUTC(p.At), Total: unless(unlimited, p.Total),
+		Undistributed: unless(unlimited, p.Undistributed), NotFunded: unless(unlimited, p.NotFunded),
+		Released: unless(unlimited, p.Released()), Used: p.Used, Held: p.Held,
+		Remaining: unless(unlimited, p.Remaining), InBuckets: unless(unlimited, p.InBuckets),
+		InTransit: p.InTransit, Stranded: p.Stranded, Quarantined: p.Quarantined,
+		Forfeited: p.Forfeited}
 }
 
 // Usages is the part of the service that says what values of dimensions took.

@@ -96,13 +96,15 @@ func (b *book) compare(audit *client.AuditReport, ledger map[string]int64) (wron
 	if !audit.OK || len(audit.Unchecked) > 0 {
 		say("the audit is not complete and clean: ok %t, unchecked %v", audit.OK, audit.Unchecked)
 	}
-	left := audit.Undistributed + audit.NotFunded + audit.InTransit + audit.InBuckets
-	if audit.Total != b.total {
-		say("the total is %d units, and should be %d", audit.Total, b.total)
+	left := client.Units(audit.Undistributed) + client.Units(audit.NotFunded) + audit.InTransit +
+		client.Units(audit.InBuckets)
+	total := client.Units(audit.Total)
+	if total != b.total {
+		say("the total is %d units, and should be %d", total, b.total)
 	}
 	sum := left + audit.Held + audit.Used + audit.Quarantined + audit.Forfeited
-	if sum != audit.Total {
-		say("the audit's parts make %d of %d units", sum, audit.Total)
+	if sum != total {
+		say("the audit's parts make %d of %d units", sum, total)
 	}
 	if left != 0 {
 		say("an answer said \"sold out\" while %d units were left", left)

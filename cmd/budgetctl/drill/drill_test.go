@@ -98,7 +98,7 @@ func TestCompare(t *testing.T) {
 	}
 	sold := func(store bool) *books {
 		b := &books{book: &book{name: "b", store: store, total: 10, orders: map[string]*order{}},
-			audit:  client.AuditReport{OK: true, Total: 10, Used: 10},
+			audit:  client.AuditReport{OK: true, Total: new(int64(10)), Used: 10},
 			ledger: map[string]int64{"one": 4, "two": 6}}
 		b.open("one", 4)
 		b.close("one", true, 0, false)
@@ -123,9 +123,9 @@ func TestCompare(t *testing.T) {
 		"nobody told":   {true, func(b *books) { b.units = 7 }, "used that no answer accounts for"},
 		"taken twice":   {true, func(b *books) { b.units, b.twice = 7, 3 }, ""},
 		"one too few":   {false, func(b *books) { b.units = 9 }, "by the answers 9 units are used, by the service 10"},
-		"left":          {false, func(b *books) { b.audit.InBuckets = 1 }, "1 units were left"},
+		"left":          {false, func(b *books) { b.audit.InBuckets = new(int64(1)) }, "1 units were left"},
 		"parts":         {false, func(b *books) { b.audit.Held = 1 }, "parts make 11 of 10"},
-		"total":         {false, func(b *books) { b.audit.Total = 11 }, "total is 11"},
+		"total":         {false, func(b *books) { b.audit.Total = new(int64(11)) }, "total is 11"},
 		"discrepancies": {false, func(b *books) { b.audit.OK = false }, "not complete and clean"},
 		"open":          {true, func(b *books) { b.open("four", 1) }, "four: its outcome is unknown"},
 		"a wrong word":  {true, func(b *books) { b.complain("too early") }, "too early"},

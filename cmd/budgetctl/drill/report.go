@@ -84,8 +84,8 @@ func (d *drill) verdict(ctx context.Context) error {
 		}
 		now, units := b.read()
 		d.say("\n  %s mode: total %s = used %s + quarantined %s + left %s", b.name,
-			grouped(audit.Total), grouped(audit.Used), grouped(audit.Quarantined),
-			grouped(audit.Total-audit.Used-audit.Quarantined))
+			grouped(client.Units(audit.Total)), grouped(audit.Used), grouped(audit.Quarantined),
+			grouped(client.Units(audit.Total)-audit.Used-audit.Quarantined))
 		d.say("    the book: %s units in %d accepted orders; %d of %d unclear orders are settled",
 			grouped(units), now.accepted, now.settled, now.unclear)
 		switch {

@@ -54,9 +54,9 @@ func (w *World) verify(b *book, found *auditor.Budget) (wrong []string, lost int
 			wrong = append(wrong, fmt.Sprintf("%s: audit through node %d: %v", b.name, i, err))
 		case !report.OK || len(report.Discrepancies)+len(report.Unchecked) > 0:
 			wrong = append(wrong, fmt.Sprintf("%s: audit through node %d: %+v", b.name, i, *report))
-		case report.Total != found.Total || report.Used != found.Used ||
-			report.Total != report.Undistributed+
-				report.InTransit+report.InBuckets+report.Held+report.Used+report.Quarantined+report.Forfeited:
+		case client.Units(report.Total) != found.Total || report.Used != found.Used ||
+			found.Total != client.Units(report.Undistributed)+client.Units(report.NotFunded)+report.InTransit+
+				client.Units(report.InBuckets)+report.Held+report.Used+report.Quarantined+report.Forfeited:
 			wrong = append(wrong, fmt.Sprintf("%s: audit through node %d: %+v, the rows have %d, %d used", b.name, i,
 				*report, found.Total, found.Used))
 		}

@@ -79,10 +79,10 @@ func checkBooks(t *testing.T, c *client.Client, name string, total, used int64) 
 	if report.Used != used {
 		t.Errorf("%s: used %d, callers were told %d", name, report.Used, used)
 	}
-	sum := report.Undistributed + report.NotFunded + report.InTransit + report.InBuckets + report.Held + report.Used +
+	sum := *report.Undistributed + *report.NotFunded + report.InTransit + *report.InBuckets + report.Held + report.Used +
 		report.Quarantined + report.Forfeited
-	if report.Total != total || sum != total {
-		t.Errorf("%s: total %d, parts add up to %d, want %d", name, report.Total, sum, total)
+	if *report.Total != total || sum != total {
+		t.Errorf("%s: total %d, parts add up to %d, want %d", name, *report.Total, sum, total)
 	}
 }
 

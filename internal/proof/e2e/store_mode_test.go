@@ -96,7 +96,7 @@ func TestStoreModeRedisKilledUnderLoad(t *testing.T) {
 		}
 		return nil
 	})
-	if !report.OK || report.Total != total {
+	if !report.OK || client.Units(report.Total) != total {
 		t.Errorf("audit: %+v", report)
 	}
 	t.Logf("%d sold, %d of them in the ledger, %d in quarantine", l.told.used(), report.Used,

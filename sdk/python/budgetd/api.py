@@ -528,21 +528,21 @@ Series = TypedDict(
         "now": "SeriesPoint",
         "rate_per_s": float,
         "exhausted_at": Union[str, None],
-        "projection": Literal["exhausted", "projected", "not_before_end", "not_for_years", "not_used", "not_known"],
+        "projection": Literal["exhausted", "projected", "unlimited", "not_before_end", "not_for_years", "not_used", "not_known"],
     },
 )
 
 
 class SeriesPoint(TypedDict):
     at: "Instant"
-    total: "Units"
-    undistributed: "Units"
-    not_funded: "Units"
-    released: "Units"
+    total: "UnitsOrNone"
+    undistributed: "UnitsOrNone"
+    not_funded: "UnitsOrNone"
+    released: "UnitsOrNone"
     used: "Units"
     held: "Units"
-    remaining: "Units"
-    in_buckets: "Units"
+    remaining: "UnitsOrNone"
+    in_buckets: "UnitsOrNone"
     in_transit: "Units"
     stranded: "Units"
     quarantined: "Units"
@@ -551,11 +551,11 @@ class SeriesPoint(TypedDict):
 
 class AuditReport(TypedDict):
     ok: bool
-    total: "Units"
-    undistributed: "Units"
-    not_funded: "Units"
+    total: "UnitsOrNone"
+    undistributed: "UnitsOrNone"
+    not_funded: "UnitsOrNone"
     in_transit: "Units"
-    in_buckets: "Units"
+    in_buckets: "UnitsOrNone"
     held: "Units"
     used: "Units"
     quarantined: "Units"

@@ -1452,7 +1452,7 @@ export interface components {
         Gauge: {
             remaining: components["schemas"]["UnitsOrNone"];
             /**
-             * @description `partly` if some of its buckets are offline; `period_exhausted` if a later period may get more; the status of a budget that is not effective.
+             * @description `partly` if some of its buckets are offline; `period_exhausted` if a later period may get more; the status of a budget that is not effective; `pending` before its window opens.
              * @enum {string}
              */
             serving: "full" | "partly" | "period_exhausted" | "budget_exhausted" | "pending" | "paused" | "expired";
@@ -1776,22 +1776,22 @@ export interface components {
              */
             exhausted_at: string | null;
             /** @enum {string} */
-            projection: "exhausted" | "projected" | "not_before_end" | "not_for_years" | "not_used" | "not_known";
+            projection: "exhausted" | "projected" | "unlimited" | "not_before_end" | "not_for_years" | "not_used" | "not_known";
         };
         SeriesPoint: {
             at: components["schemas"]["Instant"];
-            total: components["schemas"]["Units"];
+            total: components["schemas"]["UnitsOrNone"];
             /** @description What a period had and no bucket. */
-            undistributed: components["schemas"]["Units"];
+            undistributed: components["schemas"]["UnitsOrNone"];
             /** @description What no period had got yet. */
-            not_funded: components["schemas"]["Units"];
-            released: components["schemas"]["Units"];
+            not_funded: components["schemas"]["UnitsOrNone"];
+            released: components["schemas"]["UnitsOrNone"];
             used: components["schemas"]["Units"];
             held: components["schemas"]["Units"];
             /** @description What deductions could take then, as in a budget. */
-            remaining: components["schemas"]["Units"];
+            remaining: components["schemas"]["UnitsOrNone"];
             /** @description What lay in open buckets. */
-            in_buckets: components["schemas"]["Units"];
+            in_buckets: components["schemas"]["UnitsOrNone"];
             in_transit: components["schemas"]["Units"];
             stranded: components["schemas"]["Units"];
             quarantined: components["schemas"]["Units"];
@@ -1800,11 +1800,11 @@ export interface components {
         /** @description `total` is the sum of `undistributed`, `not_funded`, `in_transit`, `in_buckets`, `held`, `used`, `quarantined` and `forfeited`. */
         AuditReport: {
             ok: boolean;
-            total: components["schemas"]["Units"];
-            undistributed: components["schemas"]["Units"];
-            not_funded: components["schemas"]["Units"];
+            total: components["schemas"]["UnitsOrNone"];
+            undistributed: components["schemas"]["UnitsOrNone"];
+            not_funded: components["schemas"]["UnitsOrNone"];
             in_transit: components["schemas"]["Units"];
-            in_buckets: components["schemas"]["Units"];
+            in_buckets: components["schemas"]["UnitsOrNone"];
             held: components["schemas"]["Units"];
             used: components["schemas"]["Units"];
             quarantined: components["schemas"]["Units"];

@@ -11,6 +11,9 @@ export type Unit = 'count' | 'amount'
 /** Units grouped by thousands; none: a dash. */
 export const units = (n: number | null | undefined) => (n == null ? '–' : whole.format(n))
 
+/** Units that an unlimited budget lacks. */
+export const orUnlimited = (n: number | null) => (n === null ? 'unlimited' : units(n))
+
 /** What units of a budget are called. */
 export const unitName = (unit: Unit | undefined) => (unit === 'amount' ? 'minor units' : 'units')
 

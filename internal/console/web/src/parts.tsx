@@ -3,7 +3,7 @@ import { Component, type ComponentChildren } from 'preact'
 import { Refused } from './api'
 import type { Loaded } from './load'
 import type { Budget } from './types'
-import { ago, instant, share, units } from './format'
+import { ago, instant, share, orUnlimited, units } from './format'
 import { tones, type Tone } from './tone'
 
 export function Mark({ tone = '', children, dot }:
@@ -75,10 +75,10 @@ export function When({ at, zone }: { at?: string; zone?: string }) {
 }
 
 /** What deductions can take now, and when they can begin if that is later. */
-export function Remaining({ b }: { b: Pick<Budget, 'unlimited' | 'remaining' | 'opens_at'> }) {
+export function Remaining({ b }: { b: Pick<Budget, 'remaining' | 'opens_at'> }) {
   return (
     <>
-      {b.unlimited ? 'unlimited' : units(b.remaining)}
+      {orUnlimited(b.remaining)}
       {b.opens_at && <span class="quiet small"> opens {ago(b.opens_at)}</span>}
     </>
   )

@@ -33,7 +33,9 @@ export const remaining = (b: Budget, back = 0): string =>
     : units(b.opens_at || b.status !== 'effective' ? 0 : (b.remaining ?? 0) + back)
 
 /** What is neither used nor held of a budget, in this period or a later one. */
-export const unspent = (b: Budget): number | null =>
+export const unspent = (
+  b: Pick<Budget, 'in_buckets' | 'undistributed' | 'not_funded' | 'in_transit'>,
+): number | null =>
   b.in_buckets == null || b.undistributed == null || b.not_funded == null ? null
     : b.not_funded + b.undistributed + b.in_transit + b.in_buckets
 
@@ -41,8 +43,8 @@ export interface Summary {
   tenant: string
   name: string
   unit: Unit
-  total_quantity: number
-  remaining: number
+  total_quantity: number | null
+  remaining: number | null
   opens_at?: string
   held: number
   used: number

@@ -2,7 +2,7 @@
 import { budgetHref } from '../address'
 import { call } from '../api'
 import { ChangeButton } from '../change'
-import { amount, ago, instant, share, units } from '../format'
+import { amount, ago, instant, share, orUnlimited, units } from '../format'
 import { useCall } from '../load'
 import { queryOf } from '../paths'
 import { may, me } from '../session'
@@ -119,7 +119,7 @@ function Table({ rows, sort, order }:
               <td class="num" data-label="Remaining"><Remaining b={b} /></td>
               <td class="num" data-label="Held">{units(b.held)}</td>
               <td class="num" data-label="Used">{units(b.used)}</td>
-              <td class="num" data-label="Total">{b.unlimited ? 'unlimited' : units(b.total_quantity)}</td>
+              <td class="num" data-label="Total">{orUnlimited(b.total_quantity)}</td>
               <td data-label="Used share">{share(b.used, b.total_quantity)}<Meter b={b} /></td>
               <td data-label="Runs out">{b.exhausted_at ? <When at={b.exhausted_at} zone={b.timezone} />
                 : unspent(b) === 0 ? 'used up' : '–'}</td>

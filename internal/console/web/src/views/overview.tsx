@@ -135,7 +135,7 @@ function Next({ list, books }: { list: Summary[]; books: Overview['books'] }) {
               <th scope="row"><a href={budgetHref(s.tenant, s.name)}>{s.name}</a></th>
               <td data-label="Runs out"><When at={s.exhausted_at} /></td>
               <td class="num" data-label="Remaining"><Remaining b={s} /> <span class="quiet small">
-                {share(s.remaining, s.total_quantity)}</span></td>
+                {share(s.remaining ?? 0, s.total_quantity)}</span></td>
               <td class="num" data-label="Held">{units(s.held)}</td>
               <td class="num" data-label="Used">{units(s.used)}</td>
               <td class="num" data-label="Rate">{rate(s.rate_per_s)}</td>

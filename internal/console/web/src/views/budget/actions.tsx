@@ -1,7 +1,7 @@
 // What can be done with a whole budget.
 import { call } from '../../api'
 import { ChangeButton, requestID, type Change } from '../../change'
-import { amount, unitName, units } from '../../format'
+import { amount, orUnlimited, unitName, units } from '../../format'
 import { budgetPath } from '../../paths'
 import { remaining, unspent, type Budget, type Recycle } from '../../types'
 import type { Took } from './versions'
@@ -29,8 +29,8 @@ export function Actions({ b, took }: { b: Budget; took: Took }) {
         title: `Recycle ${b.name}`,
         intro: 'What is left in its buckets goes back to the total and out again by recent demand. ' +
           'Nothing stops for it.',
-        plan: () => [['In buckets', units(b.in_buckets), 'spread again by recent demand'],
-          ['Total', units(b.total_quantity), units(b.total_quantity)]],
+        plan: () => [['In buckets', orUnlimited(b.in_buckets), 'spread again by recent demand'],
+          ['Total', orUnlimited(b.total_quantity), orUnlimited(b.total_quantity)]],
         verb: 'Recycle it',
         run: async () => {
           const r = await call<Recycle>(budgetPath(b.name, b.tenant, '/recycle'), { method: 'POST' })

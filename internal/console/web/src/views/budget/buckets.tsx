@@ -2,7 +2,7 @@
 import { useState } from 'preact/hooks'
 import { call } from '../../api'
 import { ChangeButton, type Change } from '../../change'
-import { ago, share, units } from '../../format'
+import { ago, share, orUnlimited, units } from '../../format'
 import { useCall } from '../../load'
 import { Card, Mark, Shown } from '../../parts'
 import { budgetPath } from '../../paths'
@@ -81,7 +81,8 @@ function BucketLine({ k, b, done }: { k: Bucket; b: Budget; done: () => void }) 
           {k.status === 'online' ? (
             <ChangeButton slim label="Take offline" done={done} make={() => change('offline', {
               plan: () => [['Status', 'online', 'offline'], ['In this bucket', units(k.remaining), '0'],
-                ['Undistributed', units(b.undistributed), units((b.undistributed ?? 0) + k.remaining)]],
+                ['Undistributed', orUnlimited(b.undistributed),
+                  orUnlimited(b.undistributed === null ? null : b.undistributed + k.remaining)]],
               intro: 'What it has goes back to the total; requests go to the other buckets.',
               verb: 'Take it offline' })} />
           ) : (

@@ -82,6 +82,14 @@ test('the projection goes on from now until nothing is left, or for half the spa
   deepEqual([far[0], far[1][3]], [[60, 120, 210], [null, 40, 31]])
 })
 
+test('nothing of an unlimited budget is left or runs out', () => {
+  const now = { ...point('1970-01-01T00:02:00Z', 0, 59), total: null, undistributed: null, not_funded: null,
+    released: null, remaining: null, in_buckets: null }
+  const s = series({ points: [], now, projection: 'unlimited', from: '1970-01-01T00:02:00Z' })
+  deepEqual(curve(s), [[120], [[null], [null], [60], [null]]])
+  equal(outlook(s, budget({})), 'It is unlimited: nothing of it runs out.')
+})
+
 test('the outlook', () => {
   const b = budget({ end_at: '2026-07-01T12:00:00Z' })
   equal(outlook(series({ projection: 'exhausted' }), b), 'Nothing is left.')

@@ -6,7 +6,7 @@ import { Card, Mark, Shown } from '../../parts'
 import { budgetPath } from '../../paths'
 import type { Audit, Budget } from '../../types'
 
-const parts: [string, string, string, (a: Audit) => number][] = [
+const parts: [string, string, string, (a: Audit) => number | null][] = [
   ['F', 'not funded', 'unfunded', (a) => a.not_funded],
   ['U', 'undistributed', 'undistributed', (a) => a.undistributed],
   ['O', 'in buckets', 'left', (a) => a.in_buckets], ['H', 'held', 'held', (a) => a.held],
@@ -23,7 +23,7 @@ export function Conservation({ b }: { b: Budget }) {
       end={<button type="button" class="slim" onClick={audit.reload}>Audit now</button>}>
       <Shown of={audit}>
         {(a) => {
-          const sum = parts.reduce((n, [, , , f]) => n + f(a), 0)
+          const sum = parts.reduce((n, [, , , f]) => n + (f(a) ?? 0), 0)
           return (
             <>
               <p>
@@ -38,7 +38,7 @@ export function Conservation({ b }: { b: Budget }) {
                   </p>
                   <div class="strip" aria-hidden="true">
                     {parts.map(([letter, , tone, f]) => <i key={letter}
-                      class={f(a) ? tone : 'none'} style={{ flexGrow: f(a) / (a.total || 1) }} />)}
+                      class={f(a) ? tone : 'none'} style={{ flexGrow: (f(a) ?? 0) / (a.total || 1) }} />)}
                   </div>
                   <ul class="legend" aria-label="Where the units are">
                     {parts.map(([letter, label, tone, f]) => (

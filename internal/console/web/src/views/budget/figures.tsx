@@ -1,5 +1,5 @@
 // How much remains, held and used, now and in the period.
-import { ago, instant, share, unitName, units } from '../../format'
+import { ago, instant, share, unitName, orUnlimited, units } from '../../format'
 import { Card, Remaining } from '../../parts'
 import type { Budget } from '../../types'
 
@@ -8,11 +8,11 @@ export function Figures({ b }: { b: Budget }) {
   return (
     <Card title={`Figures, in ${unitName(b.unit)}`}>
       <dl class="figures">
-        <div><dt>Remaining</dt><dd><Remaining b={b} /> <small>
-          {share(b.remaining ?? 0, b.total_quantity)}</small></dd></div>
+        <div><dt>Remaining</dt><dd><Remaining b={b} />{!b.unlimited && <small>
+          {' '}{share(b.remaining ?? 0, b.total_quantity)}</small>}</dd></div>
         <div><dt>Held</dt><dd>{units(b.held)}</dd></div>
         <div><dt>Used</dt><dd>{units(b.used)} <small>{share(b.used, b.total_quantity)}</small></dd></div>
-        <div><dt>Total</dt><dd>{b.unlimited ? 'unlimited' : units(b.total_quantity)}</dd></div>
+        <div><dt>Total</dt><dd>{orUnlimited(b.total_quantity)}</dd></div>
         {b.quarantined > 0 && <div><dt>Quarantined</dt><dd>{units(b.quarantined)}</dd></div>}
         {!!b.pending_shrink && <div><dt>Shrinks that wait</dt><dd>{units(b.pending_shrink)}</dd></div>}
       </dl>

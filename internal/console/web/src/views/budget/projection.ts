@@ -1,13 +1,13 @@
 // The burn-down of a budget as numbers and as words.
 import { ago, instant, rate } from '../../format'
-import type { Budget, Series } from '../../types'
+import { unspent, type Budget, type Series } from '../../types'
 
 /** The seconds of the chart, and for each what is not spent, released, used or held, and projected not
  * to be spent; null where there is none. */
 export function curve(s: Series): [x: number[], values: (number | null)[][]] {
   const points = [...s.points, s.now]
   const at = points.map((p) => Date.parse(p.at) / 1000)
-  const spare = points.map((p) => p.not_funded + p.undistributed + p.in_transit + p.in_buckets)
+  const spare = points.map(unspent)
   const projected: (number | null)[] = points.map(() => null)
   const rows: (number | null)[][] = [spare, points.map((p) => p.released),
     points.map((p) => p.used + p.held)]
@@ -20,9 +20,10 @@ export function curve(s: Series): [x: number[], values: (number | null)[][]] {
     const now = at[at.length - 1]
     const end = Date.parse(s.exhausted_at) / 1000
     const until = Math.min(end, now + (now - at[0]) / 2 + 60)
-    projected[at.length - 1] = spare[spare.length - 1]
+    const last = spare[spare.length - 1] ?? 0
+    projected[at.length - 1] = last
     at.push(until)
-    projected.push(Math.max(0, spare[spare.length - 1] - s.rate_per_s * (until - now)))
+    projected.push(Math.max(0, last - s.rate_per_s * (until - now)))
     rows.forEach((r) => r.push(null))
   }
   return [at, [...rows, projected]]
@@ -32,6 +33,7 @@ export function curve(s: Series): [x: number[], values: (number | null)[][]] {
 export function outlook(s: Series, b: Budget): string {
   const words = {
     exhausted: 'Nothing is left.',
+    unlimited: 'It is unlimited: nothing of it runs out.',
     projected: `At ${rate(s.rate_per_s)} it runs out ${ago(s.exhausted_at)}, at ${
       instant(s.exhausted_at, b.timezone)}.`,
     not_before_end: `At ${rate(s.rate_per_s)} it lasts until its end, ${instant(b.end_at, b.timezone)}.`,
