@@ -24,8 +24,8 @@ type Series struct {
 	Projection string `json:"projection"`
 }
 
-// SeriesPoint is a budget's figures at an instant, in minor units. An unlimited budget has no total,
-// and the figures of what is left are nil.
+// SeriesPoint is a budget's figures at an instant, in minor units. An unlimited budget has no
+// total, and the figures of what is left are nil.
 type SeriesPoint struct {
 	At    time.Time `json:"at"`
 	Total *int64    `json:"total"`

@@ -286,8 +286,8 @@ func (s *summary) view(p series.Projection, refused map[budget.Code]int,
 	now time.Time) bucket.Summary {
 	units, opensAt := s.remaining(now)
 	return bucket.Summary{Tenant: s.tenant, Name: s.name, Unit: s.unit, Total: s.total,
-		Unlimited: s.unlimited, Remaining: units, OpensAt: opensAt, Held: s.held, Used: s.used, Rate: p.Rate,
-		ExhaustedAt: p.ExhaustedAt, Refusals: refused}
+		Unlimited: s.unlimited, Remaining: units, OpensAt: opensAt, Held: s.held, Used: s.used,
+		Rate: p.Rate, ExhaustedAt: p.ExhaustedAt, Refusals: refused}
 }
 
 func soonest(list []bucket.Summary, most int) []bucket.Summary {
