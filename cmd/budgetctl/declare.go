@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"reflect"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/budgetd/budgetd/budget"
@@ -92,7 +89,7 @@ func (a *app) declaring(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// readDeclaration reads a file strictly: an unknown member is an error.
+// readDeclaration reads a file strictly: an unknown member is an error. It returns all faults.
 func readDeclaration(path string, stdin io.Reader) (*declaration, error) {
 	var text []byte
 	var err error
@@ -104,76 +101,43 @@ func readDeclaration(path string, stdin io.Reader) (*declaration, error) {
 	if err != nil {
 		return nil, usagef("-f: %v", err)
 	}
-	if text, err = strictyaml.JSON(text); err != nil {
+	text, err = strictyaml.JSON(text)
+	var form strictyaml.Faults
+	if err != nil && !errors.As(err, &form) {
 		return nil, usagef("-f %s: %v", path, err)
 	}
-	out, seen := new(declaration), map[string]bool{}
-	if err := json.Unmarshal(text, out, json.RejectUnknownMembers(true)); err != nil {
-		return nil, usagef("-f %s: %v", path, inBudget(text, err))
+	out, list := unreadable(path, text, form)
+	if len(list) == 0 {
+		list = undeclarable(path, out)
 	}
-	for i := range out.Budgets {
-		d := &out.Budgets[i]
-		key := d.Tenant + "/" + d.Name
-		why := budget.CheckName(d.Name)
-		switch {
-		case why != "":
-			return nil, usagef("-f %s: budget %q: %s", path, d.Name, why)
-		case seen[key]:
-			return nil, usagef("-f %s: budget %s appears twice", path, d.Name)
-		case d.Tenant != "":
-			return nil, usagef("-f %s: budget %s: give the tenant with --tenant", path, d.Name)
-		case d.Status != "" && d.Status != budget.Paused && d.Status != budget.Effective:
-			return nil, usagef("-f %s: budget %s: status must be paused or effective", path, d.Name)
-		}
-		seen[key] = true
+	if len(list) > 0 {
+		return nil, list
 	}
 	return out, nil
 }
 
-// inBudget returns an error in a file of budgets with the name of the budget, the member, and what
-// an unknown member may have been meant to be.
-func inBudget(text []byte, err error) error {
-	var fault *json.SemanticError
-	var file struct {
-		Budgets []struct {
-			Name any `json:"name"`
-		} `json:"budgets"`
-	}
-	if !errors.As(err, &fault) || json.Unmarshal(text, &file) != nil {
-		return err
-	}
-	place := slices.Collect(fault.JSONPointer.Tokens())
-	if len(place) < 3 || place[0] != "budgets" {
-		return err
-	}
-	i, bad := strconv.Atoi(place[1])
-	if bad != nil || i >= len(file.Budgets) {
-		return err
-	}
-	member := place[2]
-	for _, part := range place[3:] {
-		if _, err := strconv.Atoi(part); err == nil {
-			member += "[" + part + "]"
-		} else {
-			member += "." + part
+// undeclarable returns what apply cannot do of a file, before it asks the server.
+func undeclarable(path string, file *declaration) (list faults) {
+	seen := map[string]bool{}
+	for i := range file.Budgets {
+		d := &file.Budgets[i]
+		why := budget.CheckName(d.Name)
+		switch {
+		case why != "":
+			list = append(list, usagef("-f %s: budget %q: name %s", path, d.Name, why))
+		case seen[d.Name]:
+			list = append(list, usagef("-f %s: budget %s appears twice", path, d.Name))
+		}
+		seen[d.Name] = true
+		if d.Tenant != "" {
+			list = append(list, usagef("-f %s: budget %s: tenant: give it with --tenant", path, d.Name))
+		}
+		if d.Status != "" && d.Status != budget.Paused && d.Status != budget.Effective {
+			list = append(list, usagef("-f %s: budget %s: status must be paused or effective", path,
+				d.Name))
 		}
 	}
-	if !errors.Is(fault.Err, json.ErrUnknownName) {
-		return fmt.Errorf("budget %v: %s: %w", file.Budgets[i].Name, member, err)
-	}
-	return fmt.Errorf("budget %v: %s is not known%s", file.Budgets[i].Name, member,
-		likeMember(fault.GoType, place[len(place)-1]))
-}
-
-// likeMember returns a question for the members of a type that are named like an unknown one.
-func likeMember(of reflect.Type, name string) string {
-	known := &cobra.Command{SuggestionsMinimumDistance: 2}
-	for _, f := range reflect.VisibleFields(of) {
-		if member, _, _ := strings.Cut(f.Tag.Get("json"), ","); member != "" && member != "-" {
-			known.AddCommand(&cobra.Command{Use: member, Run: func(*cobra.Command, []string) {}})
-		}
-	}
-	return didYouMean(known, name)
+	return list
 }
 
 type appliedList struct {
@@ -186,12 +150,20 @@ type appliedList struct {
 func (a *app) declare(ctx context.Context, c *client.Client, wanted *declaration, dry bool) (
 	*appliedList, error) {
 	out := &appliedList{DryRun: dry, Budgets: []applied{}}
+	var list faults
 	for i := range wanted.Budgets {
 		one, err := differing(ctx, c, &wanted.Budgets[i])
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", wanted.Budgets[i].Name, err)
+		if err == nil {
+			out.Budgets = append(out.Budgets, *one)
+			continue
 		}
-		out.Budgets = append(out.Budgets, *one)
+		list = append(list, fmt.Errorf("budget %s: %w", wanted.Budgets[i].Name, err))
+		if kind := client.KindOf(err); kind == budget.NotDone || kind == budget.MayBeDone {
+			break // the server does not answer for the others either
+		}
+	}
+	if len(list) > 0 {
+		return nil, list
 	}
 	if dry {
 		return out, nil
@@ -199,7 +171,7 @@ func (a *app) declare(ctx context.Context, c *client.Client, wanted *declaration
 	fmt.Fprintln(a.stderr, out.difference())
 	for i := range out.Budgets {
 		if err := out.Budgets[i].do(ctx, c); err != nil {
-			return nil, fmt.Errorf("%s: %w", out.Budgets[i].Name, err)
+			return nil, fmt.Errorf("budget %s: %w", out.Budgets[i].Name, err)
 		}
 	}
 	return out, nil

@@ -68,6 +68,20 @@ func exitStatus(err error) int {
 
 // explain returns the message for a person: what is wrong, field by field, and what to do next.
 func explain(command string, err error) string {
+	list := faults{err}
+	errors.As(err, &list)
+	text := ""
+	for _, one := range list {
+		text += describe(command, one)
+	}
+	if next := nextStep(command, err); next != "" {
+		text += printable(next) + "\n"
+	}
+	return text
+}
+
+// describe returns what is wrong, field by field.
+func describe(command string, err error) string {
 	var text strings.Builder
 	line := func(format string, args ...any) {
 		text.WriteString(printable(fmt.Sprintf(format, args...)) + "\n")
@@ -97,9 +111,6 @@ func explain(command string, err error) string {
 		}
 	} else {
 		line("%s: %s", command, withoutOp(err))
-	}
-	if next := nextStep(command, err); next != "" {
-		line("%s", next)
 	}
 	return text.String()
 }

@@ -146,7 +146,7 @@ func TestApplyAndExport(t *testing.T) {
 	write(strings.Replace(changed, "name: spring,", "nome: spring,", 1))
 	checkFailure(t, command(t, server, "apply -f "+file), exitUsage, "nome")
 	for text, want := range map[string]string{changed + "---\n" + changed: "one YAML document",
-		strings.Replace(changed, "total_quantity: 400", "total_quantity: 0500", 1): "line 2: budgets[0].total_quantity must be a number"} {
+		strings.Replace(changed, "total_quantity: 400", "total_quantity: 0500", 1): "line 2: budget spring: total_quantity must be a number"} {
 		write(text)
 		checkFailure(t, command(t, server, "apply -f "+file), exitUsage, want)
 	}

@@ -1,6 +1,7 @@
 package strictyaml
 
 import (
+	"errors"
 	"strings"
 	"testing"
 )
@@ -72,5 +73,17 @@ func TestJSON(t *testing.T) {
 		if got, err := JSON([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %s %v, want %q", text, got, err, want)
 		}
+	}
+}
+
+// TestAllFaults checks that all faults are returned at once, and the rest of the document.
+func TestAllFaults(t *testing.T) {
+	got, err := JSON([]byte("a: 010\nb:\nc: {d: 1, d: 2, e: [&x 1, 3]}\n? [f]\n: 4\ng: true"))
+	var faults Faults
+	if !errors.As(err, &faults) || len(faults) != 5 || faults[3].At != "c.e[0]" || faults[3].Line != 3 {
+		t.Errorf("%+v", err)
+	}
+	if want := `{"a":null,"b":null,"c":{"d":1,"e":[null,3]},"g":true}`; string(got) != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }
