@@ -37,14 +37,14 @@ func TestAllFaultsOfAFile(t *testing.T) {
 		`budgets:
 - {name: winter, totl_quantity: 5, gl_code: 7, end_at: tomorrow}
 - {name: spring, total_quantity: 010, limits: [{name: a, windw: {}, max: []}, {max: -}], type_rule: {kid: calendar}}
-- {total_quantity: 1.5, name: 5, unit: }
+- {total_quantity: 1.5, name: 5, unit: , bucket_quantity: 2.0}
 budgts: []
 `: {
 			"budget winter: totl_quantity is not known; did you mean total_quantity?", "budget winter: gl_code cannot be 7",
 			`budget winter: end_at cannot be "tomorrow"`, "line 3: budget spring: total_quantity must be a number",
 			"budget spring: limits[0].windw is not known; did you mean window?", "budget spring: limits[0].max cannot be a list",
 			`budget spring: limits[1].max cannot be "-"`, "budget 5: name cannot be 5", "budget spring: type_rule.kid is not known; did you mean kind?",
-			"budget 5: total_quantity cannot be 1.5", "line 4: budget 5: unit has no value", "budgts is not known; did you mean budgets?",
+			"budget 5: total_quantity cannot be 1.5", "budget 5: bucket_quantity cannot be 2.0", "line 4: budget 5: unit has no value", "budgts is not known; did you mean budgets?",
 		},
 		`budgets: [{name: Winter}, {name: spring, tenant: acme, status: stopped}, {name: spring}, {}]`: {
 			`budget "Winter": name `, "budget spring: tenant: give it", "budget spring: status must be", "budget spring appears twice",

@@ -12,6 +12,7 @@ import (
 
 	"github.com/budgetd/budgetd/internal/strictyaml"
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 )
 
@@ -29,7 +30,7 @@ func (f faults) Unwrap() []error { return f }
 // whose form was faulty, unknown ones, and values of another type.
 func unreadable(path string, text []byte, form strictyaml.Faults) (*declaration, faults) {
 	var file any
-	if err := json.Unmarshal(text, &file); err != nil {
+	if err := json.Unmarshal(text, &file, asWritten); err != nil {
 		return nil, faults{usagef("-f %s: %v", path, err)}
 	}
 	var list faults
@@ -66,6 +67,17 @@ func unreadable(path string, text []byte, form strictyaml.Faults) (*declaration,
 		}
 	}
 }
+
+// asWritten keeps numbers as they are written: as a float64, 5.0 would become 5.
+var asWritten = json.WithUnmarshalers(json.UnmarshalFromFunc(
+	func(d *jsontext.Decoder, into *any) error {
+		if d.PeekKind() != '0' {
+			return errors.ErrUnsupported
+		}
+		number, err := d.ReadValue()
+		*into = number.Clone()
+		return err
+	}))
 
 // pathOf returns the path of a value, such as budgets[0].limits.
 func pathOf(place []string) string {
