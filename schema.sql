@@ -171,7 +171,7 @@ CREATE INDEX bucket_epoch_units ON bucket_epoch (budget_id, has_units);
 CREATE INDEX bucket_epoch_returns ON bucket_epoch (has_returns, budget_id);
 CREATE INDEX bucket_epoch_unfinished ON bucket_epoch (is_unfinished);
 
--- One numbered movement of units into a bucket: apply, hand-out, recycle, collect.
+-- One numbered movement of units into a bucket: apply, distribute, recycle, collect.
 CREATE TABLE grant_log (
   bucket_id BIGINT NOT NULL,                -- the bucket
   epoch BIGINT NOT NULL,                    -- the epoch that got the units

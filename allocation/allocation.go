@@ -2,7 +2,7 @@
 // budget are. Its functions are pure: they map rules, instants and figures to decisions, without
 // reading a clock.
 //
-// A promo budget hands out everything at once (Spread, Step, LowWater). A daily budget has
+// A promo budget hands out everything at once (Divide, Step, LowWater). A daily budget has
 // periods:
 //
 //	Rule      what the operator wrote; CheckRule, Canonical
@@ -34,9 +34,9 @@
 //     time, of a whole period, unless the rule counts it as a whole one.
 package allocation
 
-// Spread divides units evenly over n buckets; the first ones get one unit more while the remainder
-// lasts. The shares add up to units exactly. Spread(10, 4) is 3, 3, 2, 2. n below 1 gives nil.
-func Spread(units int64, n int) []int64 {
+// Divide divides units evenly over n buckets; the first ones get one unit more while the remainder
+// lasts. The shares add up to units exactly. Divide(10, 4) is 3, 3, 2, 2. n below 1 gives nil.
+func Divide(units int64, n int) []int64 {
 	if n < 1 {
 		return nil
 	}

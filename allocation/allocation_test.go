@@ -9,7 +9,7 @@ import (
 	"github.com/budgetd/budgetd/allocation"
 )
 
-func TestSpread(t *testing.T) {
+func TestDivide(t *testing.T) {
 	for _, tc := range []struct {
 		units int64
 		n     int
@@ -21,18 +21,18 @@ func TestSpread(t *testing.T) {
 		{7, 1, []int64{7}},
 		{7, 0, nil},
 	} {
-		if got := allocation.Spread(tc.units, tc.n); !slices.Equal(got, tc.want) {
-			t.Errorf("Spread(%d, %d) = %v, want %v", tc.units, tc.n, got, tc.want)
+		if got := allocation.Divide(tc.units, tc.n); !slices.Equal(got, tc.want) {
+			t.Errorf("Divide(%d, %d) = %v, want %v", tc.units, tc.n, got, tc.want)
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		units, n := rapid.Int64Range(0, 1<<53-1).Draw(t, "units"), rapid.IntRange(1, 1024).Draw(t, "n")
-		shares, sum := allocation.Spread(units, n), int64(0)
+		shares, sum := allocation.Divide(units, n), int64(0)
 		for _, s := range shares {
 			sum += s
 		}
 		if sum != units || shares[0]-shares[n-1] > 1 || !slices.IsSortedFunc(shares, func(a, b int64) int { return int(b - a) }) {
-			t.Fatalf("Spread(%d, %d) = %v", units, n, shares)
+			t.Fatalf("Divide(%d, %d) = %v", units, n, shares)
 		}
 	})
 }

@@ -53,7 +53,7 @@ func lasting(rate float64, d time.Duration) int64 {
 // 0) is 25, 25, 25, 25; FirstStep(3, 4, 0) is 1, 1, 1, 0. n below 1 gives nil. The shares never add
 // up to more than units.
 func FirstStep(units int64, n int, bound int64) []int64 {
-	shares := Spread(units, n)
+	shares := Divide(units, n)
 	for i, share := range shares {
 		if share == 0 {
 			continue

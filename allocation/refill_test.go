@@ -59,7 +59,7 @@ func TestFirstStep(t *testing.T) {
 		bound := rapid.Int64Range(0, 1000).Draw(t, "bound")
 		sum := int64(0)
 		for i, share := range allocation.FirstStep(units, n, bound) {
-			even := allocation.Spread(units, n)[i]
+			even := allocation.Divide(units, n)[i]
 			if share < min(even, 1) || share > max(even/10, min(even, 1)) || bound > 0 && share > bound {
 				t.Fatalf("bucket %d of %d gets %d of %d (bound %d)", i, n, share, units, bound)
 			}

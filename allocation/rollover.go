@@ -176,7 +176,7 @@ func Shares(d budget.Definition, units int64, n int) []int64 {
 	if d.Rule != nil && d.Rule.Kind == budget.Free {
 		return FirstStep(units, n, d.ShardingQuantity)
 	}
-	return Spread(units, n)
+	return Divide(units, n)
 }
 
 // IsWhole reports whether a period gets all unfunded units: promo and free.

@@ -27,7 +27,7 @@ type Calls interface {
 
 // Movements reports units and buckets that moved.
 type Movements interface {
-	// Moved reports units moved by a step: apply, handout, recycle, sweep, expire, lose,
+	// Moved reports units moved by a step: apply, distribute, recycle, sweep, expire, lose,
 	// release.
 	Moved(step string, units int64)
 	// HoldsExpired reports how many holds this node expired.

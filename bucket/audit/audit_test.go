@@ -111,7 +111,7 @@ func (w *world) advance(moving *transfer.Ledger, b *bucket.Budget) {
 	w.OK(err)
 	_, err = moving.Sweep(w.Ctx, []int64{b.ID})
 	w.OK(err)
-	_, _, err = fixture.HandOut(w.Ctx, w.DB, b.ID)
+	_, _, err = fixture.Distribute(w.Ctx, w.DB, b.ID)
 	w.OK(err)
 }
 

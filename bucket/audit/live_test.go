@@ -36,7 +36,7 @@ func TestNoFalseAlarm(t *testing.T) {
 				_, _ = moving.Offline(ctx, b.ID, at, bucket.ByOperator)
 				_, _ = moving.Sweep(ctx, []int64{b.ID})
 				_, _ = moving.Online(ctx, b.ID, at)
-				_, _, _ = fixture.HandOut(ctx, w.DB, b.ID)
+				_, _, _ = fixture.Distribute(ctx, w.DB, b.ID)
 			}
 		})
 		running.Go(func() {

@@ -68,8 +68,8 @@ func (s *Service) bounded(ctx context.Context) (context.Context, context.CancelF
 // Create creates a budget. A promo budget hands out everything at once. In store mode its buckets
 // are placed evenly over the instances. BucketQuantity 0 asks for budget.DefaultBuckets of the
 // units of the first period; an unlimited budget gets one bucket, in store mode one per partition.
-// The budget, its buckets and the hand-out are one transaction. If the same definition was created
-// before, Create returns that budget, whatever became of it, and created is false.
+// The budget, its buckets and the distribution are one transaction. If the same definition was
+// created before, Create returns that budget, whatever became of it, and created is false.
 //
 // With DryRun nothing is created. The view has the definition and what its first periods would get.
 //
@@ -121,7 +121,7 @@ func (s *Service) Create(ctx context.Context, d budget.Definition) (
 	}
 	v.Replayed = !made.New
 	if made.New && err == nil && s.Moved != nil {
-		s.Moved("handout", v.Figures.OutQuantity())
+		s.Moved("distribute", v.Figures.OutQuantity())
 	}
 	return v, made.New && err == nil, afterWrite("create", err)
 }

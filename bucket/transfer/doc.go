@@ -1,4 +1,4 @@
-// Package transfer moves a budget's units in ledger mode: apply, hand-out, offline, online,
+// Package transfer moves a budget's units in ledger mode: apply, distribute, offline, online,
 // recycle, rollover and sweep. It also lists the instances of store mode, and drains and rebalances
 // them.
 //

@@ -226,7 +226,7 @@ func TestRollOverOfTheLastPeriod(t *testing.T) {
 			equal(w, "online", w.figures(b.ID).Online, 0)
 			equal(w, "offline by", w.read(b.ID).Buckets[0].OfflineBy, bucket.ByService)
 			equal(w, "due", len(must(w.part.Over(w.ctx, 10))(w)), 0)
-			equal(w, "handed out", must(w.part.HandOut(w.ctx, b.ID))(w).Units, 0)
+			equal(w, "distributed", must(w.part.Distribute(w.ctx, b.ID))(w).Units, 0)
 			equal(w, "applied", w.apply(b.ID, b.Buckets[0].ID, 1), 0)
 			_, err := w.part.ApplyTo(w.ctx, b.ID, b.Buckets[0].ID)
 			w.refused(err, budget.BudgetExpired)
@@ -377,7 +377,7 @@ func TestRollOverByAClockThatIsWrong(t *testing.T) {
 	equal(w, "period", w.read(b.ID).Period.Number, 1)
 }
 
-// TestNothingIsGivenAfterThePeriod checks that a hand-out moves nothing of a period that is over
+// TestNothingIsGivenAfterThePeriod checks that a distribution moves nothing of a period that is over
 // until the rollover.
 func TestNothingIsGivenAfterThePeriod(t *testing.T) {
 	everywhere(t, func(w *world) {
@@ -387,7 +387,7 @@ func TestNothingIsGivenAfterThePeriod(t *testing.T) {
 		w.until(dayLong - time.Millisecond)
 		equal(w, "before the end", w.apply(b.ID, second, 5), 5)
 		w.until(dayLong)
-		equal(w, "handed out", must(w.part.HandOut(w.ctx, b.ID))(w).Units, 0)
+		equal(w, "distributed", must(w.part.Distribute(w.ctx, b.ID))(w).Units, 0)
 		w.lies("as before", b.ID, 0, 25)
 		w.rollOver(b.ID)
 		w.holds("rolled over", b.ID, [5]int64{960, 40, 0, 0, 0})

@@ -36,7 +36,7 @@ func (w *world) take(ctx context.Context, bucketID int64, units int64) error {
 	return err
 }
 
-// TestMovementsAtOnce checks that apply, hand-out, offline, online, recycle, sweep, move and
+// TestMovementsAtOnce checks that apply, distribution, offline, online, recycle, sweep, move and
 // rollover concurrently with each other and with deductions keep I1, and answer nothing but their
 // own refusals.
 func TestMovementsAtOnce(t *testing.T) {
@@ -74,8 +74,8 @@ func TestMovementsAtOnce(t *testing.T) {
 				return err
 			})
 		}
-		run("hand out", func(*rand.Rand, int) error {
-			_, err := w.part.HandOut(w.ctx, b.ID)
+		run("distribute", func(*rand.Rand, int) error {
+			_, err := w.part.Distribute(w.ctx, b.ID)
 			return err
 		})
 		run("offline", func(r *rand.Rand, i int) error {

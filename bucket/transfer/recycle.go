@@ -40,10 +40,10 @@ func (s *Service) recycle(ctx context.Context, b *bucket.Budget, cause bucket.Re
 			return *cmp.Or(found, &run), err
 		}
 	}
-	out, err := s.handOut(ctx, b, want)
+	out, err := s.distribute(ctx, b, want)
 	for i := 0; err == nil && len(out.Closing) > 0 && i < mostWaits; i++ { // of a period that is over
 		if _, err = s.told(ctx, out.Closing); err == nil {
-			out, err = s.handOut(ctx, b, want)
+			out, err = s.distribute(ctx, b, want)
 		}
 	}
 	switch {
@@ -68,8 +68,8 @@ func (s *Service) recycle(ctx context.Context, b *bucket.Budget, cause bucket.Re
 	return run, nil
 }
 
-// handOut is the last step of a recycle.
-func (s *Service) handOut(ctx context.Context, b *bucket.Budget, want Recycling) (
+// distribute is the last step of a recycle.
+func (s *Service) distribute(ctx context.Context, b *bucket.Budget, want Recycling) (
 	out Recycled, err error) {
 	step, cancel := s.bounded(ctx)
 	defer cancel()

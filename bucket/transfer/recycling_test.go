@@ -93,7 +93,7 @@ func TestRecycleContracts(t *testing.T) {
 		equal(w, "online", f.Online, 1)
 		equal(w, "undistributed", f.Undistributed, 0)
 		w.append(b.ID, 400)
-		must(w.part.HandOut(w.ctx, b.ID))(w)
+		must(w.part.Distribute(w.ctx, b.ID))(w)
 		equal(w, "online with more units", w.figures(b.ID).Online, 4)
 	})
 }

@@ -139,7 +139,7 @@ func (s *Service) rolledOver(budgetID int64, done RolledOver) {
 	}
 	s.Log.Info("budget rolled over", "budget", budgetID, "period", done.Period.Number,
 		"over", done.Period.Over, "units", done.Units)
-	s.Moved("handout", done.Units)
+	s.Moved("distribute", done.Units)
 }
 
 // key returns a budget's key among the rollovers.
@@ -307,7 +307,7 @@ func (s *Service) Online(ctx context.Context, ref bucket.BudgetRef, key string) 
 		func(ctx context.Context, b *bucket.Budget, bk *bucket.Bucket) (Changed, error) {
 			done, err := s.Ledger.Online(ctx, b.ID, bk.ID)
 			if err == nil && !done.Waits {
-				s.Moved("handout", done.Units)
+				s.Moved("distribute", done.Units)
 				s.Log.Info("bucket brought online", "budget", b.Name, "bucket", bk.Key)
 			}
 			return done, err

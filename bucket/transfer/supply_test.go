@@ -115,7 +115,7 @@ func TestApplyCounts(t *testing.T) {
 		apply := func(bucketID, units int64) int64 {
 			return must(w.part.Apply(w.ctx, b.ID, bucketID, books.Refill{Lacks: units, Of: 4}))(w)
 		}
-		equal(w, "the even share; the hand-out counts as the first", apply(first, 10), 25)
+		equal(w, "the even share; the distribution counts as the first", apply(first, 10), 25)
 		equal(w, "used up", apply(first, 10), 0)
 		equal(w, "more than the even share", apply(second, 20), 20)
 		w.ok(w.offline(b.ID, second, bucket.ByOperator)) // 21 units come back
@@ -149,20 +149,20 @@ func TestApplyOnlyToAnOpenEpoch(t *testing.T) {
 	})
 }
 
-func TestHandOut(t *testing.T) {
+func TestDistribute(t *testing.T) {
 	everywhere(t, func(w *world) {
 		b := w.stock("b", 11, 4)
-		moved := must(w.part.HandOut(w.ctx, b.ID))(w)
+		moved := must(w.part.Distribute(w.ctx, b.ID))(w)
 		equal(w, "units", moved.Units, 11)
 		equal(w, "buckets", moved.Buckets, 4)
 		w.lies("evenly, the remainder to the first", b.ID, 4, 4, 4, 3)
-		equal(w, "again", must(w.part.HandOut(w.ctx, b.ID))(w).Units, 0)
-		_, err := w.part.HandOut(w.ctx, b.ID+99)
+		equal(w, "again", must(w.part.Distribute(w.ctx, b.ID))(w).Units, 0)
+		_, err := w.part.Distribute(w.ctx, b.ID+99)
 		w.refused(err, budget.BudgetNotFound)
 	})
 }
 
-func TestHandOutReopensWhatTheServiceTookOffline(t *testing.T) {
+func TestDistributeReopensWhatTheServiceTookOffline(t *testing.T) {
 	everywhere(t, func(w *world) {
 		b := w.create(promo("b", 50, 5))
 		ids := make([]int64, 5)
@@ -175,8 +175,8 @@ func TestHandOutReopensWhatTheServiceTookOffline(t *testing.T) {
 		w.ok(w.offline(b.ID, ids[4], bucket.ByOperator))
 		before := w.read(b.ID)
 		equal(w, "undistributed", w.figures(b.ID).Undistributed, 29)
-		moved := must(w.part.HandOut(w.ctx, b.ID))(w)
-		w.lies("handed out", b.ID, 18, 7, 17, 7, 0)
+		moved := must(w.part.Distribute(w.ctx, b.ID))(w)
+		w.lies("distributed", b.ID, 18, 7, 17, 7, 0)
 		equal(w, "buckets", moved.Buckets, 4)
 		after := w.read(b.ID)
 		for _, at := range []int{1, 3} {
@@ -191,12 +191,12 @@ func TestHandOutReopensWhatTheServiceTookOffline(t *testing.T) {
 	})
 }
 
-// TestHandOutToManyBuckets checks that a hand-out to many buckets spreads evenly.
-func TestHandOutToManyBuckets(t *testing.T) {
+// TestDistributeToManyBuckets checks that U is divided evenly over many buckets.
+func TestDistributeToManyBuckets(t *testing.T) {
 	everywhere(t, func(w *world) {
 		const n = 131
 		b := w.stock("b", 10*n+7, n)
-		equal(w, "units", must(w.part.HandOut(w.ctx, b.ID))(w).Units, 10*n+7)
+		equal(w, "units", must(w.part.Distribute(w.ctx, b.ID))(w).Units, 10*n+7)
 		held := w.outstanding(b.ID)
 		if least, most := slices.Min(held), slices.Max(held); least != 11 || most != 12 {
 			w.Errorf("buckets hold %d to %d", least, most)

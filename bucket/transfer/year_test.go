@@ -169,7 +169,7 @@ func (y *year) happen(i int, e reference.Event) {
 // take deducts units as a gathering flight does, a part from each bucket with units.
 func (y *year) take(id string, units int64) {
 	y.Helper()
-	must(y.part.HandOut(y.ctx, y.id))(y.world)
+	must(y.part.Distribute(y.ctx, y.id))(y.world)
 	for part := 0; units > 0 && part < 20; {
 		b := y.read(y.id)
 		for i := range b.Buckets {

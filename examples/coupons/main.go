@@ -58,13 +58,13 @@ func run(server, listen, campaign string, total int64) error {
 	}
 	fmt.Println("listening on", listener.Addr())
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /coupons", (&shop{budgets, campaign}).handOut)
+	mux.HandleFunc("POST /coupons", (&shop{budgets, campaign}).giveCoupon)
 	web := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	return web.Serve(listener)
 }
 
-// handOut answers 200 with a coupon, and the same coupon to a repeat of the order.
-func (s *shop) handOut(w http.ResponseWriter, r *http.Request) {
+// giveCoupon answers 200 with a coupon, and the same coupon to a repeat of the order.
+func (s *shop) giveCoupon(w http.ResponseWriter, r *http.Request) {
 	order, user := r.FormValue("order"), r.FormValue("user")
 	if order == "" || user == "" {
 		http.Error(w, "order and user are needed", http.StatusBadRequest)

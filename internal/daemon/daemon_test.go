@@ -179,7 +179,7 @@ func TestEmbedded(t *testing.T) {
 		}
 	}
 	_, body := p.ask("GET", "/metrics", "")
-	for _, line := range []string{`budgetd_deductions_total{code="",outcome="accepted"} 1`, `budgetd_moved_units_total{step="handout"} 100`,
+	for _, line := range []string{`budgetd_deductions_total{code="",outcome="accepted"} 1`, `budgetd_moved_units_total{step="distribute"} 100`,
 		`budgetd_http_request_duration_seconds_count{method="POST",route="/v1/budgets/{budget}/deduct",status="200"} 1`} {
 		if !strings.Contains(body, line) {
 			t.Errorf("/metrics lacks %s", line)

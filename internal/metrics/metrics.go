@@ -116,7 +116,7 @@ func New(version string) *Metrics {
 	m.atRisk = m.gauge("at_risk_units",
 		"Minor units that a loss of every store would quarantine (store mode).", nil)
 	m.moves = m.counters("moves_total",
-		"Steps that moved units: apply, handout, recycle, sweep, expire, lose, release.", "step")
+		"Steps that moved units: apply, distribute, recycle, sweep, expire, lose, release.", "step")
 	m.scripts = m.gauges("store_scripts",
 		"Scripts that the server of a partition keeps; it must not grow.", "store", "partition")
 	m.alerts = m.newAlerts()
@@ -126,7 +126,7 @@ func New(version string) *Metrics {
 		"Unfinished work at the last pass: epochs, grants, shrinks, halted, returning.", "kind")
 	m.lag = m.gauges("sync_lag_seconds",
 		"Time since a partition was last synced (store mode).", "store", "partition")
-	for _, step := range []string{"apply", "handout", "recycle", "sweep", "expire", "lose",
+	for _, step := range []string{"apply", "distribute", "recycle", "sweep", "expire", "lose",
 		"release"} {
 		m.moves.WithLabelValues(step)
 		m.moved.WithLabelValues(step)

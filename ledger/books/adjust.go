@@ -97,7 +97,7 @@ func (b *Books) append(u *Budget, o Order) (Adjusted, error) {
 		return Adjusted{}, err
 	}
 	b.note(u, o, Done)
-	b.handOut(u, Apply)
+	b.distribute(u, Apply)
 	return Adjusted{State: Done}, nil
 }
 
@@ -211,7 +211,7 @@ func (b *Books) collect(u *Budget, units int64) {
 		units -= part
 		e.Outstanding -= part
 		e.Closed += part
-		b.comeBack(u, e, part, 0)
+		b.returnUnits(u, e, part, 0)
 	}
 }
 

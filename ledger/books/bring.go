@@ -23,7 +23,7 @@ const (
 func (b *Books) Cover(u *Budget) ledger.Cover {
 	c := ledger.Cover{Undistributed: u.Undistributed, Later: u.Unfunded}
 	if !b.anyMayApply(u) {
-		c.Undistributed = b.cameBack(u)
+		c.Undistributed = b.returnedUnits(u)
 	}
 	passes := u.Unused == "next" || u.Unused == "whole"
 	late := u.LateRefund == "next" || u.Unused == "whole" && u.LateRefund != "forfeit"
@@ -94,7 +94,7 @@ func (b *Books) takers(u *Budget) (list []*Bucket) {
 func (b *Books) Reach(u *Budget, target *Bucket) int64 {
 	units := u.releasable(b.NowMS)
 	if b.applicant(u, target) == nil {
-		units = min(units, b.cameBack(u))
+		units = min(units, b.returnedUnits(u))
 	}
 	for _, row := range b.donors(u, target) {
 		units += b.newest(row).Outstanding
@@ -161,7 +161,7 @@ func (b *Books) Bring(u *Budget, target *Bucket, taken, recent int64) {
 func (b *Books) bring(u *Budget, target *Bucket, need int64) {
 	free := u.releasable(b.NowMS)
 	if u.AdjustCnt > 0 {
-		if back := min(b.cameBack(u), need, free); back > 0 {
+		if back := min(b.returnedUnits(u), need, free); back > 0 {
 			b.give(u, target, Again, back)
 			u.Undistributed -= back
 			need, free = need-back, free-back

@@ -52,7 +52,7 @@ func (b *Books) Change(u *Budget, c Redefinition) error {
 	case c.After.BucketQuantity != c.Before.BucketQuantity:
 		return b.resize(u, c)
 	case u.Undistributed > undistributed:
-		b.handOut(u, Apply)
+		b.distribute(u, Apply)
 	}
 	return nil
 }
@@ -152,7 +152,7 @@ func (b *Books) resize(u *Budget, c Redefinition) error {
 			b.beginNext(u, row)
 		}
 	}
-	b.handOut(u, Again)
+	b.distribute(u, Again)
 	return nil
 }
 

@@ -48,7 +48,7 @@ func (b *Books) Create(c Creation) *Budget {
 	for i, home := range c.Homes {
 		list[i] = b.addBucket(u, c.FirstBucket+int64(i), i, c.KeyOf(i), home)
 	}
-	b.handOutFirst(u, d, list)
+	b.distributeFirst(u, d, list)
 	return u
 }
 

@@ -132,7 +132,7 @@ func (b *Books) EndClosed(p *Partition, finals []Final, need int64) (begun []int
 		b.Count(e, f.Taken, f.GivenBack)
 		b.settle(e, f.LastGrant, Done)
 		units := b.finish(u, e, Closed)
-		b.comeBack(u, e, units, 0)
+		b.returnUnits(u, e, units, 0)
 		back[b.Buckets.Get(e.Bucket)] = units
 	}
 	if need < 0 || p.IsDraining == 1 {
@@ -215,7 +215,7 @@ func (b *Books) Lose(p *Partition, list []Position, cause func(*Epoch) string) (
 		case u.Unlimited == 1 || units == 0:
 		case opening || u.OnLoss == Word(budget.AssumeUnused):
 			out.Returned += units
-			b.comeBack(u, e, units, 0)
+			b.returnUnits(u, e, units, 0)
 		default:
 			out.Quarantined += units
 			u.Quarantined += units
@@ -253,7 +253,7 @@ func (b *Books) Release(u *Budget, r Release) (moved int64) {
 		if r.GoesTo == ToUsed {
 			e.Used += n
 		} else {
-			b.comeBack(u, e, n, 0)
+			b.returnUnits(u, e, n, 0)
 		}
 		part := r
 		part.Budget, part.Bucket, part.Epoch, part.Quantity = u.ID, q.Bucket, q.Epoch, n

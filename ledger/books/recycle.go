@@ -165,7 +165,7 @@ func (b *Books) exchange(u *Budget, l *Layout) (moved int64) {
 			moved += over
 			e.Outstanding -= over
 			e.Closed += over
-			b.comeBack(u, e, over, 0)
+			b.returnUnits(u, e, over, 0)
 		}
 	}
 	for i, row := range l.fit {

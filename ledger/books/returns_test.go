@@ -74,7 +74,7 @@ func returnAtRandom(t *rapid.T, d budget.Definition) {
 			if e := b.newest(row); e.live() && e.Halted == "" {
 				units := e.Outstanding
 				e.Outstanding, e.Closed, e.Status = 0, e.Closed+units, Closed
-				b.comeBack(b.Budgets.Get(1), e, units, 0)
+				b.returnUnits(b.Budgets.Get(1), e, units, 0)
 				b.beginNext(b.Budgets.Get(1), row)
 			}
 		case "halt":

@@ -96,7 +96,7 @@ func (b *Books) RollOver(u *Budget) (out RolledOver, err error) {
 		u.ContractionBound = 0 // the end of the last period is not the end of this one
 	}
 	b.beginAll(u)
-	out.Units, out.Granted = b.handOut(u, Apply), b.Granted()
+	out.Units, out.Granted = b.distribute(u, Apply), b.Granted()
 	out.Buckets = len(b.Epochs.All()) - before
 	return out, nil
 }

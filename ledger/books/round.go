@@ -207,7 +207,7 @@ func (b *Books) mayBeGranted(u *Budget, row *Bucket, full, operator bool) (bool,
 func (b *Books) usable(u *Budget) int64 {
 	free := u.releasable(b.NowMS)
 	if !b.anyMayApply(u) {
-		free = min(free, b.cameBack(u))
+		free = min(free, b.returnedUnits(u))
 	}
 	return free
 }
@@ -288,7 +288,7 @@ func grantInOrder(asks []Ask, fits []bool, seats map[int64]*seat, free int64, gi
 // units.
 func (b *Books) inAdvance(u *Budget, s *seat, rate float64, free, left, share int64) int64 {
 	step := allocation.Refill(s.granted, rate, free, int(share), u.Sharding)
-	if u.AdjustCnt > 0 && b.cameBack(u) < s.granted { // small steps would use the applications up
+	if u.AdjustCnt > 0 && b.returnedUnits(u) < s.granted { // small steps would use the applications up
 		step = max(step, allocation.Step(0, free+share-1, int(share), u.Sharding))
 	}
 	return min(max(step-s.granted, 0), left)
@@ -344,7 +344,7 @@ func (b *Books) grant(u *Budget, row *Bucket, units int64, collected, counts boo
 	back := int64(0)
 	switch {
 	case u.AdjustCnt > 0:
-		back = min(b.cameBack(u), units)
+		back = min(b.returnedUnits(u), units)
 	case collected:
 		back = units
 	}

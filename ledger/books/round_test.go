@@ -42,7 +42,7 @@ func (s balances) deliver(b *Books, away map[int64]bool) *Books {
 			e.Status = Open
 		case e.Status == Closing:
 			u := b.Budgets.Get(1)
-			b.comeBack(u, e, e.Outstanding, 0)
+			b.returnUnits(u, e, e.Outstanding, 0)
 			e.Closed, e.Outstanding, e.Status = e.Closed+e.Outstanding, 0, Closed
 			s[row.ID] = 0
 		}

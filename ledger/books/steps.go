@@ -89,16 +89,16 @@ func (b *Books) end(u *Budget, e *Epoch) {
 		return
 	}
 	if units := b.takeOut(u, e); units > 0 {
-		b.comeBack(u, e, units, 0)
+		b.returnUnits(u, e, units, 0)
 	}
 }
 
-// handOut spreads the releasable part of U evenly over the buckets that can take it, the remainder
-// to the first; under the rule free each gets a first step. A bucket that the service took offline
-// begins an epoch, unless U is at most what a contraction left over: then the buckets that stayed
-// online get it (Bring), and for buckets in stores it stays in U (Supply). Buckets on drained
-// partitions are left out. It returns the units moved.
-func (b *Books) handOut(u *Budget, kind Word) (moved int64) {
+// distribute divides the releasable part of U evenly over the buckets that can take it, the
+// remainder to the first; under the rule free each gets a first step. A bucket that the service
+// took offline begins an epoch, unless U is at most what a contraction left over: then the buckets
+// that stayed online get it (Bring), and for buckets in stores it stays in U (Supply). Buckets on
+// drained partitions are left out. It returns the units moved.
+func (b *Books) distribute(u *Budget, kind Word) (moved int64) {
 	units := u.releasable(b.NowMS)
 	if units == 0 || u.IsOver == 1 || u.Durability == inStore && units <= u.ContractionBound {
 		return 0
@@ -161,7 +161,7 @@ func (e *Epoch) mayGrow() bool { return e.Status == Open && e.Halted == "" }
 
 func (e *Epoch) live() bool { return ledger.Status(e.Status).Live() }
 
-// releasable returns what apply and hand-out may take of U.
+// releasable returns what apply and distribution may take of U.
 func (u *Budget) releasable(nowMS int64) int64 {
 	p := budget.Period{Start: at(u.PeriodStartMS), End: at(u.PeriodEndMS), Over: u.IsOver == 1}
 	if p.OverAt(at(nowMS)) {
@@ -186,7 +186,7 @@ func (b *Books) Sweep(u *Budget) (moved int64) {
 		moved += e.Returning
 		e.Swept += e.Returning
 		e.Returning, e.Late = 0, 0
-		b.comeBack(u, e, unused, late)
+		b.returnUnits(u, e, unused, late)
 	}
 	return moved
 }
@@ -196,19 +196,19 @@ func (b *Books) waits(u *Budget, e *Epoch) bool {
 		u.PeriodEndMS <= b.NowMS+clocksApartMS
 }
 
-// comeBack moves units that left an epoch to where its period says: to U if that is the open one,
-// otherwise by the budget's rule to F, to U of the open period, or to X. Late units were used when
-// their period ended, the others not. Those of an unlimited budget came from no total and go to
-// none.
-func (b *Books) comeBack(u *Budget, e *Epoch, unused, late int64) {
+// returnUnits moves units that left an epoch to where its period says: to U if that is the open
+// one, otherwise by the budget's rule to F, to U of the open period, or to X. Refunded units were
+// used when their period ended, unused ones not. Those of an unlimited budget came from no total
+// and go to none.
+func (b *Books) returnUnits(u *Budget, e *Epoch, unused, refunded int64) {
 	switch {
 	case u.Unlimited == 1:
 		return
 	case e.Period == u.Period && u.IsOver == 0:
-		u.Undistributed += unused + late
+		u.Undistributed += unused + refunded
 		return
 	}
-	m := allocation.Return(u.Definition(), b.PeriodOf(u), unused, late)
+	m := allocation.Return(u.Definition(), b.PeriodOf(u), unused, refunded)
 	u.Unfunded += m.Unfunded
 	u.Undistributed += m.Undistributed
 	u.Forfeited += m.Forfeited
@@ -235,8 +235,8 @@ func (b *Books) open(u *Budget, p budget.Period) {
 		CreatedAt: b.NowMS})
 }
 
-// handOutFirst divides U of a new budget over its buckets.
-func (b *Books) handOutFirst(u *Budget, d budget.Definition, list []*Bucket) {
+// distributeFirst divides U of a new budget over its buckets.
+func (b *Books) distributeFirst(u *Budget, d budget.Definition, list []*Bucket) {
 	for i, units := range allocation.Shares(d, u.Undistributed, len(list)) {
 		b.give(u, list[i], Apply, units)
 		u.Undistributed -= max(units, 0)

@@ -122,7 +122,7 @@ func (b *Books) refill(u *Budget, row *Bucket, r Refill) (int64, Word) {
 		units = max(units, allocation.Step(0, free+int64(share)-1, share, u.Sharding))
 	}
 	units = min(units, free)
-	switch back := min(units, b.cameBack(u)); {
+	switch back := min(units, b.returnedUnits(u)); {
 	case u.AdjustCnt > 0 && back > 0:
 		return back, Again
 	case u.AdjustCnt > 0 && row.OutCnt >= u.AdjustCnt:

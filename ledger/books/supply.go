@@ -37,9 +37,9 @@ func (b *Books) ApplyTo(u *Budget, row *Bucket) (Refilled, error) {
 	return Refilled{Units: b.Apply(u, row, Refill{Even: true})}, nil
 }
 
-// cameBack returns how much of U buckets had before: U beyond what the open period got and nobody
-// has applied for.
-func (b *Books) cameBack(u *Budget) int64 {
+// returnedUnits returns how much of U buckets had before: U beyond what the open period got and
+// nobody has applied for.
+func (b *Books) returnedUnits(u *Budget) int64 {
 	p := b.PeriodOf(u)
 	return max(u.Undistributed-max(p.Funded+p.Carried-b.Applied, 0), 0)
 }
@@ -110,7 +110,7 @@ func (b *Books) Online(u *Budget, row *Bucket) (Refilled, error) {
 	return Refilled{Units: b.Distribute(u)}, nil
 }
 
-// Distribute spreads U over the buckets that are online, and over those that the service took
+// Distribute divides U over the buckets that are online, and over those that the service took
 // offline, which begin an epoch, as do those that are online without one. It returns the units
 // moved. Each share counts as one application unless all of U came back. Nothing moves while the
 // period is over: a rollover is next.
@@ -119,9 +119,9 @@ func (b *Books) Distribute(u *Budget) int64 {
 		return 0
 	}
 	kind := Apply
-	if u.AdjustCnt > 0 && u.Undistributed > 0 && b.cameBack(u) == u.Undistributed {
+	if u.AdjustCnt > 0 && u.Undistributed > 0 && b.returnedUnits(u) == u.Undistributed {
 		kind = Again
 	}
 	b.beginAll(u)
-	return b.handOut(u, kind)
+	return b.distribute(u, kind)
 }

@@ -59,9 +59,9 @@ func TestWhenToTryAgain(t *testing.T) {
 	})
 }
 
-// TestUnitsComeBackAtOnce checks that units that are rolled back remain in the budget at once,
+// TestUnitsReturnAtOnce checks that units that are rolled back remain in the budget at once,
 // without being in transit, and can be used again to the last unit.
-func TestUnitsComeBackAtOnce(t *testing.T) {
+func TestUnitsReturnAtOnce(t *testing.T) {
 	eachDatabase(t, func(w *limitWorld) {
 		w.create("back", 500)
 		used := int64(0)

@@ -23,7 +23,7 @@ const (
 	mayApply = `SELECT COUNT(*) = 0 OR SUM(u.adjust_cnt = 0 OR b.out_cnt < u.adjust_cnt) > 0
 		FROM sharding_budget_management_bucket b WHERE b.budget_id = u.id
 		AND b.offline_by NOT IN ('operator', 'resize')`
-	cameBack = `SELECT p.funded_quantity + p.carried_quantity FROM budget_period p
+	returnedUnits = `SELECT p.funded_quantity + p.carried_quantity FROM budget_period p
 		WHERE p.budget_id = u.id AND p.number = u.period`
 	applied = `SELECT COALESCE(SUM(g.amount), 0) FROM sharding_budget_management_bucket a
 		JOIN bucket_epoch x ON x.bucket_id = a.id
@@ -52,7 +52,7 @@ const selectSums = `SELECT u.id AS budget_id, MAX(u.unfunded_quantity) AS unfund
 const ofTotal = `u.id AS budget_id, u.unfunded_quantity AS unfunded,
 	CASE WHEN u.undistributed_quantity = 0 THEN 0
 		WHEN (` + mayApply + ` /*own*/) THEN u.undistributed_quantity
-		ELSE u.undistributed_quantity - (` + cameBack + ` /*own*/) + (` + applied + ` /*own*/)
+		ELSE u.undistributed_quantity - (` + returnedUnits + ` /*own*/) + (` + applied + ` /*own*/)
 		END AS undistributed`
 
 // selectCovers reads I3's sum of each budget, one row per budget.

@@ -27,7 +27,7 @@ const stored = 'budgetd.view'
 export const leave = () => sessionStorage.setItem(stored, location.hash)
 
 /** Goes to the view that was asked for before the log-in. */
-function comeBack() {
+function reopen() {
   const view = sessionStorage.getItem(stored)
   sessionStorage.removeItem(stored)
   if (view && !location.hash) location.hash = view
@@ -39,7 +39,7 @@ export async function identify() {
   try {
     me.value = await call<Identity>('v1/whoami')
     unauthenticated.value = false
-    comeBack()
+    reopen()
   } catch (e) {
     if (e instanceof Refused && e.problem.status !== 401) {
       unreachable.value = e

@@ -200,7 +200,7 @@ func (s *State) rollback(k, rb, n int8) bool {
 		} else {
 			x.S -= n
 		}
-		s.comeBack(r, n)
+		s.returnUnits(r, n)
 		if r.left -= n; r.left <= 0 {
 			gone = r.state != returned
 			r.state = returned
@@ -222,9 +222,9 @@ func (s *State) rollback(k, rb, n int8) bool {
 	return true
 }
 
-// comeBack returns units of a deduction: directly into O if its epoch is open and its period is not
-// over, else into R.
-func (s *State) comeBack(r *Row, n int8) {
+// returnUnits returns units of a deduction: directly into O if its epoch is open and its period is
+// not over, else into R.
+func (s *State) returnUnits(r *Row, n int8) {
 	x := &s.b[r.b].epoch[r.e]
 	open := x.status == open || mut("backclosed")
 	lapsed := feature["period"] && s.clock > x.period && !mut("backold")
@@ -243,7 +243,7 @@ func (s *State) confirm(k, n int8) bool {
 	x := &s.b[r.b].epoch[r.e]
 	x.H, x.S = x.H-amount(k), x.S+n
 	if amount(k) > n {
-		s.comeBack(r, amount(k)-n)
+		s.returnUnits(r, amount(k)-n)
 	}
 	r.state, r.left, r.confirmed = used, n, true
 	return true
