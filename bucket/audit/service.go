@@ -61,7 +61,7 @@ type Service struct {
 	log         *slog.Logger
 	unreachable func() []bucket.Partition
 
-	slots      chan struct{}
+	running    chan struct{}
 	findings   findings
 	recyclable atomic.Int64
 }
@@ -70,7 +70,7 @@ type Service struct {
 func New(c Config) *Service {
 	s := &Service{db: c.DB, budgets: c.Budgets, compare: c.Compare, clock: c.Clock,
 		observer: c.Observer, log: c.Log, unreachable: c.Unreachable,
-		slots: make(chan struct{}, atOnce)}
+		running: make(chan struct{}, atOnce)}
 	s.accounts = s.readAccounts
 	if s.clock == nil {
 		s.clock = bucket.SystemClock{}
@@ -95,8 +95,8 @@ func (s *Service) Audit(ctx context.Context, ref bucket.BudgetRef) (bucket.Audit
 		return bucket.AuditReport{}, err
 	}
 	select {
-	case s.slots <- struct{}{}:
-		defer func() { <-s.slots }()
+	case s.running <- struct{}{}:
+		defer func() { <-s.running }()
 	case <-ctx.Done():
 		return bucket.AuditReport{}, &budget.Error{Code: budget.Unavailable, Op: "audit",
 			Err: ctx.Err(), Message: "other audits are running; repeat later",

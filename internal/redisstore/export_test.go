@@ -5,8 +5,8 @@ import (
 	"github.com/budgetd/budgetd/internal/redisstore/driver"
 )
 
-// SlotOf returns the slot of a Cluster's partition.
-func SlotOf(partition bucket.Partition) int { return driver.SlotOf(partition) }
+// ClusterSlotOf returns the slot of a Cluster's partition.
+func ClusterSlotOf(partition bucket.Partition) int { return driver.ClusterSlotOf(partition) }
 
 // PageOf returns the page of a bucket.
 func PageOf(bucketID int64) int { return pageOf(bucketID) }

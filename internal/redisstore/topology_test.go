@@ -109,7 +109,7 @@ func TestCluster(t *testing.T) {
 	c := testservers.RedisCluster(t, never)
 	store := connect(t, onCluster(c))
 	moves, stays := sells(t, store, partition0), sells(t, store, bucket.Partition{Instance: instance, Index: 1})
-	slot := redisstore.SlotOf(partition0)
+	slot := redisstore.ClusterSlotOf(partition0)
 	from, err := c.MasterOf(slot)
 	must(t, err)
 	_, _, err = c.Migrate(slot)
@@ -127,7 +127,7 @@ func TestCluster(t *testing.T) {
 func TestClusterFailOver(t *testing.T) {
 	c := testservers.RedisCluster(t, never)
 	s := sells(t, connect(t, onCluster(c)), partition0)
-	_, _, err := c.FailOver(redisstore.SlotOf(partition0), "TAKEOVER")
+	_, _, err := c.FailOver(redisstore.ClusterSlotOf(partition0), "TAKEOVER")
 	must(t, err)
 	s.sellsElsewhere()
 }

@@ -54,7 +54,7 @@ func Run(ctx context.Context, service Service, plan Plan, log io.Reader, progres
 	feed, stop := context.WithCancel(ctx)
 	defer stop()
 	r := &run{service: service, plan: plan, ctx: context.WithoutCancel(ctx), progress: progress,
-		stop: stop, slots: make(chan struct{}, plan.Concurrency), report: newReport(plan),
+		stop: stop, inProgress: make(chan struct{}, plan.Concurrency), report: newReport(plan),
 		took: workload.NewHistogram()}
 	begin := time.Now()
 	skipped, complete, err := r.feed(feed, log)
@@ -66,14 +66,14 @@ func Run(ctx context.Context, service Service, plan Plan, log io.Reader, progres
 
 // run is the state of a replay.
 type run struct {
-	service  Service
-	plan     Plan
-	ctx      context.Context // for calls; the end of the replay's context does not end it
-	progress func(done int)
-	stop     func()        // ends the replay early
-	slots    chan struct{} // calls in progress
-	calls    sync.WaitGroup
-	accepted atomic.Int64
+	service    Service
+	plan       Plan
+	ctx        context.Context // for calls; the end of the replay's context does not end it
+	progress   func(done int)
+	stop       func()        // ends the replay early
+	inProgress chan struct{} // has an element per call
+	calls      sync.WaitGroup
+	accepted   atomic.Int64
 
 	mu     sync.Mutex
 	report Report
@@ -98,7 +98,7 @@ func (r *run) feed(ctx context.Context, log io.Reader) (skipped int, complete bo
 		select {
 		case <-ctx.Done():
 			return false
-		case r.slots <- struct{}{}:
+		case r.inProgress <- struct{}{}:
 			full := batch
 			batch = nil
 			r.calls.Go(func() { r.call(full) })
@@ -122,7 +122,7 @@ func (r *run) feed(ctx context.Context, log io.Reader) (skipped int, complete bo
 
 // call makes one call and the rollbacks after it, and counts the outcome.
 func (r *run) call(batch []entry) {
-	defer func() { <-r.slots }()
+	defer func() { <-r.inProgress }()
 	begin := time.Now()
 	o := outcome{results: r.deduct(batch)}
 	took := time.Since(begin)

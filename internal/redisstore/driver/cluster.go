@@ -14,18 +14,18 @@ import (
 // mostAsked is the most servers of a Cluster that one query asks.
 const mostAsked = 8
 
-// slotClaim is a server's report about a master of a Cluster: the slots it serves, since an epoch
-// of the Cluster's configuration. If two claim a slot, the greater epoch wins, so a server that was
-// cut off and reports an old state is outvoted by any other (Redis Cluster specification,
+// clusterSlotClaim is a server's report about a master of a Cluster: the slots it serves, since an
+// epoch of the Cluster's configuration. If two claim a slot, the greater epoch wins, so a server
+// that was cut off and reports an old state is outvoted by any other (Redis Cluster specification,
 // "configuration epoch").
-type slotClaim struct {
+type clusterSlotClaim struct {
 	addr  string
 	epoch uint64
 	// ranges are pairs of first and last slot.
 	ranges [][2]int
 }
 
-func (c slotClaim) serves(slot int) bool {
+func (c clusterSlotClaim) serves(slot int) bool {
 	for _, r := range c.ranges {
 		if slot >= r[0] && slot <= r[1] {
 			return true
@@ -37,9 +37,9 @@ func (c slotClaim) serves(slot int) bool {
 // clusterTopology returns a topology that asks the seeds, and the masters learned from them, for
 // the slots of the partitions.
 func (i *Instance) clusterTopology(seeds []string) *topology {
-	atSlots := make([]int, len(i.tags))
+	clusterSlots := make([]int, len(i.tags))
 	for partition, tag := range i.tags {
-		atSlots[partition] = slotOf(tag)
+		clusterSlots[partition] = clusterSlotOf(tag)
 	}
 	var masters []string // of the last answer; one caller at a time asks
 	return newTopology(func(ctx context.Context) ([]string, error) {
@@ -47,8 +47,8 @@ func (i *Instance) clusterTopology(seeds []string) *topology {
 		if err != nil {
 			return nil, err
 		}
-		addrs := make([]string, len(atSlots))
-		for partition, slot := range atSlots {
+		addrs := make([]string, len(clusterSlots))
+		for partition, slot := range clusterSlots {
 			addrs[partition] = winner(claims, slot)
 		}
 		masters = masters[:0]
@@ -60,7 +60,7 @@ func (i *Instance) clusterTopology(seeds []string) *topology {
 }
 
 // winner returns the address of the claim to a slot with the greatest epoch, or "".
-func winner(claims []slotClaim, slot int) (addr string) {
+func winner(claims []clusterSlotClaim, slot int) (addr string) {
 	epoch := uint64(0)
 	for _, c := range claims {
 		if c.serves(slot) && (addr == "" || c.epoch > epoch) {
@@ -90,8 +90,8 @@ func asked(masters, seeds []string) (out []string) {
 
 // askNodes asks several servers of a Cluster concurrently who serves which slots. It returns an
 // error if none answers.
-func (i *Instance) askNodes(ctx context.Context, addrs []string) ([]slotClaim, error) {
-	answers, errs := make([][]slotClaim, len(addrs)), make([]error, len(addrs))
+func (i *Instance) askNodes(ctx context.Context, addrs []string) ([]clusterSlotClaim, error) {
+	answers, errs := make([][]clusterSlotClaim, len(addrs)), make([]error, len(addrs))
 	var all sync.WaitGroup
 	for n, addr := range addrs {
 		all.Go(func() {
@@ -103,7 +103,7 @@ func (i *Instance) askNodes(ctx context.Context, addrs []string) ([]slotClaim, e
 		})
 	}
 	all.Wait()
-	var claims []slotClaim
+	var claims []clusterSlotClaim
 	answered := false
 	for n := range addrs {
 		claims = append(claims, answers[n]...)
@@ -124,7 +124,7 @@ func (i *Instance) askNodes(ctx context.Context, addrs []string) ([]slotClaim, e
 // with slots as N, N-M, or in brackets while one is migrating: such a slot counts for the server
 // that still has it. host stands for a server that does not know its own address. named takes the
 // host name that a server announces, for its certificate, instead of the IP address.
-func nodes(text, host string, named bool) (claims []slotClaim) {
+func nodes(text, host string, named bool) (claims []clusterSlotClaim) {
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
 		if len(fields) < 9 || !hasFlag(fields[2], "master") || hasFlag(fields[2], "noaddr") {
@@ -135,7 +135,7 @@ func nodes(text, host string, named bool) (claims []slotClaim) {
 		if addr == "" || err != nil {
 			continue
 		}
-		c := slotClaim{addr: addr, epoch: epoch}
+		c := clusterSlotClaim{addr: addr, epoch: epoch}
 		for _, text := range fields[8:] {
 			if r, ok := slotRange(text); ok {
 				c.ranges = append(c.ranges, r)
@@ -185,7 +185,7 @@ func slotRange(text string) (r [2]int, ok bool) {
 	}
 	a, err1 := strconv.Atoi(first)
 	b, err2 := strconv.Atoi(last)
-	return [2]int{a, b}, err1 == nil && err2 == nil && a >= 0 && b < slots && a <= b
+	return [2]int{a, b}, err1 == nil && err2 == nil && a >= 0 && b < clusterSlotCount && a <= b
 }
 
 // askNode asks a server of a Cluster for its id there. Unless prefix is "", it also asks for the

@@ -33,7 +33,7 @@ short line
 		if named {
 			second = "host-2:30002"
 		}
-		want := fmt.Sprint([]slotClaim{{second, 2, [][2]int{{5461, 10922}}},
+		want := fmt.Sprint([]clusterSlotClaim{{second, 2, [][2]int{{5461, 10922}}},
 			{"127.0.0.1:30003", 3, [][2]int{{10923, 16000}, {16002, 16002}}},
 			{"asked:30001", 1<<64 - 1, [][2]int{{0, 5460}}}, {"[::1]:30007", 5, [][2]int{{16383, 16383}}}})
 		if got := fmt.Sprint(nodes(text, "asked", named)); got != want {
@@ -47,8 +47,8 @@ short line
 
 // TestWinner checks that the greater epoch wins a slot, whichever server was asked first.
 func TestWinner(t *testing.T) {
-	old, young := slotClaim{"old:1", 3, [][2]int{{0, 99}}}, slotClaim{"young:1", 7, [][2]int{{50, 99}, {200, 200}}}
-	for _, claims := range [][]slotClaim{{old, young}, {young, old}, {old, young, old}} {
+	old, young := clusterSlotClaim{"old:1", 3, [][2]int{{0, 99}}}, clusterSlotClaim{"young:1", 7, [][2]int{{50, 99}, {200, 200}}}
+	for _, claims := range [][]clusterSlotClaim{{old, young}, {young, old}, {old, young, old}} {
 		for slot, want := range map[int]string{0: "old:1", 50: "young:1", 99: "young:1", 100: "", 200: "young:1"} {
 			if got := winner(claims, slot); got != want {
 				t.Errorf("%v: slot %d is served by %q, want %q", claims, slot, got, want)

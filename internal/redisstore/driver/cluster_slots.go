@@ -11,7 +11,7 @@ import (
 // (the text between the first { and the next }) modulo 16,384 (Redis Cluster specification, "Key
 // distribution model"). Masters serve ranges of slots. Partitions are spread over all slots, hence
 // over masters, whatever their number.
-const slots = 16384
+const clusterSlotCount = 16384
 
 // maxPartitions is the most partitions of an instance; each has its own part of the slots.
 const maxPartitions = 1024
@@ -22,20 +22,20 @@ const maxPartitions = 1024
 // 3/4, 1/8 … of the way. The first 2, 4, 8, 16 … partitions are evenly spread, and a partition
 // keeps its tag when partitions are added. The tag must never change, because keys contain it.
 func hashTag(partition bucket.Partition) string {
-	const part = slots / maxPartitions
+	const part = clusterSlotCount / maxPartitions
 	first := int(
 		bits.Reverse16(uint16(partition.Index))>>6,
 	) * part //nolint:gosec // an index below maxPartitions
 	for n := 0; ; n++ {
 		tag := partition.String() + "." + strconv.Itoa(n)
-		if at := slotOf(tag); at >= first && at < first+part {
+		if at := clusterSlotOf(tag); at >= first && at < first+part {
 			return tag
 		}
 	}
 }
 
-// slotOf returns the slot of a hash tag.
-func slotOf(tag string) int {
+// clusterSlotOf returns the slot of a hash tag.
+func clusterSlotOf(tag string) int {
 	crc := uint16(0) // CRC-16/XMODEM: polynomial 0x1021, initial value 0
 	for i := range len(tag) {
 		crc ^= uint16(tag[i]) << 8
@@ -47,8 +47,8 @@ func slotOf(tag string) int {
 			}
 		}
 	}
-	return int(crc) % slots
+	return int(crc) % clusterSlotCount
 }
 
-// SlotOf returns the slot in which a Cluster keeps the keys of a partition.
-func SlotOf(partition bucket.Partition) int { return slotOf(hashTag(partition)) }
+// ClusterSlotOf returns the slot in which a Cluster keeps the keys of a partition.
+func ClusterSlotOf(partition bucket.Partition) int { return clusterSlotOf(hashTag(partition)) }

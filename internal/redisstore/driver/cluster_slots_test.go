@@ -12,7 +12,7 @@ import (
 func TestSlotOf(t *testing.T) {
 	for tag, want := range map[string]int{"": 0, "123456789": 0x31c3, "x": 16287, "foo": 12182,
 		"cluster-0/3": 1388, "user1000": 3443} {
-		if got := slotOf(tag); got != want {
+		if got := clusterSlotOf(tag); got != want {
 			t.Errorf("%q is in slot %d, want %d", tag, got, want)
 		}
 	}
@@ -34,13 +34,13 @@ func TestPartitionsAreSpread(t *testing.T) {
 	for _, name := range []string{"c", "cluster-0", "a-name-that-is-as-long-as-an-instance-may-be-called-0123456789"} {
 		at := make([]int, 64)
 		for partition := range at {
-			at[partition] = slotOf(hashTag(bucket.Partition{Instance: name, Index: partition}))
+			at[partition] = clusterSlotOf(hashTag(bucket.Partition{Instance: name, Index: partition}))
 		}
 		for _, partitions := range []int{2, 4, 8, 16, 32, 64} {
 			for masters := 1; masters <= partitions; masters++ {
 				counts := make([]int, masters)
 				for _, slot := range at[:partitions] {
-					counts[slot*masters/slots]++ // as redis-cli deals the slots out
+					counts[slot*masters/clusterSlotCount]++ // as redis-cli deals the slots out
 				}
 				for master, n := range counts {
 					if low, high := partitions/masters, (partitions+masters-1)/masters; n < low-1 || n > high+1 {
@@ -56,7 +56,7 @@ func TestPartitionsAreSpread(t *testing.T) {
 func TestManyPartitions(t *testing.T) {
 	taken := map[int]int{}
 	for partition := range maxPartitions {
-		slot := slotOf(hashTag(bucket.Partition{Instance: "c", Index: partition}))
+		slot := clusterSlotOf(hashTag(bucket.Partition{Instance: "c", Index: partition}))
 		if other, known := taken[slot]; known {
 			t.Errorf("partitions %d and %d are in slot %d", other, partition, slot)
 		}

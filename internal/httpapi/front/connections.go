@@ -9,11 +9,11 @@ import (
 // evictEvery is how often a connection beyond the bound looks for another one that is idle.
 const evictEvery = 100 * time.Millisecond
 
-// limitedListener bounds its open connections. One beyond the bound is accepted and waits for a
-// slot. Meanwhile evict is asked to close a connection that is idle.
+// limitedListener bounds its open connections. One beyond the bound is accepted and waits until
+// another is closed. Meanwhile evict is asked to close a connection that is idle.
 type limitedListener struct {
 	net.Listener
-	slots  chan struct{}
+	open   chan struct{}
 	evict  func()
 	once   sync.Once
 	closed chan struct{}
@@ -24,11 +24,11 @@ func limited(inner net.Listener, most int, evict func()) net.Listener {
 	if most <= 0 {
 		return inner
 	}
-	return &limitedListener{Listener: inner, slots: make(chan struct{}, most), evict: evict,
+	return &limitedListener{Listener: inner, open: make(chan struct{}, most), evict: evict,
 		closed: make(chan struct{})}
 }
 
-// Accept waits for a connection, then for a free slot.
+// Accept waits for a connection, then until one may be open.
 func (l *limitedListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {
@@ -36,16 +36,16 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 	}
 	for {
 		select {
-		case l.slots <- struct{}{}:
-			return &limitedConn{Conn: conn, release: sync.OnceFunc(func() { <-l.slots })}, nil
+		case l.open <- struct{}{}:
+			return &limitedConn{Conn: conn, release: sync.OnceFunc(func() { <-l.open })}, nil
 		default:
 		}
 		l.evict()
 		again := time.NewTimer(evictEvery)
 		select {
-		case l.slots <- struct{}{}:
+		case l.open <- struct{}{}:
 			again.Stop()
-			return &limitedConn{Conn: conn, release: sync.OnceFunc(func() { <-l.slots })}, nil
+			return &limitedConn{Conn: conn, release: sync.OnceFunc(func() { <-l.open })}, nil
 		case <-again.C:
 		case <-l.closed:
 			conn.Close()
@@ -54,13 +54,13 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close ends Accept, even while that waits for a slot.
+// Close ends Accept, even while that waits.
 func (l *limitedListener) Close() error {
 	l.once.Do(func() { close(l.closed) })
 	return l.Listener.Close()
 }
 
-// limitedConn releases its slot when it is closed.
+// limitedConn makes room for another when it is closed.
 type limitedConn struct {
 	net.Conn
 	release func()
