@@ -58,17 +58,17 @@ func (s *Service) Known() (discrepancies int, gap int64) { return s.findings.sum
 func (f *findings) sums(now time.Time) (n int, gap int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	type place struct {
+	type account struct {
 		budget int64
 		bucket string
 	}
-	largest, explained := map[place]int64{}, map[int64]int64{}
+	largest, explained := map[account]int64{}, map[int64]int64{}
 	for key, found := range f.all {
 		if now.Sub(found.at) > findingStays {
 			delete(f.all, key)
 			continue
 		}
-		at := place{key.budget, key.bucket}
+		at := account{key.budget, key.bucket}
 		largest[at] = max(largest[at], found.gap)
 	}
 	for at, units := range largest {

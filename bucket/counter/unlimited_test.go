@@ -75,7 +75,7 @@ func TestUnlimitedIsLost(t *testing.T) {
 }
 
 // TestUnlimitedBuckets checks that the buckets of a budget without a total can go offline and
-// online, apply, be redistributed and move, and that no unit is counted meanwhile.
+// online, apply, recycle and move, and that no unit is counted meanwhile.
 func TestUnlimitedBuckets(t *testing.T) {
 	everywhere(t, 2, func(w *world) {
 		b := w.create(unlimited("ads", 2))

@@ -286,9 +286,9 @@ func TestDatabaseDown(t *testing.T) {
 	}
 }
 
-// TestUnitsCameBack checks that no figure is below what the bucket has after a rollback through
+// TestUnitsReturned checks that no figure is below what the bucket has after a rollback through
 // another node.
-func TestUnitsCameBack(t *testing.T) {
+func TestUnitsReturned(t *testing.T) {
 	b := newBooks()
 	a := b.add("returns", 100, 1, 100)
 	s := node(t, b, nil)

@@ -187,7 +187,7 @@ func hostileMeaning(t *testing.T, c *client.Client) {
 			}
 		})
 	}
-	batchOfTwins(t, c)
+	batchOfDuplicates(t, c)
 	thousandAtOnce(t, c)
 }
 
@@ -198,8 +198,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// batchOfTwins repeats an id in one batch, with the same and with another amount.
-func batchOfTwins(t *testing.T, c *client.Client) {
+// batchOfDuplicates repeats an id in one batch, with the same and with another amount.
+func batchOfDuplicates(t *testing.T, c *client.Client) {
 	t.Helper()
 	item := func(id string, amount int64) client.BatchItem {
 		return client.BatchItem{Budget: "other", DeductRequest: client.DeductRequest{RequestID: id, Amount: amount}}

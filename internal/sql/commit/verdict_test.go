@@ -79,7 +79,7 @@ func TestTombstone(t *testing.T) {
 	})
 }
 
-func TestTwins(t *testing.T) {
+func TestDuplicates(t *testing.T) {
 	each(t, 10, 1, nil, func(w *world) {
 		out := w.want([]bucket.Verdict{bucket.Accepted, bucket.Known, bucket.Accepted},
 			w.asks(0, "a", 4), w.asks(0, "a", 5), w.asks(0, "b", 1))
