@@ -22,7 +22,13 @@ func Ends(ctx context.Context, tx Tx) (head, removed Anchor, err error) {
 	return head, removed, err
 }
 
-// Query selects rows.
+// Page is a part of the audit log, with the ends of the whole log, which Ends returns.
+type Page struct {
+	Rows          []Row
+	Head, Removed Anchor
+}
+
+// Query selects rows. Zero fields select all of them.
 type Query struct {
 	// After and Before are the numbers of the rows around those that are wanted; Before 0 means no
 	// bound.

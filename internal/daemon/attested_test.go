@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/budgetd/budgetd/auditlog"
-	"github.com/budgetd/budgetd/internal/httpapi"
 )
 
 // attested is a row of the audit log in an answer.
@@ -90,7 +89,7 @@ func TestCallsAreAttested(t *testing.T) {
 		}
 	}
 	for range 3 { // a row each time
-		if err := o.security.auditLog.noteRefusals(t.Context()); err != nil {
+		if err := o.security.auditLog.NoteRefusals(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -103,7 +102,7 @@ func TestCallsAreAttested(t *testing.T) {
 			t.Errorf("%q is not counted twice: %v", want, found)
 		}
 	}
-	page, err := o.security.auditLog.Read(t.Context(), httpapi.AuditQuery{Limit: 1000})
+	page, err := o.security.auditLog.Read(t.Context(), auditlog.Query{Limit: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/budgetd/budgetd/access"
 	"github.com/budgetd/budgetd/auditlog"
-	"github.com/budgetd/budgetd/internal/httpapi"
 	"github.com/budgetd/budgetd/internal/proof/testservers"
 )
 
@@ -49,8 +48,8 @@ func TestForgedKeys(t *testing.T) {
 	if n := proxy.RoundTrips() - before; n != 0 {
 		t.Errorf("%d round trips while they are refused", n)
 	}
-	read := func() httpapi.AuditPage {
-		page, err := o.security.auditLog.Read(t.Context(), httpapi.AuditQuery{Limit: 100})
+	read := func() auditlog.Page {
+		page, err := o.security.auditLog.Read(t.Context(), auditlog.Query{Limit: 100})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +58,7 @@ func TestForgedKeys(t *testing.T) {
 	at := read().Head.Seq
 	before = proxy.RoundTrips()
 	for range 3 {
-		if err := o.security.auditLog.noteRefusals(t.Context()); err != nil {
+		if err := o.security.auditLog.NoteRefusals(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -11,11 +11,11 @@ import (
 	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/internal/config"
-	"github.com/budgetd/budgetd/internal/httpapi"
 	"github.com/budgetd/budgetd/internal/metrics"
 	"github.com/budgetd/budgetd/internal/proof/testservers"
 	"github.com/budgetd/budgetd/internal/redisstore"
 	"github.com/budgetd/budgetd/internal/secret"
+	"github.com/budgetd/budgetd/internal/sql/access"
 )
 
 // TestAuditLogIsKept checks that audit_log.keep removes only older rows, the oldest first, and that
@@ -27,7 +27,7 @@ func TestAuditLogIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	b := &auditLog{db: db, refusals: new(auditlog.Refusals)}
+	b := &access.AuditLog{DB: db, Refusals: new(auditlog.Refusals)}
 	now := db.Now()
 	for n, age := range []time.Duration{3 * time.Hour, 2 * time.Hour, time.Minute} {
 		row := auditlog.Row{AtMS: now.Add(-age).UnixMilli(), Principal: "p", Op: []string{"old", "older", "young"}[n],
@@ -40,11 +40,11 @@ func TestAuditLogIsKept(t *testing.T) {
 		keep  time.Duration
 		first string
 	}{{0, "old"}, {4 * time.Hour, "old"}, {time.Hour, "young"}} {
-		b.keep = step.keep
-		if err := b.prune(t.Context()); err != nil {
+		b.Keep = step.keep
+		if err := b.Prune(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		page, err := b.Read(t.Context(), httpapi.AuditQuery{Limit: 10})
+		page, err := b.Read(t.Context(), auditlog.Query{Limit: 10})
 		if err != nil || len(page.Rows) == 0 || page.Rows[0].Op != step.first {
 			t.Errorf("keep %s: %+v, %v", step.keep, page.Rows, err)
 		}

@@ -24,7 +24,7 @@ import (
 type security struct {
 	auth     *auth.Service
 	keys     *sqlaccess.Keys
-	auditLog *auditLog
+	auditLog *sqlaccess.AuditLog
 	login    *oidc.Login // nil if nobody can log in
 	work     []loop
 }
@@ -44,7 +44,7 @@ func (b *backends) security(ctx context.Context, c config.Config, log *slog.Logg
 	*security, error) {
 	refusals := new(auditlog.Refusals)
 	out := &security{keys: &sqlaccess.Keys{DB: b.db, PerTenant: c.Keys.PerTenant},
-		auditLog: &auditLog{b.db, refusals, c.AuditLog.Keep},
+		auditLog: &sqlaccess.AuditLog{DB: b.db, Refusals: refusals, Keep: c.AuditLog.Keep},
 		auth: &auth.Service{Open: c.Auth != config.ByKeys, Loopback: c.Auth == config.Loopback,
 			Refusals: refusals, Now: time.Now, Limiter: ratelimit.NewLimiter(c.Keys.Rate, c.Keys.Burst)}}
 	for _, p := range c.TLS.Principals {
@@ -70,8 +70,8 @@ func (b *backends) security(ctx context.Context, c config.Config, log *slog.Logg
 	out.work = append(out.work, loop{"ended keys", pruneEvery, func(ctx context.Context) error {
 		return out.keys.Prune(ctx, c.Keys.Keep)
 	}})
-	out.work = append(out.work, loop{"refusals", refusalsEvery, out.auditLog.noteRefusals},
-		loop{"audit log", pruneEvery, out.auditLog.prune})
+	out.work = append(out.work, loop{"refusals", refusalsEvery, out.auditLog.NoteRefusals},
+		loop{"audit log", pruneEvery, out.auditLog.Prune})
 	return out, out.sessions(c.OIDC)
 }
 

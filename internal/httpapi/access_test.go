@@ -79,7 +79,7 @@ func locked(t *testing.T, change ...func(*httpapi.Config)) (*fake, *running, *ke
 // shelf keeps rows and keys for one test.
 type shelf struct {
 	rows  []auditlog.Row
-	asked []httpapi.AuditQuery
+	asked []auditlog.Query
 }
 
 func (s *shelf) Append(_ context.Context, row auditlog.Row) error {
@@ -87,9 +87,9 @@ func (s *shelf) Append(_ context.Context, row auditlog.Row) error {
 	return nil
 }
 
-func (s *shelf) Read(_ context.Context, q httpapi.AuditQuery) (httpapi.AuditPage, error) {
+func (s *shelf) Read(_ context.Context, q auditlog.Query) (auditlog.Page, error) {
 	s.asked = append(s.asked, q)
-	return httpapi.AuditPage{Rows: s.rows}, nil
+	return auditlog.Page{Rows: s.rows}, nil
 }
 
 func (*shelf) List(context.Context, string, string, int) ([]access.Key, error) { return nil, nil }
@@ -185,7 +185,7 @@ func TestEveryRouteWithEveryKey(t *testing.T) {
 func TestAuditLogQuery(t *testing.T) {
 	_, server, ring, rows := locked(t)
 	header := []string{"Authorization", "Bearer " + ring.tokens["admin"]}
-	for query, want := range map[string]httpapi.AuditQuery{
+	for query, want := range map[string]auditlog.Query{
 		"":                              {Limit: 100},
 		"?sort=seq&after=7&limit=9":     {After: 7, Limit: 9},
 		"?sort=-seq&before=12&after=3":  {After: 3, Before: 12, NewestFirst: true, Limit: 100},

@@ -30,7 +30,7 @@ type AuditLog interface {
 	// OutcomeUnknown.
 	Append(ctx context.Context, row auditlog.Row) error
 	// Read reads rows in the order of the query, and the ends of the log. Error: Unavailable.
-	Read(ctx context.Context, q AuditQuery) (AuditPage, error)
+	Read(ctx context.Context, q auditlog.Query) (auditlog.Page, error)
 }
 
 // admission decides who may make which call on which target.

@@ -32,24 +32,6 @@ type Keys interface {
 	Revoke(ctx context.Context, id string) (access.Key, error)
 }
 
-// AuditQuery selects rows of the audit log. Zero fields select all rows.
-type AuditQuery struct {
-	// After and Before are the numbers of the rows around those that are wanted.
-	After, Before         int64
-	From, To              time.Time
-	Principal, Tenant, Op string
-	// NewestFirst reverses the numerical order.
-	NewestFirst bool
-	// Limit is the most rows, from 1 to 1,000.
-	Limit int
-}
-
-// AuditPage is a part of the audit log, with the ends of the whole log.
-type AuditPage struct {
-	Rows          []auditlog.Row
-	Head, Removed auditlog.Anchor
-}
-
 // Login logs persons in to the console.
 type Login interface {
 	Begin(w http.ResponseWriter, r *http.Request)
@@ -229,8 +211,8 @@ func (c *call) entryNumber(query url.Values, name string) int64 {
 // auditLog answers a page of the audit log.
 func (a *API) auditLog(c *call) (answer, error) {
 	query := c.query("after", "before", "from", "to", "principal", "tenant", "op", "sort", "limit")
-	q := AuditQuery{Principal: query.Get("principal"), Tenant: query.Get("tenant"),
-		Op: query.Get("op"), From: c.instant(query, "from"), To: c.instant(query, "to"),
+	q := auditlog.Query{Principal: query.Get("principal"), Tenant: query.Get("tenant"),
+		Op: query.Get("op"), FromMS: toMS(c.instant(query, "from")), ToMS: toMS(c.instant(query, "to")),
 		After: c.entryNumber(query, "after"), Before: c.entryNumber(query, "before"),
 		Limit: defaultPageSize}
 	switch sort := query.Get("sort"); {
@@ -253,7 +235,15 @@ func (a *API) auditLog(c *call) (answer, error) {
 		return answer{}, err
 	}
 	page, err := a.admission.log.Read(c.ctx, q)
-	return answer{body: auditLogOf(page.Rows, page.Head, page.Removed)}, err
+	return answer{body: auditLogOf(&page)}, err
+}
+
+// toMS converts an instant to milliseconds since 1970; the zero time is 0.
+func toMS(at time.Time) int64 {
+	if at.IsZero() {
+		return 0
+	}
+	return at.UnixMilli()
 }
 
 // ofMS converts milliseconds since 1970 to an instant; 0 is the zero time.
@@ -270,11 +260,11 @@ func keyOf(k *access.Key) api.Key {
 		ExpiresAt: ofMS(k.ExpiresMS), LastUsedAt: ofMS(k.LastUsedMS), RevokedAt: ofMS(k.RevokedMS)}
 }
 
-func auditLogOf(rows []auditlog.Row, head, removed auditlog.Anchor) api.AuditLogPage {
-	out := api.AuditLogPage{Entries: make([]api.AuditLogEntry, len(rows)), Head: head.String(),
-		Removed: removed.String()}
-	for i := range rows {
-		r := &rows[i]
+func auditLogOf(page *auditlog.Page) api.AuditLogPage {
+	out := api.AuditLogPage{Entries: make([]api.AuditLogEntry, len(page.Rows)),
+		Head: page.Head.String(), Removed: page.Removed.String()}
+	for i := range page.Rows {
+		r := &page.Rows[i]
 		out.Entries[i] = api.AuditLogEntry{Seq: r.Seq, At: ofMS(r.AtMS), Principal: r.Principal,
 			KeyID: r.KeyID, Source: r.Source, Op: r.Op, Tenant: r.Tenant, Target: r.Target,
 			RequestID: r.RequestID, CorrelationID: r.CorrelationID, Before: definition(r.Before),
