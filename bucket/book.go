@@ -9,17 +9,9 @@ import (
 
 // Book is a budget's columns in one snapshot, for passes over all budgets.
 type Book struct {
-	Budget       int64
-	Tenant, Name string
-	Durability   budget.Durability
-	Type         budget.Type
-	Unit         budget.Unit
-	// StartAt and EndAt are those of the definition. Paused says that an operator paused the budget,
-	// Archived that lists omit it.
-	StartAt, EndAt   time.Time
-	Paused, Archived bool
-	Unlimited        bool
-	Figures          ledger.Figures
+	// Definition lacks the limits and the rule.
+	budget.Definition
+	Figures ledger.Figures
 	// Adjusted is the sum of the completed adjustments. Shrinks is the sum of the pending shrinks, as
 	// a positive number. Both are in minor units.
 	Adjusted, Shrinks int64
@@ -30,16 +22,9 @@ type Book struct {
 	Entries int64
 }
 
-// Terms returns the part of the definition that the status depends on.
-func (b *Book) Terms() budget.Definition {
-	return budget.Definition{StartAt: b.StartAt, EndAt: b.EndAt, Paused: b.Paused,
-		Archived: b.Archived}
-}
-
 // Remaining returns what deductions can take at an instant, in minor units; nothing of an unlimited
 // budget, which has no total.
 func (b *Book) Remaining(now time.Time) int64 {
-	terms := b.Terms()
-	units, _ := Remaining(&terms, b.Figures.Period.Start, b.Figures.Available(), now)
+	units, _ := Remaining(&b.Definition, b.Figures.Period.Start, b.Figures.Available(), now)
 	return units
 }

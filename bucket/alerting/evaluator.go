@@ -69,7 +69,7 @@ func (e *Evaluator) Page(ctx context.Context, books []bucket.Book) error {
 func (e *Evaluator) page(ctx context.Context, books []bucket.Book) error {
 	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
-	first, last := books[0].Budget, books[len(books)-1].Budget
+	first, last := books[0].ID, books[len(books)-1].ID
 	own, err := e.thresholds(ctx, first, last)
 	if err != nil {
 		return err
@@ -134,14 +134,14 @@ func (e *Evaluator) subjects(books []bucket.Book, own map[int64][]alert.Threshol
 	out := make([]alert.Subject, 0, len(books))
 	for i := range books {
 		b := &books[i]
-		list, has := own[b.Budget]
+		list, has := own[b.ID]
 		if !has && e.Defaults {
 			list = alert.Defaults()
 		}
-		if len(list) == 0 && len(firing[b.Budget]) == 0 {
+		if len(list) == 0 && len(firing[b.ID]) == 0 {
 			continue
 		}
-		out = append(out, alert.Subject{Budget: b.Budget, Tenant: b.Tenant, Name: b.Name,
+		out = append(out, alert.Subject{Budget: b.ID, Tenant: b.Tenant, Name: b.Name,
 			Thresholds: list, Figures: e.figures(b)})
 	}
 	return out
@@ -180,7 +180,7 @@ func (e *Evaluator) complete(ctx context.Context, books []bucket.Book, list []al
 	if !e.sampled || len(list) == 0 {
 		return nil
 	}
-	first, last := books[0].Budget, books[len(books)-1].Budget
+	first, last := books[0].ID, books[len(books)-1].ID
 	newest, err := e.LastSamples(ctx, first, last)
 	if err != nil {
 		return err
@@ -211,7 +211,7 @@ func (e *Evaluator) completePeriods(ctx context.Context, books []bucket.Book,
 	list []alert.Subject) error {
 	daily := map[int64]bool{}
 	for i := range books {
-		daily[books[i].Budget] = books[i].Type == budget.Daily
+		daily[books[i].ID] = books[i].Type == budget.Daily
 	}
 	var asked []int64
 	for i := range list {

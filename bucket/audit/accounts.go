@@ -138,8 +138,7 @@ func accounts(r *engine.Reader, budgetID int64) (out Accounts, err error) {
 	if err != nil {
 		return out, err
 	}
-	out.Book = bucket.Book{Budget: b.ID, Tenant: b.Tenant, Name: b.Name, Unlimited: b.Unlimited == 1,
-		Durability: budget.Durability(b.Durability)}
+	out.Definition = b.Definition()
 	out.Figures = ledger.Figures{Total: b.Total, Undistributed: b.Undistributed,
 		Quarantined: b.Quarantined, Forfeited: b.Forfeited, Unfunded: b.Unfunded,
 		PendingShrink: b.PendingShrink, Period: b.PeriodNow()}
@@ -179,7 +178,7 @@ func readEpochs(r *engine.Reader, all *books.Books, a *Accounts) error {
 	}
 	for _, sum := range sums {
 		var read []sumRow
-		if err := r.List(&read, sum.query, a.Budget); err != nil {
+		if err := r.List(&read, sum.query, a.ID); err != nil {
 			return err
 		}
 		for i := range read {
@@ -190,7 +189,7 @@ func readEpochs(r *engine.Reader, all *books.Books, a *Accounts) error {
 				index[at] = n
 				a.Epochs = append(a.Epochs, Epoch{EpochFigures: ledger.EpochFigures{
 					Bucket: fmt.Sprintf("number %d", at.Bucket),
-					Row:    ledger.Epoch{Budget: a.Budget, Bucket: at.Bucket, Number: at.Epoch}}})
+					Row:    ledger.Epoch{Budget: a.ID, Bucket: at.Bucket, Number: at.Epoch}}})
 			}
 			sum.add(&a.Epochs[n], &read[i])
 			a.Rows += read[i].N
@@ -208,7 +207,7 @@ func readPeriods(r *engine.Reader, a *Accounts) error {
 		Passed    int64 `db:"passed_quantity"`
 		Forfeited int64 `db:"forfeited_quantity"`
 	}
-	if err := r.List(&found, selectPeriods, a.Budget); err != nil {
+	if err := r.List(&found, selectPeriods, a.ID); err != nil {
 		return err
 	}
 	for _, row := range found {
@@ -224,7 +223,7 @@ func readPeriods(r *engine.Reader, a *Accounts) error {
 
 func readFeed(r *engine.Reader, a *Accounts) error {
 	var found []sumRow
-	if err := r.List(&found, selectFeed, a.Budget); err != nil {
+	if err := r.List(&found, selectFeed, a.ID); err != nil {
 		return err
 	}
 	a.Feed = make(map[int64]int64, len(found))

@@ -74,7 +74,7 @@ func TestRecountKeepsItsRate(t *testing.T) {
 		counts := map[int64]int{}
 		s := audit.New(audit.Config{DB: w.DB, Budgets: w.budgets, Observer: w.seen,
 			Clock: clock{w.Clock}})
-		s.SeeAccounts(func(a *audit.Accounts) { counts[a.Budget]++ })
+		s.SeeAccounts(func(a *audit.Accounts) { counts[a.ID]++ })
 		loop := s.Loops(audit.Settings{Rows: 100})[0]
 		big, small := w.make("big", 10_000, 1), w.make("small", 10, 1)
 		var ops []bucket.Operation

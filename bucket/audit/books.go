@@ -72,7 +72,7 @@ func (b *Books) RunOnce(ctx context.Context) error {
 		for i := range books {
 			b.add(&books[i])
 			if checkBook(&books[i]) != nil {
-				b.lookInto(ctx, books[i].Budget)
+				b.lookInto(ctx, books[i].ID)
 			}
 		}
 		for _, p := range b.Passes {
@@ -84,7 +84,7 @@ func (b *Books) RunOnce(ctx context.Context) error {
 			b.took += b.clock.Now().Sub(began)
 			return b.end(ctx, err)
 		}
-		b.after = books[len(books)-1].Budget
+		b.after = books[len(books)-1].ID
 		if err != nil || b.clock.Now().Sub(began) > b.Interval/2 {
 			return err
 		}
@@ -186,7 +186,7 @@ func (b *Books) lookInto(ctx context.Context, id int64) {
 	}
 	wrong, err := again(func() ([]ledger.Discrepancy, error) {
 		books, err := b.read(ctx, id-1, 1)
-		if err != nil || len(books) == 0 || books[0].Budget != id {
+		if err != nil || len(books) == 0 || books[0].ID != id {
 			return nil, err
 		}
 		return checkBook(&books[0]), nil

@@ -4,35 +4,21 @@ import (
 	"context"
 
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sql/engine"
 	"github.com/budgetd/budgetd/internal/sql/rows"
-	"github.com/budgetd/budgetd/ledger"
 )
 
 const selectIDs = `SELECT id FROM budget_management_bucket /*by PRIMARY*/ WHERE id > ?
 	ORDER BY id LIMIT ?`
 
 // selectBooks sums the columns of a range of budgets in one statement, hence in one snapshot.
-var selectBooks = `SELECT u.id, u.tenant, u.name, u.durability, u.unlimited, u.total_quantity,
-		u.type, u.unit, u.start_ms, u.end_ms, u.is_paused, u.is_archived,
-	u.undistributed_quantity, u.quarantined_quantity, u.forfeited_quantity,
-	u.pending_shrink_quantity, u.unfunded_quantity, u.period, u.period_start_ms, u.period_end_ms,
-	u.is_over,
-	(SELECT COALESCE(SUM(p.funded_quantity + p.carried_quantity), 0) FROM budget_period p
-		WHERE p.budget_id = u.id AND p.number = u.period) AS period_units,
-	COALESCE(s.remaining, 0) AS remaining, COALESCE(s.unsettled, 0) AS unsettled,
-	COALESCE(s.held, 0) AS held, COALESCE(s.used, 0) AS used,
-	COALESCE(s.returned, 0) AS returned, COALESCE(s.halted, 0) AS halted,
+var selectBooks = `SELECT ` + rows.FigureColumns + `, u.tenant, u.name, u.durability, u.type,
+	u.unit, u.start_ms, u.end_ms, u.is_paused, u.is_archived, COALESCE(s.halted, 0) AS halted,
 	COALESCE(s.halted_units, 0) AS halted_units, COALESCE(s.entries, 0) AS entries,
 	COALESCE(b.online, 0) AS online_buckets, COALESCE(b.offline, 0) AS offline_buckets,
 	COALESCE(a.adjusted, 0) AS adjusted, COALESCE(a.shrinks, 0) AS shrinks
 	FROM budget_management_bucket u
-	LEFT JOIN (SELECT e.budget_id,
-		SUM(CASE WHEN e.status = 'open' THEN e.outstanding_quantity ELSE 0 END) AS remaining,
-		SUM(CASE WHEN e.status = 'open' THEN 0 ELSE e.outstanding_quantity END) AS unsettled,
-		` + rows.Sum("e.held_quantity") + ` AS held, ` + rows.Sum("e.used_quantity") + ` AS used,
-		SUM(e.returning_quantity) AS returned,
+	LEFT JOIN (SELECT e.budget_id, ` + rows.EpochSums + `,
 		SUM(CASE WHEN LENGTH(e.halted) > 0 THEN 1 ELSE 0 END) AS halted,
 		SUM(CASE WHEN LENGTH(e.halted) > 0 THEN e.outstanding_quantity ELSE 0 END) AS halted_units,
 		SUM(e.next_entry + e.next_grant + e.epoch) AS entries
@@ -51,59 +37,21 @@ var selectBooks = `SELECT u.id, u.tenant, u.name, u.durability, u.unlimited, u.t
 	WHERE u.id >= ? AND u.id <= ? ORDER BY u.id`
 
 type bookRow struct {
-	ID            int64  `db:"id"`
-	Tenant        string `db:"tenant"`
-	Name          string `db:"name"`
-	Durability    string `db:"durability"`
-	Type          string `db:"type"`
-	Unit          string `db:"unit"`
-	StartMS       int64  `db:"start_ms"`
-	EndMS         int64  `db:"end_ms"`
-	IsPaused      int64  `db:"is_paused"`
-	IsArchived    int64  `db:"is_archived"`
-	Unlimited     int64  `db:"unlimited"`
-	Total         int64  `db:"total_quantity"`
-	Undistributed int64  `db:"undistributed_quantity"`
-	Quarantined   int64  `db:"quarantined_quantity"`
-	Forfeited     int64  `db:"forfeited_quantity"`
-	PendingShrink int64  `db:"pending_shrink_quantity"`
-	Unfunded      int64  `db:"unfunded_quantity"`
-	Period        int64  `db:"period"`
-	PeriodStartMS int64  `db:"period_start_ms"`
-	PeriodEndMS   int64  `db:"period_end_ms"`
-	IsOver        int64  `db:"is_over"`
-	PeriodUnits   int64  `db:"period_units"`
-	Remaining     int64  `db:"remaining"`
-	Unsettled     int64  `db:"unsettled"`
-	Held          int64  `db:"held"`
-	Used          int64  `db:"used"`
-	Returning     int64  `db:"returned"`
-	Halted        int    `db:"halted"`
-	HaltedUnits   int64  `db:"halted_units"`
-	Entries       int64  `db:"entries"`
-	Online        int    `db:"online_buckets"`
-	Offline       int    `db:"offline_buckets"`
-	Adjusted      int64  `db:"adjusted"`
-	Shrinks       int64  `db:"shrinks"`
+	rows.Figures
+	Halted      int   `db:"halted"`
+	HaltedUnits int64 `db:"halted_units"`
+	Entries     int64 `db:"entries"`
+	Adjusted    int64 `db:"adjusted"`
+	Shrinks     int64 `db:"shrinks"`
 }
 
 // book converts the row. The buckets of an unlimited budget hold no part of a total.
 func (r *bookRow) book() bucket.Book {
 	if r.Unlimited == 1 {
-		r.Remaining, r.Unsettled, r.HaltedUnits = 0, 0, 0
+		r.HaltedUnits = 0
 	}
-	return bucket.Book{Budget: r.ID, Tenant: r.Tenant, Name: r.Name,
-		Type: budget.Type(r.Type), Unit: budget.Unit(r.Unit), Paused: r.IsPaused == 1,
-		Archived: r.IsArchived == 1,
-		StartAt:  engine.FromMS(r.StartMS), EndAt: engine.FromMS(r.EndMS),
-		Durability: budget.Durability(r.Durability), Unlimited: r.Unlimited == 1, Adjusted: r.Adjusted,
-		Shrinks: r.Shrinks, Halted: r.Halted, HaltedUnits: r.HaltedUnits, Entries: r.Entries,
-		Figures: ledger.Figures{Total: r.Total, Undistributed: r.Undistributed,
-			Quarantined: r.Quarantined, Forfeited: r.Forfeited, Unfunded: r.Unfunded,
-			PendingShrink: r.PendingShrink, InBuckets: r.Remaining, Unsettled: r.Unsettled,
-			Held: r.Held, Used: r.Used, Returning: r.Returning, Online: r.Online, Offline: r.Offline,
-			PeriodUnits: r.PeriodUnits, Period: budget.Period{Number: r.Period, Over: r.IsOver == 1,
-				Start: engine.FromMS(r.PeriodStartMS), End: engine.FromMS(r.PeriodEndMS)}}}
+	return bucket.Book{Definition: r.Definition(), Adjusted: r.Adjusted, Shrinks: r.Shrinks,
+		Halted: r.Halted, HaltedUnits: r.HaltedUnits, Entries: r.Entries, Figures: r.Figures.Ledger()}
 }
 
 // Books reads the columns of at most limit budgets after an id, in id order and in one snapshot. It

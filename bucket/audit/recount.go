@@ -56,7 +56,7 @@ func (r *Recount) Page(_ context.Context, books []bucket.Book) error {
 		r.waiting, r.known = map[int64]counted{}, map[int64]counted{}
 	}
 	for i := range books {
-		id, mark := books[i].Budget, markOf(&books[i])
+		id, mark := books[i].ID, markOf(&books[i])
 		old, seen := r.waiting[id]
 		if !seen {
 			old, seen = r.known[id]

@@ -170,7 +170,7 @@ func (s *Service) act(ctx context.Context, a *Accounts, found []ledger.Discrepan
 	}
 	now := s.clock.Now()
 	for _, d := range found {
-		if s.findings.note(a.Budget, d, now) {
+		if s.findings.note(a.ID, d, now) {
 			s.log.Error("audit found a discrepancy", "budget", a.Name, "tenant", a.Tenant,
 				"bucket", d.Bucket, "figure", d.What, "discrepancy", d.String())
 		}

@@ -19,9 +19,9 @@ import (
 	"github.com/budgetd/budgetd/internal/proof/testservers"
 	"github.com/budgetd/budgetd/internal/redisstore"
 	"github.com/budgetd/budgetd/internal/redisstore/faultstore"
+	"github.com/budgetd/budgetd/internal/sql/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sql/commit"
 	"github.com/budgetd/budgetd/internal/sql/engine"
-	"github.com/budgetd/budgetd/internal/sql/rows"
 )
 
 // clock is the machine's clock, which tests move forward, and may stop.
@@ -263,15 +263,12 @@ type books struct{ T, F, U, O, S, R, Q, X int64 }
 func (w *world) books(id int64) (out books) {
 	w.Helper()
 	w.ok(w.db.Snapshot(w.Context(), "test", func(r *engine.Reader) error {
-		b, err := rows.ReadBudget(r, "test", id)
+		all, b, err := bookkeeper.ReadBudget(r, "test", id, bookkeeper.AllEpochs(id)...)
 		if err != nil {
 			return err
 		}
 		out = books{T: b.Total, F: b.Unfunded, U: b.Undistributed, Q: b.Quarantined, X: b.Forfeited}
-		var epochs []rows.Epoch
-		err = r.List(&epochs, `SELECT `+rows.EpochColumns+` FROM bucket_epoch e WHERE e.budget_id = ?`,
-			id)
-		for _, e := range epochs {
+		for _, e := range all.Epochs.All() {
 			out.O, out.S, out.R = out.O+e.Outstanding, out.S+e.Used, out.R+e.Returning
 			if e.Halted != "" {
 				w.Errorf("bucket %d epoch %d is halted: %s", e.Bucket, e.Number, e.Halted)

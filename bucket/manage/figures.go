@@ -15,28 +15,17 @@ import (
 var (
 	// selectFigures sums the columns of budgets in one statement, hence in one snapshot. The lists
 	// of ids go where it is split.
-	selectFigures = `SELECT u.id, u.unlimited, u.total_quantity, u.undistributed_quantity,
-		u.quarantined_quantity, u.forfeited_quantity, u.pending_shrink_quantity, u.unfunded_quantity,
-		u.period, u.period_start_ms, u.period_end_ms, u.is_over,
-		(SELECT COALESCE(SUM(p.funded_quantity + p.carried_quantity), 0) FROM budget_period p
-			WHERE p.budget_id = u.id AND p.number = u.period) AS period_units,
+	selectFigures = `SELECT ` + rows.FigureColumns + `,
 		(SELECT COALESCE(SUM(p.before_quantity), 0) FROM budget_period p
 			WHERE p.budget_id = u.id AND p.number = u.period) AS period_before,
 		COALESCE(s.period_used, 0) AS period_used,
-		COALESCE(s.remaining, 0) AS remaining, COALESCE(s.unsettled, 0) AS unsettled,
-		COALESCE(s.held, 0) AS held, COALESCE(s.used, 0) AS used,
-		COALESCE(s.returned, 0) AS returned,
 		(SELECT COUNT(*) FROM sharding_budget_management_bucket b
 			WHERE b.budget_id = u.id AND b.status = 'online') AS online_buckets,
 		(SELECT COUNT(*) FROM sharding_budget_management_bucket b WHERE b.budget_id = u.id
 			AND b.status <> 'online' AND b.offline_by <> 'resize') AS offline_buckets
-		FROM budget_management_bucket u LEFT JOIN (SELECT e.budget_id,
-			SUM(CASE WHEN e.status = 'open' THEN e.outstanding_quantity ELSE 0 END) AS remaining,
-			SUM(CASE WHEN e.status = 'open' THEN 0 ELSE e.outstanding_quantity END) AS unsettled,
+		FROM budget_management_bucket u LEFT JOIN (SELECT e.budget_id, ` + rows.EpochSums + `,
 			` + rows.Sum(`CASE WHEN e.period = n.period THEN e.used_quantity ELSE 0 END`) + `
-				AS period_used,
-			` + rows.Sum("e.held_quantity") + ` AS held, ` + rows.Sum("e.used_quantity") + ` AS used,
-			SUM(e.returning_quantity) AS returned
+				AS period_used
 			FROM budget_management_bucket n /*by PRIMARY*/
 			/*in order*/ JOIN bucket_epoch e /*by bucket_epoch_units*/ ON e.budget_id = n.id WHERE `
 	figuresOf    = ` GROUP BY e.budget_id) s ON s.budget_id = u.id WHERE `
@@ -45,47 +34,15 @@ var (
 
 // figuresRow is a row of selectFigures.
 type figuresRow struct {
-	ID            int64 `db:"id"`
-	Unlimited     int64 `db:"unlimited"`
-	Total         int64 `db:"total_quantity"`
-	Undistributed int64 `db:"undistributed_quantity"`
-	Quarantined   int64 `db:"quarantined_quantity"`
-	Forfeited     int64 `db:"forfeited_quantity"`
-	PendingShrink int64 `db:"pending_shrink_quantity"`
-	Unfunded      int64 `db:"unfunded_quantity"`
-	Period        int64 `db:"period"`
-	PeriodStartMS int64 `db:"period_start_ms"`
-	PeriodEndMS   int64 `db:"period_end_ms"`
-	IsOver        int64 `db:"is_over"`
-	PeriodUnits   int64 `db:"period_units"`
-	PeriodUsed    int64 `db:"period_used"`
-	PeriodBefore  int64 `db:"period_before"`
-	Remaining     int64 `db:"remaining"`
-	Unsettled     int64 `db:"unsettled"`
-	Held          int64 `db:"held"`
-	Used          int64 `db:"used"`
-	Returning     int64 `db:"returned"`
-	Online        int   `db:"online_buckets"`
-	Offline       int   `db:"offline_buckets"`
+	rows.Figures
+	PeriodUsed   int64 `db:"period_used"`
+	PeriodBefore int64 `db:"period_before"`
 }
 
-// figures converts the row. Each epoch of an unlimited budget saturates, and so do the sums. Its
-// buckets hold no part of a total.
 func (r *figuresRow) figures() ledger.Figures {
-	if r.Unlimited == 1 {
-		r.Remaining, r.Unsettled = 0, 0
-	}
-	return ledger.Figures{
-		Total: r.Total, Undistributed: r.Undistributed, Quarantined: r.Quarantined,
-		Forfeited: r.Forfeited, Unfunded: r.Unfunded, PendingShrink: r.PendingShrink,
-		InBuckets: r.Remaining, Unsettled: r.Unsettled, Returning: r.Returning,
-		Held: min(r.Held, budget.MaxAmount), Used: min(r.Used, budget.MaxAmount),
-		PeriodUnits: r.PeriodUnits, PeriodUsed: min(r.PeriodUsed, budget.MaxAmount),
-		PeriodBefore: r.PeriodBefore,
-		Online:       r.Online, Offline: r.Offline,
-		Period: budget.Period{Number: r.Period, Over: r.IsOver == 1,
-			Start: engine.FromMS(r.PeriodStartMS), End: engine.FromMS(r.PeriodEndMS)},
-	}
+	f := r.Ledger()
+	f.PeriodUsed, f.PeriodBefore = min(r.PeriodUsed, budget.MaxAmount), r.PeriodBefore
+	return f
 }
 
 // writeFigures writes the query for the figures of budgets. of writes the condition that a column

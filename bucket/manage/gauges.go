@@ -11,6 +11,7 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/internal/sql/engine"
 	"github.com/budgetd/budgetd/internal/sql/rows"
+	"github.com/budgetd/budgetd/ledger/books"
 )
 
 const (
@@ -145,7 +146,7 @@ func (l *Ledger) gauges(ctx context.Context, asked map[bucket.BudgetRef]*gauge) 
 	err := l.db.Read(ctx, "gauges", func(r *engine.Reader) error {
 		now := l.db.Now()
 		for chunk := range slices.Chunk(names, engine.ListChunk) {
-			var read []rows.Budget
+			var read []books.Budget
 			s := r.Statement()
 			s.SQL(selectNamed)
 			s.Tuples([]string{"tenant", "name"}, chunk)

@@ -8,6 +8,7 @@ import (
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sql/engine"
 	"github.com/budgetd/budgetd/internal/sql/rows"
+	"github.com/budgetd/budgetd/ledger/books"
 )
 
 // The conditions of a page of budgets. Those of a status are budget.Definition.StatusAt in SQL.
@@ -88,7 +89,7 @@ func (l *Ledger) Budgets(ctx context.Context, page bucket.Page) (out []bucket.Vi
 	}
 	q.add(pageOrder, page.Size)
 	err = l.db.Read(ctx, "list", func(r *engine.Reader) error {
-		var read []rows.Budget
+		var read []books.Budget
 		if err := r.List(&read, q.text.String(), q.args...); err != nil {
 			return err
 		}
@@ -105,7 +106,7 @@ func (l *Ledger) Budgets(ctx context.Context, page bucket.Page) (out []bucket.Vi
 }
 
 // views reads the limits, then the figures, of budget rows.
-func views(r *engine.Reader, read []rows.Budget) ([]bucket.View, error) {
+func views(r *engine.Reader, read []books.Budget) ([]bucket.View, error) {
 	var ids, limited []int64
 	for i := range read {
 		ids = append(ids, read[i].ID)

@@ -51,7 +51,7 @@ func (k *Sampler) Page(ctx context.Context, books []bucket.Book) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
-	first, last := books[0].Budget, books[len(books)-1].Budget
+	first, last := books[0].ID, books[len(books)-1].ID
 	known, err := k.Last(ctx, first, last)
 	if err != nil {
 		return err
@@ -67,9 +67,9 @@ func (k *Sampler) Page(ctx context.Context, books []bucket.Book) error {
 	var changed []bucket.Sample
 	for i := range books {
 		b := &books[i]
-		old, ok := known[b.Budget]
-		now := bucket.Sample{Budget: b.Budget, Point: series.Point{At: k.minute,
-			Figures: sampled(b.Figures, b.Remaining(k.minute), byBudget[b.Budget],
+		old, ok := known[b.ID]
+		now := bucket.Sample{Budget: b.ID, Point: series.Point{At: k.minute,
+			Figures: sampled(b.Figures, b.Remaining(k.minute), byBudget[b.ID],
 				k.away(b.Durability))}}
 		if !ok || now.At.After(old.At) && now.Figures != old.Figures {
 			changed = append(changed, now)

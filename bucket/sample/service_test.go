@@ -44,7 +44,7 @@ func (w *world) pass(k *Sampler) {
 		if len(books) < 2 {
 			break
 		}
-		after = books[1].Budget
+		after = books[1].ID
 	}
 	k.End()
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/budgetd/budgetd/internal/sql/engine"
 	"github.com/budgetd/budgetd/internal/sql/rows"
 	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/ledger/books"
 )
 
 // clock stands still until it is moved. It starts at the real time.
@@ -269,7 +270,7 @@ func (w *world) giveBack(budgetID int64, id, rollback string, units int64, late 
 func (w *world) epochs(id int64) (out []ledger.EpochFigures) {
 	w.Helper()
 	w.ok(w.db.Read(w.ctx, "test", func(r *engine.Reader) error {
-		var list []rows.Epoch
+		var list []books.Epoch
 		err := r.List(&list, `SELECT `+rows.EpochColumns+` FROM bucket_epoch e
 			WHERE e.budget_id = ? ORDER BY e.bucket_id, e.epoch`, id)
 		if err != nil {

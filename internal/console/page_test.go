@@ -48,8 +48,8 @@ func dashboardOf(n int, now *time.Time) *Dashboard {
 		o.Begin()
 		books := make([]bucket.Book, n)
 		for i := range books {
-			books[i] = bucket.Book{Budget: int64(i + 1), Tenant: "default",
-				Name: fmt.Sprintf("campaign-%06d", i), Figures: ledger.Figures{Total: 1000, InBuckets: 1000}}
+			books[i] = bucket.Book{Definition: budget.Definition{ID: int64(i + 1), Tenant: "default",
+				Name: fmt.Sprintf("campaign-%06d", i)}, Figures: ledger.Figures{Total: 1000, InBuckets: 1000}}
 			if i%10 == 3 {
 				books[i].Figures.Used = used * int64(i) / int64(n)
 				books[i].Figures.InBuckets -= books[i].Figures.Used

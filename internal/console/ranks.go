@@ -71,9 +71,9 @@ func (o *Dashboard) Page(_ context.Context, books []bucket.Book) error {
 	for i := range books {
 		b := &books[i]
 		f := &b.Figures
-		s := summary{id: b.Budget, tenant: b.Tenant, name: b.Name, kind: b.Type, unit: b.Unit,
+		s := summary{id: b.ID, tenant: b.Tenant, name: b.Name, kind: b.Type, unit: b.Unit,
 			key:   strings.ToLower(b.Tenant + "/" + b.Name),
-			terms: b.Terms(), unlimited: b.Unlimited, total: f.Total, held: f.Held, used: f.Used,
+			terms: b.Definition, unlimited: b.Unlimited, total: f.Total, held: f.Held, used: f.Used,
 			unspent:   f.Unfunded + f.Undistributed + f.InBuckets + f.InTransit(),
 			available: f.Available(), begin: f.Period.Start,
 			quarantined: f.Quarantined, halted: b.Halted}

@@ -7,6 +7,7 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sql/engine"
+	"github.com/budgetd/budgetd/ledger/books"
 	"github.com/budgetd/budgetd/limit"
 )
 
@@ -18,7 +19,7 @@ type Reading struct {
 	// ListLess leaves the bucket list out.
 	ListLess bool
 
-	found  []Budget
+	found  []books.Budget
 	limits []limitRow
 	list   []Bucket
 }
