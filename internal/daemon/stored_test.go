@@ -66,7 +66,7 @@ func TestStored(t *testing.T) {
 			name, name), 200, `"limit_exceeded"`, `"would_be_accepted"`)
 		expect("GET", "/v1/budgets/"+name+"/audit", "", 200, `"ok":true`, `"used":8`)
 	}
-	expect("GET", "/v1/budgets/ads/audit", "", 200, `"in_buckets":0`, `"at_risk":0`)
+	expect("GET", "/v1/budgets/ads/audit", "", 200, `"in_buckets":null`, `"at_risk":0`)
 	expect("GET", "/v1/budgets/ads/buckets", "", 200, `"remaining":0`)
 	p.signal()
 	if status := p.ended(); status != 0 {

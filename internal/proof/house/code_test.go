@@ -16,9 +16,9 @@ import (
 
 // The largest numbers of lines of code, without blank lines and comments, in Go and Lua.
 const (
-	mostProduct = 59_390 // what budgetd, budgetctl and the client are made of
+	mostProduct = 59_190 // what budgetd, budgetctl and the client are made of
 	mostSupport = 10_500 // all other code outside tests
-	mostTests   = 67_200
+	mostTests   = 67_220
 )
 
 // lineCount counts lines of code and lines that have only a comment.
