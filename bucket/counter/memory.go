@@ -277,7 +277,7 @@ func (s *Service) raise(ctx context.Context, name bucket.Partition) error {
 		return err
 	}
 	if err := l.store.Raise(ctx, m.Memory, all); err != nil {
-		l.failed(m, err)
+		_ = l.failed(m, err)
 		return storeDown(l.name, err)
 	}
 	l.raising.Lock()

@@ -167,7 +167,7 @@ func (p *pushing) failed(err error) error {
 	if err == nil {
 		return nil
 	}
-	p.l.failed(p.m, err)
+	_ = p.l.failed(p.m, err)
 	if errors.Is(err, bucket.ErrOtherMemory) {
 		p.l.forget(p.m)
 		return storeDown(p.l.name, err)

@@ -274,7 +274,7 @@ func (l *partition) giveBack(list []*returnOp) {
 		}
 		got, err := call(ctx, m.Memory, all)
 		if err != nil {
-			l.failed(m, err)
+			_ = l.failed(m, err)
 		}
 		for i, g := range kinds[kind] {
 			if err != nil {

@@ -54,7 +54,7 @@ func (l *partition) sync(ctx context.Context, since time.Time) error {
 		}
 	}
 	if err := l.readAll(ctx, m); err != nil {
-		l.failed(m, err)
+		_ = l.failed(m, err)
 		if errors.Is(err, bucket.ErrOtherMemory) {
 			l.forget(m)
 			return storeDown(l.name, err)
@@ -349,7 +349,7 @@ func (s *Service) entries(ctx context.Context, name bucket.Partition, list []*bu
 	}
 	entries, err = l.store.Read(ctx, m.Memory, refs)
 	if err != nil || len(entries) != len(list) {
-		l.failed(m, err)
+		_ = l.failed(m, err)
 		return nil, true
 	}
 	return entries, false

@@ -183,7 +183,7 @@ func (m *moving) doubt(ctx context.Context, sinceMS int64) error {
 
 // broken is the error of a copy that another attempt must begin from the start.
 func (m *moving) broken(l *partition, known *remembered, err error) error {
-	l.failed(known, err)
+	_ = l.failed(known, err)
 	if errors.Is(err, bucket.ErrOtherMemory) || budget.CodeOf(err).Kind() == budget.MayBeDone {
 		return storeDown(l.name, err)
 	}
