@@ -164,7 +164,7 @@ func TestRecycleWithoutAStore(t *testing.T) {
 
 // TestScheduledRecycle checks that a budget in store mode is recycled once at the scheduled time,
 // whatever the number of nodes, and that a node which finds the report of another one only in its
-// last step hands out what it gathered.
+// last step hands out what it collected.
 func TestScheduledRecycle(t *testing.T) {
 	w := onRedis(t, "sqlite", 2)
 	b := w.create(promo("sale", 1000, 4))
@@ -197,7 +197,7 @@ func TestScheduledRecycle(t *testing.T) {
 	}
 	part := transfer.NewLedger(w.db)
 	want := transfer.Recycling{Cause: bucket.OnSchedule, Since: due, BeganAt: due}
-	first, err := part.Gather(t.Context(), w.read(b.ID), want)
+	first, err := part.Collect(t.Context(), w.read(b.ID), want)
 	if err != nil || first.Found == nil || *first.Found != history[0] || len(first.Tell) > 0 {
 		t.Errorf("%+v, %v", first, err)
 	}

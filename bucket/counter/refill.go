@@ -126,9 +126,9 @@ func (s *Service) refill(all []refill) {
 // mostRounds bounds the steps in which the buckets of one budget are closed: 1,024 buckets take 64.
 const mostRounds = 100
 
-// Gather closes epochs until U and F have that many units, or until no open epoch has any. If a
+// Recall closes epochs until U and F have that many units, or until no open epoch has any. If a
 // store cannot be reached it returns an error; units of the other stores stay in U.
-func (s *Service) Gather(ctx context.Context, budgetID, units int64) error {
+func (s *Service) Recall(ctx context.Context, budgetID, units int64) error {
 	var first error
 	for range mostRounds {
 		donors, err := s.ledger.Collect(ctx, budgetID, units)

@@ -88,7 +88,7 @@ func everywhere(t *testing.T, test func(t *testing.T, d *database)) {
 }
 
 // TestSellOutSQL sells a budget to callers of two nodes by deductions of several units, so that
-// units must be gathered. Every unit is sold, and each id once.
+// units must be collected. Every unit is sold, and each id once.
 func TestSellOutSQL(t *testing.T) {
 	everywhere(t, func(t *testing.T, d *database) {
 		const total, callers, each = 400, 5, 40

@@ -130,3 +130,19 @@ func views(r *engine.Reader, read []books.Budget) ([]bucket.View, error) {
 	}
 	return out, nil
 }
+
+// Belongs reports whether a tenant has a budget with an id. It always asks the database. Error:
+// Unavailable.
+func (s *Service) Belongs(ctx context.Context, tenant string, id int64) (bool, error) {
+	return s.Ledger.Belongs(ctx, tenant, id)
+}
+
+// NameOf returns the name of a budget, which may be up to a second old. Errors: BudgetNotFound,
+// Unavailable.
+func (s *Service) NameOf(ctx context.Context, ref bucket.BudgetRef) (string, error) {
+	b, err := s.Budgets.Find(ctx, ref)
+	if err != nil {
+		return "", err
+	}
+	return b.Name, nil
+}

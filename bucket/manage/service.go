@@ -49,6 +49,10 @@ type Service struct {
 	// buckets now.
 	Places *placement.Map
 	Takes  func(bucket.Partition) bool
+	// Fit returns why a budget in store mode may not have buckets on partitions (Error: Invalid).
+	// Problem returns why the store of a partition does not answer, or "". It may be nil.
+	Fit     func(context.Context, []bucket.Partition) error
+	Problem func(bucket.Partition) string
 	// Moved reports units that were handed out.
 	Moved func(step string, units int64)
 	Clock bucket.Clock
@@ -99,7 +103,7 @@ func (s *Service) Create(ctx context.Context, d budget.Definition) (
 		if homes, err = s.partitions(d.Tenant, d.Name, placed.BucketQuantity); err != nil {
 			return v, false, err
 		}
-		if err := s.Stores.Fit(ctx, homes); err != nil {
+		if err := s.Fit(ctx, homes); err != nil {
 			return v, false, err
 		}
 	}
@@ -186,9 +190,21 @@ func (s *Service) checkStores(d budget.Definition) []budget.FieldError {
 		`configuration of every node`}}
 }
 
-// View reads a budget as of now. Errors: BudgetNotFound, Unavailable.
+// View reads a budget as of now, and counts the buckets whose stores this node cannot reach.
+// Errors: BudgetNotFound, Unavailable.
 func (s *Service) View(ctx context.Context, ref bucket.BudgetRef) (bucket.View, error) {
-	return s.Ledger.View(ctx, ref)
+	view, err := s.Ledger.View(ctx, ref)
+	if err != nil || s.Problem == nil {
+		return view, err
+	}
+	if b, e := s.Budgets.Find(ctx, ref); e == nil {
+		for _, one := range b.Ring() {
+			if s.Problem(one.Partition) != "" {
+				view.Unreachable++
+			}
+		}
+	}
+	return view, nil
 }
 
 // List reads a page of budgets in the order of their ids. Errors: Invalid, Unavailable.
@@ -224,7 +240,7 @@ func (s *Service) Change(ctx context.Context, ref bucket.BudgetRef, change bucke
 	}
 	s.deliver(step, b)
 	if changed.IsDue {
-		s.rollOver(step, b.ID)
+		s.rollOver(step, b)
 	}
 	return s.viewAfter(step, "change", b, changed.View, changed.IsDue)
 }
@@ -337,13 +353,17 @@ func (s *Service) FinishShrinks(ctx context.Context) error {
 // one.
 func (s *Service) rollOverFirst(ctx context.Context, b *bucket.Budget) {
 	if b.Period.OverAt(s.Clock.Now()) && !b.Period.Over {
-		s.rollOver(ctx, b.ID)
+		s.rollOver(ctx, b)
 	}
 }
 
-func (s *Service) rollOver(ctx context.Context, budgetID int64) {
-	if err := s.Periods.RollOver(ctx, budgetID); err != nil {
-		s.Log.Warn("budget not rolled over yet", "budget", budgetID, "error", err)
+// rollOver rolls a budget in ledger mode over. Loops do so for budgets in store mode.
+func (s *Service) rollOver(ctx context.Context, b *bucket.Budget) {
+	if b.InStoreMode() {
+		return
+	}
+	if err := s.Periods.RollOver(ctx, b.ID); err != nil {
+		s.Log.Warn("budget not rolled over yet", "budget", b.ID, "error", err)
 	}
 }
 
@@ -353,7 +373,7 @@ func (s *Service) deliver(ctx context.Context, b *bucket.Budget) {
 	if !b.InStoreMode() || s.Stores == nil {
 		return
 	}
-	if err := s.Stores.Open(ctx, b.ID); err != nil {
+	if err := s.Stores.Push(ctx, b.ID); err != nil {
 		s.Log.Warn("stores do not have all units yet", "budget", b.ID, "error", err)
 	}
 }

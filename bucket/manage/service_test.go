@@ -54,7 +54,7 @@ func newCaller(t *testing.T) *caller {
 	}
 	w := &caller{t: t, db: db, part: manage.NewLedger(db), full: map[string]bool{}}
 	w.know(partitions)
-	w.Service = &manage.Service{Ledger: w.part, Budgets: w, Periods: w, Stores: w, Places: places,
+	w.Service = &manage.Service{Ledger: w.part, Budgets: w, Periods: w, Stores: w, Fit: fit, Places: places,
 		Takes: func(l bucket.Partition) bool { return !w.full[l.Instance] }, Clock: bucket.SystemClock{},
 		Nonce: func() string { return "nonce" }, Log: slog.New(slog.DiscardHandler),
 		Timeout: 10 * time.Second}
@@ -93,10 +93,10 @@ func (w *caller) know(partitions []bucket.Partition) {
 	}
 }
 
-// Fit, Open and Recall are the stores, which take everything.
-func (w *caller) Fit(context.Context, []bucket.Partition) error { return nil }
+// fit, Push and Recall are the stores, which take everything.
+func fit(context.Context, []bucket.Partition) error { return nil }
 
-func (w *caller) Open(context.Context, int64) error { return nil }
+func (w *caller) Push(context.Context, int64) error { return nil }
 
 func (w *caller) Recall(context.Context, int64, int64) error { return nil }
 

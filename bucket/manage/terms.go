@@ -66,13 +66,12 @@ type Periods interface {
 	RollOver(ctx context.Context, budgetID int64) error
 }
 
-// Stores is the part of store mode. It is required for budgets in store mode.
+// Stores is the part of store mode. It is required for budgets in store mode. counter.Service
+// implements it.
 type Stores interface {
-	// Fit returns why a budget in store mode may not have buckets on partitions. Error: Invalid.
-	Fit(ctx context.Context, partitions []bucket.Partition) error
-	// Open opens the opening epochs of a budget in their stores, and sends its pending grants. A loop
+	// Push opens the opening epochs of a budget in their stores, and sends its pending grants. A loop
 	// does what it cannot do now.
-	Open(ctx context.Context, budgetID int64) error
+	Push(ctx context.Context, budgetID int64) error
 	// Recall closes epochs of a budget until that many units have returned to U, or all epochs that it
 	// can reach are closed.
 	Recall(ctx context.Context, budgetID, units int64) error

@@ -94,8 +94,8 @@ type Recycling struct {
 	BeganAt time.Time
 }
 
-// Gathered is one step of a recycle in store mode.
-type Gathered struct {
+// Collected is one step of a recycle in store mode.
+type Collected struct {
 	// Found is the recycle since Since, if there is one: nothing was done.
 	Found *bucket.Recycle
 	// Closing is what the epochs that must be closed now have. Tell are the buckets whose stores have

@@ -35,7 +35,7 @@ func (s *Service) recycle(ctx context.Context, b *bucket.Budget, cause bucket.Re
 		if b, err = s.Budgets.Reload(ctx, b.ID); err != nil {
 			return run, err
 		}
-		found, err := s.gather(ctx, b, &want)
+		found, err := s.collect(ctx, b, &want)
 		if err != nil || found != nil {
 			return *cmp.Or(found, &run), err
 		}
@@ -81,9 +81,9 @@ func (s *Service) distribute(ctx context.Context, b *bucket.Budget, want Recycli
 	return out, err
 }
 
-// gather closes the epochs of a budget's buckets that are above their share by recent demand. It
+// collect closes the epochs of a budget's buckets that are above their share by recent demand. It
 // returns the recycle since want.Since, if there is one.
-func (s *Service) gather(ctx context.Context, b *bucket.Budget, want *Recycling) (
+func (s *Service) collect(ctx context.Context, b *bucket.Budget, want *Recycling) (
 	found *bucket.Recycle, err error) {
 	const most = 100 // 1,024 buckets take 64 steps
 	step, cancel := s.bounded(ctx)
@@ -94,7 +94,7 @@ func (s *Service) gather(ctx context.Context, b *bucket.Budget, want *Recycling)
 	want.without(b, failed)
 	for range most {
 		step, cancel := s.bounded(ctx)
-		got, err := s.Ledger.Gather(step, b, *want)
+		got, err := s.Ledger.Collect(step, b, *want)
 		cancel()
 		if err != nil || got.Found != nil {
 			return got.Found, err

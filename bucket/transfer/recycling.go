@@ -68,14 +68,14 @@ func recycling(known *bucket.Budget, want *Recycling) ([]bookkeeper.Query,
 	}
 }
 
-// Gather is one step of a recycle in store mode before the last one: it sets epochs to closing, as
+// Collect is one step of a recycle in store mode before the last one: it sets epochs to closing, as
 // books.CloseAbove does. It may be repeated. Error: BudgetExpired if no period is open.
-func (l *Ledger) Gather(ctx context.Context, known *bucket.Budget, want Recycling) (
-	out Gathered, err error) {
+func (l *Ledger) Collect(ctx context.Context, known *bucket.Budget, want Recycling) (
+	out Collected, err error) {
 	load, tell := recycling(known, &want)
 	rolled, err := bookkeeper.Whole(ctx, l.db, "recycle", known.ID, load,
 		func(b *books.Books, u *books.Budget) error {
-			out = Gathered{At: engine.FromMS(b.NowMS)}
+			out = Collected{At: engine.FromMS(b.NowMS)}
 			if found := b.Runs.All(); len(found) > 0 {
 				run := recycleOf(found[0])
 				out.Found = &run
@@ -88,10 +88,10 @@ func (l *Ledger) Gather(ctx context.Context, known *bucket.Budget, want Recyclin
 			return err
 		}, nil)
 	if err != nil {
-		return Gathered{}, err
+		return Collected{}, err
 	}
 	if out.Waits = len(rolled.Closing) > 0; out.Waits {
-		out = Gathered{Waits: true}
+		out = Collected{Waits: true}
 	}
 	out.Tell = slices.Concat(rolled.Closing, rolled.Granted, slices.Collect(maps.Keys(out.Closing)))
 	return out, nil
@@ -100,16 +100,16 @@ func (l *Ledger) Gather(ctx context.Context, known *bucket.Budget, want Recyclin
 // Recycle brings every bucket of a budget to its share of all units by recent demand, as
 // books.Recycle does, and returns its report and the budget as it is then. If there is a recycle
 // since want.Since, nothing changes in ledger mode. In store mode it is the last step: it hands out
-// what the others gathered, also if there is one. It recognises an attempt with an unknown commit
+// what the others collected, also if there is one. It recognises an attempt with an unknown commit
 // by the number of its run. Error: BudgetExpired if no period is open.
 func (l *Ledger) Recycle(ctx context.Context, known *bucket.Budget, want Recycling) (
 	after bucket.Budget, out Recycled, err error) {
 	tried := int64(0) // the run of an earlier attempt, committed or not
 	load, tell := recycling(known, &want)
 	load = append(load, bookkeeper.TriedRun(known.ID, &tried))
-	var before *books.Gathered
+	var before *books.Collected
 	if known.InStoreMode() && !want.BeganAt.IsZero() {
-		before = &books.Gathered{Units: want.Before.Units, Stranded: want.Before.Stranded,
+		before = &books.Collected{Units: want.Before.Units, Stranded: want.Before.Stranded,
 			Moved: want.Moved, BeganMS: engine.ToMS(want.BeganAt)}
 	}
 	read := reading(known.ID)
@@ -121,7 +121,7 @@ func (l *Ledger) Recycle(ctx context.Context, known *bucket.Budget, want Recycli
 				if !known.InStoreMode() || out.Began {
 					return nil
 				}
-				_, _, err := b.ShareOut(u) // of what this one gathered
+				_, _, err := b.ShareOut(u) // of what this one collected
 				return err
 			}
 			made, err := b.Recycle(u, books.Word(want.Cause), before)

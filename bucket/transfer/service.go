@@ -54,6 +54,9 @@ type Config struct {
 	// Partitions are those of the configured instances. Places is the ring over them.
 	Partitions []bucket.Partition
 	Places     *placement.Map
+	// Problem returns why the store of a partition did not answer this node lately, or "". It may be
+	// nil.
+	Problem func(bucket.Partition) string
 	// Stores moves the buckets that a drain or a rebalance finds, and tells stores what was decided in
 	// SQL. If it is nil, buckets stay and there is no budget in store mode.
 	Stores Stores
@@ -164,7 +167,8 @@ func afterWrite(op string, wrote bool, err error) error {
 		Message: "the change was made, but its result could not be read"}
 }
 
-// Buckets lists the buckets of a budget as SQL has them now. Errors: BudgetNotFound, Unavailable.
+// Buckets lists the buckets of a budget as SQL has them now, and marks those that this node cannot
+// reach. Errors: BudgetNotFound, Unavailable.
 func (s *Service) Buckets(ctx context.Context, ref bucket.BudgetRef) ([]bucket.BucketView, error) {
 	b, err := s.fresh(ctx, ref)
 	if err != nil {
@@ -174,6 +178,9 @@ func (s *Service) Buckets(ctx context.Context, ref bucket.BudgetRef) ([]bucket.B
 	views := make([]bucket.BucketView, len(ring))
 	for i := range ring {
 		views[i] = b.View(&ring[i])
+		if s.Problem != nil {
+			views[i].Problem = s.Problem(ring[i].Partition)
+		}
 	}
 	return views, nil
 }

@@ -166,7 +166,7 @@ func (y *year) happen(i int, e reference.Event) {
 	}
 }
 
-// take deducts units as a gathering flight does, a part from each bucket with units.
+// take deducts units as a bringing flight does, a part from each bucket with units.
 func (y *year) take(id string, units int64) {
 	y.Helper()
 	must(y.part.Distribute(y.ctx, y.id))(y.world)

@@ -284,3 +284,18 @@ func (b *backends) close(log *slog.Logger) {
 		log.Warn("database did not close", "error", err)
 	}
 }
+
+// fit returns an error if a budget may not have buckets on partitions, because some servers that
+// speak the Redis protocol lack what store mode needs. It warns once of settings with which other
+// servers may lose their contents. Error: Invalid.
+func (b *backends) fit(ctx context.Context, partitions []bucket.Partition, log *slog.Logger) error {
+	for _, partition := range partitions {
+		// A server that is down is checked when its partition is verified.
+		condition, err := b.stores[partition.Instance].Condition(ctx, partition)
+		if err == nil && condition.Unfit != "" {
+			return &budget.Error{Code: budget.Invalid, Op: "create", Message: "the definition has faults",
+				Fields: []budget.FieldError{{Field: "durability", Message: condition.Unfit}}}
+		}
+	}
+	return b.checkStore(ctx, partitions, false, log)
+}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/iana"
 	"github.com/budgetd/budgetd/internal/sql/access"
@@ -217,24 +216,4 @@ func (h *health) unreachable() []bucket.Partition {
 		return slices.Collect(maps.Keys(seen.problems))
 	}
 	return nil
-}
-
-// budgetViewer adds the number of unreachable buckets to the view of a budget.
-type budgetViewer struct {
-	*manage.Service
-	health  *health
-	budgets *bucket.Budgets
-}
-
-// View returns the view of a budget.
-func (v budgetViewer) View(ctx context.Context, ref bucket.BudgetRef) (bucket.View, error) {
-	view, err := v.Service.View(ctx, ref)
-	if b, e := v.budgets.Find(ctx, ref); err == nil && e == nil {
-		for _, one := range b.Ring() {
-			if v.health.problem(one.Partition) != "" {
-				view.Unreachable++
-			}
-		}
-	}
-	return view, err
 }

@@ -6,8 +6,6 @@ import (
 	"log/slog"
 
 	"github.com/budgetd/budgetd/access"
-	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/internal/secret"
 	sqlaccess "github.com/budgetd/budgetd/internal/sql/access"
 )
@@ -30,24 +28,4 @@ func firstFromFile(ctx context.Context, k *sqlaccess.Keys, file string, log *slo
 		log.Info("the key of the first administrator is kept", "key", token.ID(), "file", file)
 	}
 	return err
-}
-
-// names resolves budgets that callers name by id.
-type names struct {
-	definitions *manage.Ledger
-	budgets     *bucket.Budgets
-}
-
-// Belongs reports whether a tenant has a budget with an id.
-func (n *names) Belongs(ctx context.Context, tenant string, id int64) (bool, error) {
-	return n.definitions.Belongs(ctx, tenant, id)
-}
-
-// NameOf returns the name of a budget.
-func (n *names) NameOf(ctx context.Context, ref bucket.BudgetRef) (string, error) {
-	b, err := n.budgets.Find(ctx, ref)
-	if err != nil {
-		return "", err
-	}
-	return b.Name, nil
 }

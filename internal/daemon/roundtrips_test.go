@@ -286,11 +286,11 @@ func (c *talk) aDayLater() {
 // rollOver begins the next period, as a call on the budget or a loop does.
 func (c *talk) rollOver() reply {
 	c.t.Helper()
-	b, err := c.service.Movements.(*mover).budgets.Find(c.t.Context(), bucket.BudgetRef{Tenant: "default", Name: c.name})
+	b, err := c.service.budgets.Find(c.t.Context(), bucket.BudgetRef{Tenant: "default", Name: c.name})
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	if err := c.service.Movements.(*mover).RollOver(c.t.Context(), b.ID); err != nil {
+	if err := c.service.transfer.RollOver(c.t.Context(), b.ID); err != nil {
 		c.t.Fatal(err)
 	}
 	return reply{status: http.StatusOK}

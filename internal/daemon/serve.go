@@ -44,7 +44,7 @@ func serve(ctx context.Context, c config.Config, file string, log *slog.Logger,
 	if err != nil {
 		return err
 	}
-	named := nameOf(service.names.budgets.NameOf)
+	named := nameOf(service.budgets.NameOf)
 	notes.nameOf.Store(&named)
 	security, err := backends.security(ctx, c, log)
 	if err != nil {
@@ -70,7 +70,7 @@ func serve(ctx context.Context, c config.Config, file string, log *slog.Logger,
 		Auth:     security.auth,
 		Observer: observer, Metrics: observer.Handler(), Tracer: tracer,
 		AuditLog: security.auditLog,
-		Keys:     security.keys, Names: service.names,
+		Keys:     security.keys, Names: service.manage,
 		Alerts: service.alerts, Webhooks: service.alerts.Outbox,
 	}
 	if security.login != nil {

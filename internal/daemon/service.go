@@ -53,7 +53,8 @@ func partsOf(db *engine.DB) *parts {
 type node struct {
 	*httpapi.Parts
 	transfer  *transfer.Service
-	names     *names
+	budgets   *bucket.Budgets
+	manage    *manage.Service
 	gauges    *manage.Gauges
 	dashboard *console.Dashboard
 	alerts    *alerting.Service
@@ -79,7 +80,7 @@ type nodeBuilder struct {
 	tracer   trace.Tracer // may be nil
 	budgets  *bucket.Budgets
 	places   *placement.Map
-	moves    *mover
+	moves    *transfer.Service
 	stores   *counter.Service
 	health   *health
 	gauges   *manage.Gauges
@@ -103,15 +104,14 @@ func (b *backends) service(c config.Config, log *slog.Logger, observer *metrics.
 	states := deduct.NewStates(c.Cache.Budgets)
 	m.stores = m.counterService(states)
 	m.gauges = manage.NewGauges(m.definitions)
-	m.moves = &mover{Service: m.transferService(), budgets: m.budgets}
-	m.health = &health{Service: m.moves.Service, NodeList: access.NodesIn(b.db), ping: b.db.SyncClock,
+	m.moves = m.transferService()
+	m.health = &health{Service: m.moves, NodeList: access.NodesIn(b.db), ping: b.db.SyncClock,
 		refusing: b.db.Refusing, strange: m.budgets.UnknownZones, now: b.db.Now,
 		log: log, asked: func() bool { return len(b.partitions) == 0 || m.stores.Asked() }}
 	if len(b.partitions) > 0 {
 		m.health.without = c.StoreMode.WithoutDatabase
 	}
 	m.parts.stores.Node = c.NodeName()
-	m.moves.health = m.health
 	holds, looks := m.holdService(), m.usageService()
 	deducts, err := m.deductService(states, holds)
 	if err != nil {
@@ -119,9 +119,10 @@ func (b *backends) service(c config.Config, log *slog.Logger, observer *metrics.
 	}
 	audits, figures := m.auditService(), m.sampleService()
 	feeds := feed.New(feed.Config{DB: m.db, Budgets: m.budgets, Observer: observer})
-	n := &node{transfer: m.moves.Service, names: &names{m.definitions, m.budgets}, gauges: m.gauges,
+	managed := m.manageService()
+	n := &node{transfer: m.moves, budgets: m.budgets, manage: managed, gauges: m.gauges,
 		Parts: &httpapi.Parts{Deductions: deducts, Lookups: deducts, Checks: deducts, Holds: holds,
-			Budgets: budgetViewer{m.manageService(), m.health, m.budgets}, Usages: looks,
+			Budgets: managed, Usages: looks,
 			Movements: m.moves, Audits: audits, Feeds: feeds, Releases: m.stores,
 			Samples: figures, Stores: m.health, Instances: m.moves}}
 	n.dashboard = &console.Dashboard{Find: m.budgets.Find, Known: audits.Known, Now: m.db.Now}
@@ -136,7 +137,8 @@ func (m *nodeBuilder) transferService() *transfer.Service {
 	return transfer.New(transfer.Config{Ledger: m.parts.transfer,
 		Budgets: m.budgets, Pages: m.definitions, Health: m.backends,
 		Partitions: m.backends.partitions, Places: m.places, Stores: m.stores,
-		Now: m.db.Now, Moved: m.observer.Moved, Log: m.log})
+		Problem: func(p bucket.Partition) string { return m.health.problem(p) },
+		Now:     m.db.Now, Moved: m.observer.Moved, Log: m.log})
 }
 
 func (m *nodeBuilder) deductService(states *deduct.States, holds *hold.Service) (
@@ -181,7 +183,10 @@ func (m *nodeBuilder) usageService() *usage.Service {
 
 func (m *nodeBuilder) manageService() *manage.Service {
 	return &manage.Service{Ledger: m.definitions, Budgets: m.budgets, Periods: m.moves,
-		Stores: stores{m.stores, m.backends, m.log},
+		Stores: m.stores, Problem: m.health.problem,
+		Fit: func(ctx context.Context, partitions []bucket.Partition) error {
+			return m.fit(ctx, partitions, m.log)
+		},
 		Places: m.places, Takes: m.health.Takes, Moved: m.observer.Moved,
 		Clock: bucket.SystemClock{}, Nonce: nonce, Log: m.log, Timeout: m.c.Deduct.StepTimeout}
 }

@@ -85,8 +85,8 @@ func (l *Layout) leaveOffline() {
 
 func (r *Bucket) isOnline() bool { return r.Status == Online }
 
-// Gathered is what a recycle in stores found and did before its last step.
-type Gathered struct {
+// Collected is what a recycle in stores found and did before its last step.
+type Collected struct {
 	// Units and Stranded are those of the layout before the first step, which began at BeganMS. Moved
 	// is what the closed epochs had.
 	Units, Stranded, Moved, BeganMS int64
@@ -98,7 +98,7 @@ type Gathered struct {
 // an epoch for its share. Counts of applications start from 0. It returns the report, a new row.
 // In stores it is the last step, after those of CloseAbove: nobody gives, and none goes offline.
 // Errors: BudgetExpired if the budget has no open period. Keeps I1.
-func (b *Books) Recycle(u *Budget, cause Word, before *Gathered) (*Run, error) {
+func (b *Books) Recycle(u *Budget, cause Word, before *Collected) (*Run, error) {
 	l, moved, err := b.ShareOut(u)
 	if err != nil {
 		return nil, err

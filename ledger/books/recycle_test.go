@@ -30,7 +30,7 @@ func TestRecycleInStores(t *testing.T) {
 		t.Fatalf("again: %v, %v", closing, err)
 	}
 	b.Buckets.Get(2).OutCnt = 3
-	run, err := b.Recycle(u, "operator", &Gathered{Units: 950, Stranded: 7, Moved: 500, BeganMS: 5})
+	run, err := b.Recycle(u, "operator", &Collected{Units: 950, Stranded: 7, Moved: 500, BeganMS: 5})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func TestRecycleInStoresNearTheEnd(t *testing.T) {
 	if err != nil || len(closing) > 0 {
 		t.Fatalf("%v, %v", closing, err)
 	}
-	run, err := b.Recycle(u, "operator", &Gathered{Units: 100, BeganMS: 1})
+	run, err := b.Recycle(u, "operator", &Collected{Units: 100, BeganMS: 1})
 	if err != nil || u.Undistributed != 5 || u.ContractionBound != 100 || run.UnitsAfter != 100 {
 		t.Errorf("U is %d, the bound %d: %+v, %v", u.Undistributed, u.ContractionBound, run, err)
 	}
@@ -128,7 +128,7 @@ func TestRecycleStepsAtRandom(t *testing.T) {
 		for _, e := range b.Epochs.All() {
 			before[e] = e.Outstanding
 		}
-		run, err := b.Recycle(u, "operator", &Gathered{BeganMS: 1})
+		run, err := b.Recycle(u, "operator", &Collected{BeganMS: 1})
 		if err != nil || b.Check() != nil {
 			t.Fatalf("%v, %v", err, b.Check())
 		}

@@ -41,12 +41,8 @@ type manager = manage.Service
 // instances are the names of the stores; both are on one server. Each has one partition.
 var instances = []string{"m", "n"}
 
-// stores opens the epochs of budgets in store mode.
-type stores struct{ *counter.Service }
-
-func (s stores) Open(ctx context.Context, id int64) error          { return s.Push(ctx, id) }
-func (s stores) Recall(ctx context.Context, id, units int64) error { return s.Gather(ctx, id, units) }
-func (stores) Fit(context.Context, []bucket.Partition) error       { return nil }
+// fit lets any partition have buckets.
+func fit(context.Context, []bucket.Partition) error { return nil }
 
 // newNode returns a node that reaches its servers through a gate, or directly if g is nil.
 func newNode(t *testing.T, w *servers, g *gate) *node {
@@ -97,7 +93,7 @@ func newNode(t *testing.T, w *servers, g *gate) *node {
 		t.Fatal(err)
 	}
 	n.Service, n.manager = service, &manage.Service{Ledger: defs, Budgets: n.budgets, Periods: n.moves,
-		Stores: stores{n.store}, Places: places,
+		Stores: n.store, Fit: fit, Places: places,
 		Takes: func(bucket.Partition) bool { return true }, Moved: func(string, int64) {},
 		Clock: bucket.SystemClock{}, Nonce: nonce, Log: slog.New(slog.DiscardHandler),
 		Timeout: step}
