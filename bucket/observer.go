@@ -38,8 +38,9 @@ type Movements interface {
 
 // Gauges reports figures from background loops.
 type Gauges interface {
-	// Books reports the known discrepancies and the units by which they differ. Both must stay 0.
-	Books(discrepancies int, gap int64)
+	// Discrepancies reports the known discrepancies and the units by which they differ. Both must stay
+	// 0.
+	Discrepancies(discrepancies int, gap int64)
 	// Budgets reports the figures of the budgets with the largest totals, and the sums over all. The
 	// caller does not change the list later.
 	Budgets(largest []BudgetFigures, all BudgetFigures)

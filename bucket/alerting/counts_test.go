@@ -54,7 +54,7 @@ func TestAlertsAreCounted(t *testing.T) {
 		k := &alerting.Evaluator{Service: broken}
 		w.Clock.Advance(time.Second)
 		k.Begin()
-		books, err := w.books.Books(w.Ctx, 0, 100)
+		books, err := w.books.Snapshots(w.Ctx, 0, 100)
 		w.OK(err)
 		if err := k.Page(w.Ctx, books); err == nil {
 			t.Error("a message without an id was written")

@@ -14,13 +14,13 @@ import (
 	"github.com/budgetd/budgetd/series"
 )
 
-// watchEvery is the shortest interval at which a node evaluates thresholds by the books,
+// evaluateEvery is the shortest interval at which a node evaluates thresholds by the snapshots,
 // sampleEvery by samples.
-const watchEvery, sampleEvery = time.Second, time.Minute
+const evaluateEvery, sampleEvery = time.Second, time.Minute
 
-// Evaluator evaluates the thresholds of all budgets during the audit's pass over their books. Every
-// node has one. They decide the same, and the first node's transaction stays. Only one goroutine
-// may use it.
+// Evaluator evaluates the thresholds of all budgets during the audit's pass over their snapshots.
+// Every node has one. They decide the same, and the first node's transaction stays. Only one
+// goroutine may use it.
 type Evaluator struct {
 	*Service
 	// at is when the pass began. No figure is older.
@@ -37,7 +37,7 @@ type Evaluator struct {
 // Begin is called when a pass over all budgets begins.
 func (e *Evaluator) Begin() {
 	e.at = e.DB.Now().Truncate(time.Millisecond)
-	e.due = e.at.Sub(e.judged) >= watchEvery
+	e.due = e.at.Sub(e.judged) >= evaluateEvery
 	e.sampled = e.due && e.at.Sub(e.looked) >= sampleEvery
 	e.firing, e.failed = map[alert.Kind]int{}, false
 }
@@ -57,19 +57,19 @@ func (e *Evaluator) End() {
 
 // Page evaluates the thresholds of budgets that were just read, in id order. Errors: Unavailable,
 // OutcomeUnknown; the next pass tries again.
-func (e *Evaluator) Page(ctx context.Context, books []bucket.Book) error {
-	if !e.due || len(books) == 0 {
+func (e *Evaluator) Page(ctx context.Context, snapshots []bucket.Snapshot) error {
+	if !e.due || len(snapshots) == 0 {
 		return nil
 	}
-	err := e.page(ctx, books)
+	err := e.page(ctx, snapshots)
 	e.failed = e.failed || err != nil
 	return err
 }
 
-func (e *Evaluator) page(ctx context.Context, books []bucket.Book) error {
+func (e *Evaluator) page(ctx context.Context, snapshots []bucket.Snapshot) error {
 	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
-	first, last := books[0].ID, books[len(books)-1].ID
+	first, last := snapshots[0].ID, snapshots[len(snapshots)-1].ID
 	own, err := e.thresholds(ctx, first, last)
 	if err != nil {
 		return err
@@ -78,8 +78,8 @@ func (e *Evaluator) page(ctx context.Context, books []bucket.Book) error {
 	if err != nil {
 		return err
 	}
-	subjects := e.subjects(books, own, firing)
-	if err := e.complete(ctx, books, subjects); err != nil {
+	subjects := e.subjects(snapshots, own, firing)
+	if err := e.complete(ctx, snapshots, subjects); err != nil {
 		return err
 	}
 	var changed []alert.Subject
@@ -128,12 +128,12 @@ func (e *Evaluator) count(subjects []alert.Subject, firing map[int64][]alert.Sta
 	}
 }
 
-// subjects returns the budgets that have thresholds or alerts, with the figures of their books.
-func (e *Evaluator) subjects(books []bucket.Book, own map[int64][]alert.Threshold,
+// subjects returns the budgets that have thresholds or alerts, with the figures of their snapshots.
+func (e *Evaluator) subjects(snapshots []bucket.Snapshot, own map[int64][]alert.Threshold,
 	firing map[int64][]alert.State) []alert.Subject {
-	out := make([]alert.Subject, 0, len(books))
-	for i := range books {
-		b := &books[i]
+	out := make([]alert.Subject, 0, len(snapshots))
+	for i := range snapshots {
+		b := &snapshots[i]
 		list, has := own[b.ID]
 		if !has && e.Defaults {
 			list = alert.Defaults()
@@ -148,7 +148,7 @@ func (e *Evaluator) subjects(books []bucket.Book, own map[int64][]alert.Threshol
 }
 
 // figures returns the figures of a book alone.
-func (e *Evaluator) figures(b *bucket.Book) alert.Figures {
+func (e *Evaluator) figures(b *bucket.Snapshot) alert.Figures {
 	f := &b.Figures
 	out := alert.Figures{At: e.at, Quarantined: f.Quarantined, Of: map[string]alert.Units{},
 		Ended: !b.EndAt.IsZero() && !e.at.Before(b.EndAt)}
@@ -169,9 +169,11 @@ func (e *Evaluator) figures(b *bucket.Book) alert.Figures {
 	return out
 }
 
-// complete reads figures that the books do not have, for the budgets whose thresholds need them.
-func (e *Evaluator) complete(ctx context.Context, books []bucket.Book, list []alert.Subject) error {
-	if err := e.completePeriods(ctx, books, list); err != nil {
+// complete reads figures that the snapshots do not have, for the budgets whose thresholds need
+// them.
+func (e *Evaluator) complete(ctx context.Context, snapshots []bucket.Snapshot,
+	list []alert.Subject) error {
+	if err := e.completePeriods(ctx, snapshots, list); err != nil {
 		return err
 	}
 	if err := e.completeLimits(ctx, list); err != nil {
@@ -180,7 +182,7 @@ func (e *Evaluator) complete(ctx context.Context, books []bucket.Book, list []al
 	if !e.sampled || len(list) == 0 {
 		return nil
 	}
-	first, last := books[0].ID, books[len(books)-1].ID
+	first, last := snapshots[0].ID, snapshots[len(snapshots)-1].ID
 	newest, err := e.LastSamples(ctx, first, last)
 	if err != nil {
 		return err
@@ -207,11 +209,11 @@ func (e *Evaluator) complete(ctx context.Context, books []bucket.Book, list []al
 }
 
 // completePeriods sets what was spent of the open periods of daily budgets.
-func (e *Evaluator) completePeriods(ctx context.Context, books []bucket.Book,
+func (e *Evaluator) completePeriods(ctx context.Context, snapshots []bucket.Snapshot,
 	list []alert.Subject) error {
 	daily := map[int64]bool{}
-	for i := range books {
-		daily[books[i].ID] = books[i].Type == budget.Daily
+	for i := range snapshots {
+		daily[snapshots[i].ID] = snapshots[i].Type == budget.Daily
 	}
 	var asked []int64
 	for i := range list {

@@ -87,7 +87,7 @@ func (w *world) pass(k *alerting.Evaluator) {
 	w.Helper()
 	w.Clock.Advance(time.Second)
 	k.Begin()
-	books, err := w.books.Books(w.Ctx, 0, 100)
+	books, err := w.books.Snapshots(w.Ctx, 0, 100)
 	w.OK(err)
 	w.OK(k.Page(w.Ctx, books))
 	k.End()

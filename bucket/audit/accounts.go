@@ -21,10 +21,10 @@ type Epoch struct {
 	ReleasedUsed int64
 }
 
-// Accounts has a budget's columns and the sums of all of its rows in one snapshot. Of Book, only
-// Figures, Adjusted, Shrinks and the budget's identity are set.
+// Accounts has a budget's columns and the sums of all of its rows in one snapshot. Of Snapshot,
+// only Figures, Adjusted, Shrinks and the budget's identity are set.
 type Accounts struct {
-	bucket.Book
+	bucket.Snapshot
 	// Epochs are all epochs of the budget, by bucket and number.
 	Epochs  []Epoch
 	Periods []ledger.PeriodFigures

@@ -20,10 +20,10 @@ type clock struct{ *fixture.Clock }
 func (clock) Sleep(ctx context.Context, _ time.Duration) error { return ctx.Err() }
 
 // background returns the service's loop with a clock that stands still.
-func (w *world) background(set audit.Settings, passes ...audit.Pass) func() {
+func (w *world) background(set audit.Settings, visitors ...audit.Visitor) func() {
 	s := audit.New(audit.Config{DB: w.DB, Budgets: w.budgets, Observer: w.seen,
 		Clock: clock{w.Clock}})
-	loop := s.Loops(set, passes...)[0]
+	loop := s.Loops(set, visitors...)[0]
 	return func() {
 		w.Helper()
 		w.OK(loop.RunOnce(w.Ctx))
@@ -133,9 +133,9 @@ func TestAuditLooksAgain(t *testing.T) {
 	})
 }
 
-// TestBooksTellTheMetrics checks the largest budgets, the sums over all, and the counts of what is
+// TestSnapshotsTellTheMetrics checks the largest budgets, the sums over all, and the counts of what is
 // incomplete.
-func TestBooksTellTheMetrics(t *testing.T) {
+func TestSnapshotsTellTheMetrics(t *testing.T) {
 	each(t, func(w *world) {
 		for i := range 450 { // more than two pages
 			w.Create(fmt.Sprint("b", i), int64(i), 1)

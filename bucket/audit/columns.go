@@ -11,8 +11,8 @@ import (
 const selectIDs = `SELECT id FROM budget_management_bucket /*by PRIMARY*/ WHERE id > ?
 	ORDER BY id LIMIT ?`
 
-// selectBooks sums the columns of a range of budgets in one statement, hence in one snapshot.
-var selectBooks = `SELECT ` + rows.FigureColumns + `, u.tenant, u.name, u.durability, u.type,
+// selectSnapshots sums the columns of a range of budgets in one statement, hence in one snapshot.
+var selectSnapshots = `SELECT ` + rows.FigureColumns + `, u.tenant, u.name, u.durability, u.type,
 	u.unit, u.start_ms, u.end_ms, u.is_paused, u.is_archived, COALESCE(s.halted, 0) AS halted,
 	COALESCE(s.halted_units, 0) AS halted_units, COALESCE(s.entries, 0) AS entries,
 	COALESCE(b.online, 0) AS online_buckets, COALESCE(b.offline, 0) AS offline_buckets,
@@ -36,7 +36,7 @@ var selectBooks = `SELECT ` + rows.FigureColumns + `, u.tenant, u.name, u.durabi
 		WHERE j.budget_id >= ? AND j.budget_id <= ? GROUP BY j.budget_id) a ON a.budget_id = u.id
 	WHERE u.id >= ? AND u.id <= ? ORDER BY u.id`
 
-type bookRow struct {
+type snapshotRow struct {
 	rows.Figures
 	Halted      int   `db:"halted"`
 	HaltedUnits int64 `db:"halted_units"`
@@ -45,32 +45,32 @@ type bookRow struct {
 	Shrinks     int64 `db:"shrinks"`
 }
 
-// book converts the row. The buckets of an unlimited budget hold no part of a total.
-func (r *bookRow) book() bucket.Book {
+// snapshot converts the row. The buckets of an unlimited budget hold no part of a total.
+func (r *snapshotRow) snapshot() bucket.Snapshot {
 	if r.Unlimited == 1 {
 		r.HaltedUnits = 0
 	}
-	return bucket.Book{Definition: r.Definition(), Adjusted: r.Adjusted, Shrinks: r.Shrinks,
+	return bucket.Snapshot{Definition: r.Definition(), Adjusted: r.Adjusted, Shrinks: r.Shrinks,
 		Halted: r.Halted, HaltedUnits: r.HaltedUnits, Entries: r.Entries, Figures: r.Figures.Ledger()}
 }
 
-// Books reads the columns of at most limit budgets after an id, in id order and in one snapshot. It
-// takes no locks. It returns Unavailable if the database cannot be read.
-func (s *Service) Books(ctx context.Context, after int64, limit int) (
-	out []bucket.Book, err error) {
-	err = s.db.Read(ctx, "books", func(r *engine.Reader) error {
+// Snapshots reads the columns of at most limit budgets after an id, in id order and in one
+// snapshot. It takes no locks. It returns Unavailable if the database cannot be read.
+func (s *Service) Snapshots(ctx context.Context, after int64, limit int) (
+	out []bucket.Snapshot, err error) {
+	err = s.db.Read(ctx, "snapshots", func(r *engine.Reader) error {
 		out = nil
 		var ids []int64
 		if err := r.List(&ids, selectIDs, after, limit); err != nil || len(ids) == 0 {
 			return err
 		}
-		var found []bookRow
+		var found []snapshotRow
 		a, z := ids[0], ids[len(ids)-1]
-		if err := r.List(&found, selectBooks, a, z, a, z, a, z, a, z); err != nil {
+		if err := r.List(&found, selectSnapshots, a, z, a, z, a, z, a, z); err != nil {
 			return err
 		}
 		for i := range found {
-			out = append(out, found[i].book())
+			out = append(out, found[i].snapshot())
 		}
 		return nil
 	})

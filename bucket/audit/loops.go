@@ -14,7 +14,7 @@ type Loop struct {
 	RunOnce func(ctx context.Context) error
 }
 
-// Settings say how often and how fast the books are checked.
+// Settings say how often and how fast the snapshots are checked.
 type Settings struct {
 	// Interval is how often the loop runs; 500 ms when 0. Rows is how many rows it counts per second;
 	// 5,000 when 0.
@@ -24,8 +24,8 @@ type Settings struct {
 	Shown int
 }
 
-// Loops returns the loop of a service. passes also process the books of all budgets.
-func (s *Service) Loops(set Settings, passes ...Pass) []Loop {
+// Loops returns the loop of a service. visitors also process the snapshots of all budgets.
+func (s *Service) Loops(set Settings, visitors ...Visitor) []Loop {
 	if set.Interval <= 0 {
 		set.Interval = 500 * time.Millisecond
 	}
@@ -33,10 +33,10 @@ func (s *Service) Loops(set Settings, passes ...Pass) []Loop {
 		set.Rows = 5000
 	}
 	recount := &Recount{Service: s, Rows: set.Rows}
-	books := &Books{Service: s, Interval: set.Interval, Shown: set.Shown,
-		Passes: append([]Pass{recount}, passes...)}
+	snapshots := &Snapshots{Service: s, Interval: set.Interval, Shown: set.Shown,
+		Visitors: append([]Visitor{recount}, visitors...)}
 	return []Loop{{"audit", set.Interval, func(ctx context.Context) error {
-		if err := books.RunOnce(ctx); err != nil {
+		if err := snapshots.RunOnce(ctx); err != nil {
 			return err
 		}
 		return recount.RunOnce(ctx)

@@ -20,8 +20,8 @@ const (
 
 // Recount compares the columns of budgets with all of their rows in the background. It counts
 // budgets in which something has changed, including the end of an epoch, and every other budget
-// from time to time. On average it reads Rows rows per second. It learns of changes from the books
-// of a pass. Only one goroutine may use it.
+// from time to time. On average it reads Rows rows per second. It learns of changes from the
+// snapshots of a pass. Only one goroutine may use it.
 type Recount struct {
 	*Service
 	// Rows is how many rows are read per second, on average.
@@ -36,7 +36,7 @@ type Recount struct {
 	last          time.Time
 }
 
-// counted is the state of a budget's books when it was last counted.
+// counted is the state of a budget when it was last counted.
 type counted struct {
 	mark uint64
 	at   time.Time
@@ -50,13 +50,13 @@ func (r *Recount) End() {}
 
 // Page queues the budgets that have changed since they were last counted. Budgets that this node
 // has seen change come before those that it has not counted yet.
-func (r *Recount) Page(_ context.Context, books []bucket.Book) error {
+func (r *Recount) Page(_ context.Context, snapshots []bucket.Snapshot) error {
 	now := r.clock.Now()
 	if r.waiting == nil {
 		r.waiting, r.known = map[int64]counted{}, map[int64]counted{}
 	}
-	for i := range books {
-		id, mark := books[i].ID, markOf(&books[i])
+	for i := range snapshots {
+		id, mark := snapshots[i].ID, markOf(&snapshots[i])
 		old, seen := r.waiting[id]
 		if !seen {
 			old, seen = r.known[id]
@@ -96,7 +96,7 @@ func (r *Recount) next() (id int64, ok bool) {
 var seed = maphash.MakeSeed()
 
 // markOf returns a hash that changes when something was deducted, returned or moved.
-func markOf(b *bucket.Book) uint64 {
+func markOf(b *bucket.Snapshot) uint64 {
 	f := &b.Figures
 	return maphash.Comparable(seed, [...]int64{b.Entries, f.Total, f.Unfunded, f.Undistributed,
 		f.Quarantined, f.Forfeited, f.InBuckets, f.Unsettled, f.Held, f.Used, f.Returning})

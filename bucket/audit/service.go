@@ -186,7 +186,7 @@ func (s *Service) act(ctx context.Context, a *Accounts, found []ledger.Discrepan
 			s.log.Error("epoch halted", "bucket", d.Bucket, "epoch", d.Epoch)
 		}
 	}
-	s.observer.Books(s.findings.sums(now))
+	s.observer.Discrepancies(s.findings.sums(now))
 }
 
 // Recyclable sets the number of units that a recycle would move, for the metrics.

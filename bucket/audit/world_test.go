@@ -140,7 +140,7 @@ type seen struct {
 	stranded   [3]int64
 }
 
-func (o *seen) Books(n int, gap int64) {
+func (o *seen) Discrepancies(n int, gap int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.books, o.gap = n, gap

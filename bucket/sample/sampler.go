@@ -16,8 +16,8 @@ const (
 	DropEvery = time.Minute
 )
 
-// Sampler takes samples during another pass over the books of all budgets, so that these are read
-// once. Every node has one; the first node's sample of a budget and minute stays. Only one
+// Sampler takes samples during another pass over the snapshots of all budgets, so that these are
+// read once. Every node has one; the first node's sample of a budget and minute stays. Only one
 // goroutine may use it.
 type Sampler struct {
 	*Service
@@ -45,13 +45,13 @@ func (k *Sampler) Begin() {
 // Page stores the figures of budgets that were just read, in id order, if they have changed since
 // their last sample. Errors: Unavailable, OutcomeUnknown; the next minute's samples then include
 // the change.
-func (k *Sampler) Page(ctx context.Context, books []bucket.Book) error {
-	if !k.due || len(books) == 0 {
+func (k *Sampler) Page(ctx context.Context, snapshots []bucket.Snapshot) error {
+	if !k.due || len(snapshots) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
-	first, last := books[0].ID, books[len(books)-1].ID
+	first, last := snapshots[0].ID, snapshots[len(snapshots)-1].ID
 	known, err := k.Last(ctx, first, last)
 	if err != nil {
 		return err
@@ -65,8 +65,8 @@ func (k *Sampler) Page(ctx context.Context, books []bucket.Book) error {
 		byBudget[h.Budget] = append(byBudget[h.Budget], h)
 	}
 	var changed []bucket.Sample
-	for i := range books {
-		b := &books[i]
+	for i := range snapshots {
+		b := &snapshots[i]
 		old, ok := known[b.ID]
 		now := bucket.Sample{Budget: b.ID, Point: series.Point{At: k.minute,
 			Figures: sampled(b.Figures, b.Remaining(k.minute), byBudget[b.ID],

@@ -38,7 +38,7 @@ func (w *world) pass(k *Sampler) {
 	w.Helper()
 	k.Begin()
 	for after := int64(0); ; {
-		books, err := w.books.Books(w.Ctx, after, 2)
+		books, err := w.books.Snapshots(w.Ctx, after, 2)
 		w.OK(err)
 		w.OK(k.Page(w.Ctx, books))
 		if len(books) < 2 {

@@ -46,9 +46,9 @@ func dashboardOf(n int, now *time.Time) *Dashboard {
 	o := &Dashboard{Now: func() time.Time { return *now }, Known: func() (int, int64) { return 0, 0 }}
 	pass := func(used int64) {
 		o.Begin()
-		books := make([]bucket.Book, n)
+		books := make([]bucket.Snapshot, n)
 		for i := range books {
-			books[i] = bucket.Book{Definition: budget.Definition{ID: int64(i + 1), Tenant: "default",
+			books[i] = bucket.Snapshot{Definition: budget.Definition{ID: int64(i + 1), Tenant: "default",
 				Name: fmt.Sprintf("campaign-%06d", i)}, Figures: ledger.Figures{Total: 1000, InBuckets: 1000}}
 			if i%10 == 3 {
 				books[i].Figures.Used = used * int64(i) / int64(n)

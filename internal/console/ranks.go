@@ -15,8 +15,8 @@ import (
 )
 
 // Dashboard knows the state of all budgets and the recent answers of this node. It does not query
-// the database: it gets the pages of the audit's pass over all books, and the deductions of this
-// node. It is safe for concurrent use, except that Begin, Page and End must be called from one
+// the database: it gets the pages of the audit's pass over all snapshots, and the deductions of
+// this node. It is safe for concurrent use, except that Begin, Page and End must be called from one
 // goroutine.
 type Dashboard struct {
 	// Find returns a definition that is at most a second old.
@@ -65,11 +65,11 @@ func (o *Dashboard) Begin() {
 	o.next, o.began = make([]summary, 0, len(o.summaries)+len(o.summaries)/8), o.Now()
 }
 
-// Page adds the books of some budgets, which are sorted by id.
-func (o *Dashboard) Page(_ context.Context, books []bucket.Book) error {
+// Page adds the snapshots of some budgets, which are sorted by id.
+func (o *Dashboard) Page(_ context.Context, snapshots []bucket.Snapshot) error {
 	now := o.Now()
-	for i := range books {
-		b := &books[i]
+	for i := range snapshots {
+		b := &snapshots[i]
 		f := &b.Figures
 		s := summary{id: b.ID, tenant: b.Tenant, name: b.Name, kind: b.Type, unit: b.Unit,
 			key:   strings.ToLower(b.Tenant + "/" + b.Name),

@@ -216,7 +216,7 @@ func (m *nodeBuilder) seen(started time.Time) func(context.Context) error {
 
 // loops returns the node's loops.
 func (m *nodeBuilder) loops(audits *audit.Service, figures *sample.Service,
-	passes ...audit.Pass) []loop {
+	visitors ...audit.Visitor) []loop {
 	recycle := transfer.RecycleSettings{StrandedShare: m.c.Recycle.StrandedShare,
 		Recyclable: audits.Recyclable}
 	if m.c.Recycle.Schedule != "" {
@@ -237,8 +237,8 @@ func (m *nodeBuilder) loops(audits *audit.Service, figures *sample.Service,
 	}
 	set := audit.Settings{Interval: m.c.Audit.Interval, Rows: m.c.Audit.Rows,
 		Shown: m.c.Metrics.Budgets}
-	passes = append([]audit.Pass{&sample.Sampler{Service: figures}}, passes...)
-	for _, one := range audits.Loops(set, passes...) {
+	visitors = append([]audit.Visitor{&sample.Sampler{Service: figures}}, visitors...)
+	for _, one := range audits.Loops(set, visitors...) {
 		all = append(all, loop{one.Name, one.Every, one.RunOnce})
 	}
 	for _, one := range m.stores.Loops(m.backends.partitions) {

@@ -272,8 +272,8 @@ func (m *Metrics) Unfinished(kind string, n int) {
 	m.unfinished.WithLabelValues(kind).Set(float64(n))
 }
 
-// Books sets the number of known discrepancies and the units by which they differ in sum.
-func (m *Metrics) Books(discrepancies int, gap int64) {
+// Discrepancies sets the number of known discrepancies and the units by which they differ in sum.
+func (m *Metrics) Discrepancies(discrepancies int, gap int64) {
 	m.discrepancies.Set(float64(discrepancies))
 	m.gap.Set(float64(gap))
 }

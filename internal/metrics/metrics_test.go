@@ -21,7 +21,7 @@ import (
 func everything(m *metrics.Metrics) {
 	m.Unfinished("grants", 3)
 	m.Lag(bucket.Partition{Instance: "redis-a", Index: 2}, 1500*time.Millisecond)
-	m.Books(3, 5)
+	m.Discrepancies(3, 5)
 	m.Stranded(77, 0, 55)
 	m.AlertsEvaluated(map[alert.Kind]int{alert.UsedShare: 5, "unheard of": 9})
 	m.AlertsEvaluated(map[alert.Kind]int{alert.UsedShare: 2, alert.Quarantine: 1})

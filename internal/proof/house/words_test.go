@@ -44,6 +44,10 @@ var renamed = []struct{ word, now, as string }{
 	{"handout", "distribute", `(?i)handout`},
 	{"hand-out", "distribution", `hand-out`},
 	{"Spread(", "divide", `allocation\.Spread\(|func Spread\(`},
+	{"Book", "snapshot", `\bbucket\.Book\b|\baudit\.Books\b`},
+	{"Pass", "visitor", `\baudit\.Pass\b|type Pass interface`},
+	{"watchEvery", "evaluateEvery", ``},
+	{"gathered", "collected", `\bGathered\b`},
 	{"c.fail(", "reply", `\bc\.fail\(`},
 	{"TimeUp", "reply", `\bTimeUp\b`},
 }

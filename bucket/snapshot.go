@@ -7,8 +7,8 @@ import (
 	"github.com/budgetd/budgetd/ledger"
 )
 
-// Book is a budget's columns in one snapshot, for passes over all budgets.
-type Book struct {
+// Snapshot is a budget's columns as of one instant, for whatever reads all budgets.
+type Snapshot struct {
 	// Definition lacks the limits and the rule.
 	budget.Definition
 	Figures ledger.Figures
@@ -24,7 +24,7 @@ type Book struct {
 
 // Remaining returns what deductions can take at an instant, in minor units; nothing of an unlimited
 // budget, which has no total.
-func (b *Book) Remaining(now time.Time) int64 {
-	units, _ := Remaining(&b.Definition, b.Figures.Period.Start, b.Figures.Available(), now)
+func (s *Snapshot) Remaining(now time.Time) int64 {
+	units, _ := Remaining(&s.Definition, s.Figures.Period.Start, s.Figures.Available(), now)
 	return units
 }

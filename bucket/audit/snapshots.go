@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// bookPage is how many budgets one statement reads.
-	bookPage = 200
+	// snapshotPage is how many budgets one statement reads.
+	snapshotPage = 200
 	// restFactor is how many times longer the pause after a pass is than the pass, so that passes over
 	// very many budgets take a small share of the database.
 	restFactor = 20
@@ -20,25 +20,25 @@ const (
 	lookPause = 30 * time.Second
 )
 
-// Pass processes the books of all budgets. Its methods are called from one goroutine.
-type Pass interface {
+// Visitor processes the snapshots of all budgets. Its methods are called from one goroutine.
+type Visitor interface {
 	// Begin is called before the first page of a pass, End after the last one.
 	Begin()
 	End()
 	// Page processes the next budgets, by id. Its error is logged.
-	Page(ctx context.Context, books []bucket.Book) error
+	Page(ctx context.Context, snapshots []bucket.Snapshot) error
 }
 
-// Books compares the columns of all budgets with each other, page by page, and reports figures to
-// the observer. Only one goroutine may use it.
-type Books struct {
+// Snapshots compares the columns of all budgets with each other, page by page, and reports figures
+// to the observer. Only one goroutine may use it.
+type Snapshots struct {
 	*Service
 	// Interval is how often RunOnce is called. RunOnce works for half of it.
 	Interval time.Duration
 	// Shown is how many budgets the metrics show.
 	Shown int
-	// Passes process what was read.
-	Passes []Pass
+	// Visitors process what was read.
+	Visitors []Visitor
 
 	after   int64
 	under   bool // a pass is under way
@@ -55,7 +55,7 @@ type Books struct {
 
 // RunOnce continues the pass over all budgets, or begins one. Error: Unavailable; the next run
 // continues there.
-func (b *Books) RunOnce(ctx context.Context) error {
+func (b *Snapshots) RunOnce(ctx context.Context) error {
 	began := b.clock.Now()
 	if !b.under {
 		if began.Before(b.next) {
@@ -65,26 +65,26 @@ func (b *Books) RunOnce(ctx context.Context) error {
 	}
 	defer func() { b.took += b.clock.Now().Sub(began) }()
 	for ctx.Err() == nil {
-		books, err := b.read(ctx, b.after, bookPage)
+		snapshots, err := b.read(ctx, b.after, snapshotPage)
 		if err != nil {
 			return err
 		}
-		for i := range books {
-			b.add(&books[i])
-			if checkBook(&books[i]) != nil {
-				b.lookInto(ctx, books[i].ID)
+		for i := range snapshots {
+			b.add(&snapshots[i])
+			if checkSnapshot(&snapshots[i]) != nil {
+				b.lookInto(ctx, snapshots[i].ID)
 			}
 		}
-		for _, p := range b.Passes {
-			if e := p.Page(ctx, books); e != nil {
+		for _, p := range b.Visitors {
+			if e := p.Page(ctx, snapshots); e != nil {
 				err = b.failed(e)
 			}
 		}
-		if len(books) < bookPage {
+		if len(snapshots) < snapshotPage {
 			b.took += b.clock.Now().Sub(began)
 			return b.end(ctx, err)
 		}
-		b.after = books[len(books)-1].ID
+		b.after = snapshots[len(snapshots)-1].ID
 		if err != nil || b.clock.Now().Sub(began) > b.Interval/2 {
 			return err
 		}
@@ -92,34 +92,34 @@ func (b *Books) RunOnce(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (b *Books) read(ctx context.Context, after int64, limit int) ([]bucket.Book, error) {
+func (b *Snapshots) read(ctx context.Context, after int64, limit int) ([]bucket.Snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
-	books, err := b.Service.Books(ctx, after, limit)
+	snapshots, err := b.Service.Snapshots(ctx, after, limit)
 	if err != nil {
 		return nil, b.failed(err)
 	}
-	return books, nil
+	return snapshots, nil
 }
 
-func (b *Books) begin() {
+func (b *Snapshots) begin() {
 	b.under, b.after, b.took = true, 0, 0
 	b.largest, b.all, b.atRisk, b.halted, b.haltedUnits = nil, bucket.BudgetFigures{}, 0, 0, 0
-	for _, p := range b.Passes {
+	for _, p := range b.Visitors {
 		p.Begin()
 	}
 }
 
 // end reports the result of the pass to the observer. err is the error of its last page.
-func (b *Books) end(ctx context.Context, err error) error {
-	for _, p := range b.Passes {
+func (b *Snapshots) end(ctx context.Context, err error) error {
+	for _, p := range b.Visitors {
 		p.End()
 	}
 	b.under = false
 	b.next = b.clock.Now().Add(restFactor * b.took)
 	b.show()
 	b.observer.Budgets(b.largest, b.all)
-	b.observer.Books(b.findings.sums(b.clock.Now()))
+	b.observer.Discrepancies(b.findings.sums(b.clock.Now()))
 	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
 	u, e := b.Service.unfinished(ctx, b.unreachable())
@@ -135,8 +135,8 @@ func (b *Books) end(ctx context.Context, err error) error {
 	return err
 }
 
-// checkBook returns the discrepancies in the columns of a budget.
-func checkBook(b *bucket.Book) []ledger.Discrepancy {
+// checkSnapshot returns the discrepancies in the columns of a budget.
+func checkSnapshot(b *bucket.Snapshot) []ledger.Discrepancy {
 	if b.Unlimited {
 		return nil
 	}
@@ -145,19 +145,19 @@ func checkBook(b *bucket.Book) []ledger.Discrepancy {
 
 // add adds a budget to the metrics, which keep the largest ones. Of an unlimited budget they have
 // only what was used and held.
-func (b *Books) add(book *bucket.Book) {
-	f := book.Figures
-	if book.Unlimited {
+func (b *Snapshots) add(snapshot *bucket.Snapshot) {
+	f := snapshot.Figures
+	if snapshot.Unlimited {
 		f = ledger.Figures{Held: min(f.Held, budget.MaxAmount), Used: min(f.Used, budget.MaxAmount),
 			Online: f.Online, Offline: f.Offline, Period: f.Period}
 	}
-	shown := bucket.BudgetFigures{Tenant: book.Tenant, Name: book.Name, Figures: f,
-		Remaining: book.Remaining(b.clock.Now())}
+	shown := bucket.BudgetFigures{Tenant: snapshot.Tenant, Name: snapshot.Name, Figures: f,
+		Remaining: snapshot.Remaining(b.clock.Now())}
 	b.all.Figures = b.all.Figures.Plus(f)
 	b.all.Remaining += shown.Remaining
-	b.halted += book.Halted
-	b.haltedUnits += book.HaltedUnits
-	if book.Durability == budget.Store {
+	b.halted += snapshot.Halted
+	b.haltedUnits += snapshot.HaltedUnits
+	if snapshot.Durability == budget.Store {
 		b.atRisk += f.InBuckets + f.Unsettled
 	}
 	if b.Shown == 0 {
@@ -170,7 +170,7 @@ func (b *Books) add(book *bucket.Book) {
 }
 
 // show keeps the budgets with the largest totals.
-func (b *Books) show() {
+func (b *Snapshots) show() {
 	slices.SortStableFunc(b.largest, func(x, y bucket.BudgetFigures) int {
 		return int(max(min(y.Figures.Total-x.Figures.Total, 1), -1))
 	})
@@ -179,17 +179,17 @@ func (b *Books) show() {
 
 // lookInto reads a budget again whose columns did not add up, and then all of its rows, to find the
 // bucket that explains the discrepancy.
-func (b *Books) lookInto(ctx context.Context, id int64) {
+func (b *Snapshots) lookInto(ctx context.Context, id int64) {
 	now := b.clock.Now()
 	if now.Before(b.lookups[id]) {
 		return
 	}
 	wrong, err := again(func() ([]ledger.Discrepancy, error) {
-		books, err := b.read(ctx, id-1, 1)
-		if err != nil || len(books) == 0 || books[0].ID != id {
+		snapshots, err := b.read(ctx, id-1, 1)
+		if err != nil || len(snapshots) == 0 || snapshots[0].ID != id {
 			return nil, err
 		}
-		return checkBook(&books[0]), nil
+		return checkSnapshot(&snapshots[0]), nil
 	})
 	if err != nil || len(wrong) == 0 {
 		return
