@@ -14,9 +14,9 @@ type Operation struct {
 	// Bucket is the bucket that the ring chose. The units come from its present open epoch.
 	Bucket  int64
 	Request ledger.Request
-	// Touches are what the deduction counts against limits, in the order of the limits. The slice may
+	// Charges are what the deduction counts against limits, in the order of the limits. The slice may
 	// be empty.
-	Touches []limit.Touch
+	Charges []limit.Charge
 }
 
 // Verdict is the result of a commit for one operation.
@@ -53,7 +53,7 @@ type Outcome struct {
 	Deduction ledger.Deduction
 	// Remaining is O of the bucket after the commit, in minor units.
 	Remaining int64
-	// Limits is how far each limit is used after an accepted operation, in the order of Touches.
+	// Limits is how far each limit is used after an accepted operation, in the order of Charges.
 	Limits []budget.LimitState
 	// Refused lists every limit that would be exceeded, for Limited.
 	Refused []budget.LimitState

@@ -32,10 +32,10 @@ type Sample struct {
 	series.Point
 }
 
-// Touched is what one request counts against limits of a budget.
-type Touched struct {
+// Charged is what one request counts against limits of a budget.
+type Charged struct {
 	Budget  int64
-	Touches []limit.Touch
+	Charges []limit.Charge
 }
 
 // UsageRequest asks for the sums of what was counted for values of dimensions.

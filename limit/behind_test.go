@@ -71,18 +71,18 @@ func (w *clocked) try(clock time.Time) (accepted bool) {
 		w.Fatal(err)
 	}
 	now := row.Now(clock.UnixMilli())
-	touches := []limit.Touch{{Limit: w.l, Values: []string{"u"}, Key: "u", Counts: 1}}
+	charges := []limit.Charge{{Limit: w.l, Values: []string{"u"}, Key: "u", Counts: 1}}
 	tally := row.Tally(w.l, "u", now)
 	if from, to, stale := tally.Stale(); stale {
 		tally.Load(w.span(from, to))
 	}
-	if refused := limit.Exceeded(touches, []*limit.Tally{&tally}); refused != nil {
+	if refused := limit.Exceeded(charges, []*limit.Tally{&tally}); refused != nil {
 		if wait := refused[0].ResetAt.Sub(clock); wait <= 0 || wait > w.length {
 			w.Errorf("at %v: wait %v", clock, wait)
 		}
 		return false
 	}
-	limit.Count(touches, []*limit.Tally{&tally})
+	limit.Count(charges, []*limit.Tally{&tally})
 	row.Put(&tally)
 	w.row, w.events = row, append(w.events, limit.Event{AtMS: now, Kept: 1})
 	return true

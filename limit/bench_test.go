@@ -24,15 +24,15 @@ func BenchmarkJudge(b *testing.B) {
 	user := map[string]string{"user": "user-0123456789"}
 	b.ReportAllocs()
 	for b.Loop() {
-		touches, _ := set.Touches(1, user, nil)
-		tallies := make([]*limit.Tally, len(touches))
-		for i, touch := range touches {
-			tally := limit.NewTally(touch.Limit, touch.Key, now.UnixMilli())
+		charges, _ := set.Charges(1, user, nil)
+		tallies := make([]*limit.Tally, len(charges))
+		for i, charge := range charges {
+			tally := limit.NewTally(charge.Limit, charge.Key, now.UnixMilli())
 			tallies[i] = &tally
 		}
-		if refusal := limit.Exceeded(touches, tallies); len(touches) != 2 || refusal != nil {
-			b.Fatal(touches, refusal)
+		if refusal := limit.Exceeded(charges, tallies); len(charges) != 2 || refusal != nil {
+			b.Fatal(charges, refusal)
 		}
-		limit.Count(touches, tallies)
+		limit.Count(charges, tallies)
 	}
 }

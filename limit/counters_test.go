@@ -32,7 +32,7 @@ func TestPackedCounters(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		touches, _ := set.Touches(1, map[string]string{"user": "u"}, nil)
+		charges, _ := set.Charges(1, map[string]string{"user": "u"}, nil)
 		now, packed := start.UnixMilli(), ""
 		// first_hit has its own: a refund leaves a window alone that is over.
 		var events, hits []limit.Event
@@ -48,7 +48,7 @@ func TestPackedCounters(t *testing.T) {
 			kept := rapid.Int64Range(1, 9).Draw(t, "kept")
 			tallies := make([]*limit.Tally, len(set.List))
 			for i, l := range set.List {
-				touches[i].Counts = kept
+				charges[i].Counts = kept
 				tally := counters.Tally(l, "u", now)
 				if _, _, stale := tally.Stale(); stale {
 					t.Fatalf("limit %s is stale", l.Name)
@@ -67,7 +67,7 @@ func TestPackedCounters(t *testing.T) {
 						want, wantReset)
 				}
 			}
-			limit.Count(touches, tallies)
+			limit.Count(charges, tallies)
 			for _, tally := range tallies {
 				counters.Put(tally)
 			}

@@ -23,9 +23,9 @@ func TestFirstHitOfMany(t *testing.T) {
 	var counters limit.Counters
 	at := func(i int) int64 { return 1_800_000_000_000 + int64(i)*apart.Milliseconds() }
 	for i := range n {
-		touch := limit.Touch{Limit: l, Values: []string{"u"}, Key: "u", Counts: 1}
+		charge := limit.Charge{Limit: l, Values: []string{"u"}, Key: "u", Counts: 1}
 		tally := counters.Tally(l, "u", at(i))
-		limit.Count([]limit.Touch{touch}, []*limit.Tally{&tally})
+		limit.Count([]limit.Charge{charge}, []*limit.Tally{&tally})
 		counters.Put(&tally)
 	}
 	if slots := len(counters.List[0].Slots); slots > 70 {

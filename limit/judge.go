@@ -7,8 +7,8 @@ import (
 	"github.com/budgetd/budgetd/budget"
 )
 
-// State returns the usage of a touch's limit.
-func (t *Touch) State(tally *Tally) budget.LimitState {
+// State returns the usage of a charge's limit.
+func (t *Charge) State(tally *Tally) budget.LimitState {
 	used, reset := tally.Used()
 	state := budget.LimitState{Limit: t.Limit.Name, Dimension: t.Limit.Dimension,
 		Value: strings.Join(t.Values, "+"), Used: min(used, budget.MaxAmount)}
@@ -19,15 +19,15 @@ func (t *Touch) State(tally *Tally) budget.LimitState {
 	return state
 }
 
-// exceeds reports whether the limit refuses the touch in that state. An enforced limit refuses
+// exceeds reports whether the limit refuses the charge in that state. An enforced limit refuses
 // above its maximum. Every limit refuses above budget.MaxAmount, because callers cannot represent
 // such a count.
-func (t *Touch) exceeds(state budget.LimitState) bool {
+func (t *Charge) exceeds(state budget.LimitState) bool {
 	most := t.bound(state)
 	return t.Counts > most-min(state.Used, most)
 }
 
-func (t *Touch) bound(state budget.LimitState) int64 {
+func (t *Charge) bound(state budget.LimitState) int64 {
 	if t.Limit.Enforce && !state.Exempt {
 		return state.Max
 	}
@@ -36,18 +36,18 @@ func (t *Touch) bound(state budget.LimitState) int64 {
 
 // Exceeded lists every limit that the deduction would exceed, with what was used, what was asked
 // for, and when that would fit, or nil. Exempt values and limits that are not enforced are exceeded
-// only on overflow. tallies has one element per touch. Exceeded counts nothing.
-func Exceeded(touches []Touch, tallies []*Tally) (refused []budget.LimitState) {
-	for i := range touches {
-		touch := &touches[i]
-		state := touch.State(tallies[i])
-		if !touch.exceeds(state) {
+// only on overflow. tallies has one element per charge. Exceeded counts nothing.
+func Exceeded(charges []Charge, tallies []*Tally) (refused []budget.LimitState) {
+	for i := range charges {
+		charge := &charges[i]
+		state := charge.State(tallies[i])
+		if !charge.exceeds(state) {
 			continue
 		}
-		most := touch.bound(state)
-		state.Asked, state.Overflow = touch.Counts, !touch.Limit.Enforce || state.Exempt
+		most := charge.bound(state)
+		state.Asked, state.Overflow = charge.Counts, !charge.Limit.Enforce || state.Exempt
 		state.ResetAt = time.Time{}
-		if fits := tallies[i].fits(touch.Counts, most); fits != 0 {
+		if fits := tallies[i].fits(charge.Counts, most); fits != 0 {
 			state.ResetAt = time.UnixMilli(fits).UTC()
 		}
 		refused = append(refused, state)
@@ -57,11 +57,11 @@ func Exceeded(touches []Touch, tallies []*Tally) (refused []budget.LimitState) {
 
 // Count counts a deduction in all of its limits, even if it exceeds them, and returns the resulting
 // usage of each.
-func Count(touches []Touch, tallies []*Tally) []budget.LimitState {
-	states := make([]budget.LimitState, len(touches))
-	for i := range touches {
-		tallies[i].count(touches[i].Counts)
-		states[i] = touches[i].State(tallies[i])
+func Count(charges []Charge, tallies []*Tally) []budget.LimitState {
+	states := make([]budget.LimitState, len(charges))
+	for i := range charges {
+		tallies[i].count(charges[i].Counts)
+		states[i] = charges[i].State(tallies[i])
 	}
 	return states
 }

@@ -23,19 +23,19 @@ func TestSumsSaturate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	touches, _ := set.Touches(3, map[string]string{"user": "u"}, nil)
+	charges, _ := set.Charges(3, map[string]string{"user": "u"}, nil)
 	nowMS := now.UnixMilli()
 	lifetime, slides := limit.NewTally(set.List[0], "u", nowMS), limit.NewTally(set.List[1], "u", nowMS)
 	tallies := []*limit.Tally{&lifetime, &slides}
 	version := set.List[0].ChangedVersion
 	lifetime.Row = limit.Row{Counted: budget.MaxAmount - 3, Version: version}
-	if refused := limit.Exceeded(touches, tallies); refused != nil {
+	if refused := limit.Exceeded(charges, tallies); refused != nil {
 		t.Fatalf("refused %+v", refused)
 	}
-	if used := limit.Count(touches, tallies)[0].Used; used != budget.MaxAmount {
+	if used := limit.Count(charges, tallies)[0].Used; used != budget.MaxAmount {
 		t.Errorf("used %d, want the largest amount", used)
 	}
-	refused := limit.Exceeded(touches, tallies)
+	refused := limit.Exceeded(charges, tallies)
 	if len(refused) != 1 || refused[0].Limit != "seen" || !refused[0].Overflow {
 		t.Errorf("refused %+v", refused)
 	}
@@ -45,7 +45,7 @@ func TestSumsSaturate(t *testing.T) {
 	if used, _ := slides.Used(); used != math.MaxInt64 {
 		t.Errorf("the slots add up to %d, want the largest int64", used)
 	}
-	if used := touches[1].State(&slides).Used; used != budget.MaxAmount {
+	if used := charges[1].State(&slides).Used; used != budget.MaxAmount {
 		t.Errorf("the state says %d, want the largest amount", used)
 	}
 }

@@ -86,8 +86,8 @@ func (s *Set) Limit(name string) *Limit {
 // Dimensions returns the parts of the limit's dimension, in its order.
 func (l *Limit) Dimensions() []string { return l.dimensions }
 
-// Touch is the count of a deduction in one limit.
-type Touch struct {
+// Charge is the count of a deduction in one limit.
+type Charge struct {
 	Limit *Limit
 	// Values are the deduction's, in the order of the limit's Dimensions. Key identifies them in
 	// rows.
@@ -97,13 +97,13 @@ type Touch struct {
 	Counts int64
 }
 
-// Touches returns what a deduction counts in each limit, in the order of the set: the amount in
+// Charges returns what a deduction counts in each limit, in the order of the set: the amount in
 // counts if it names the limit (0 counts nothing), else 1 call or the deduction's amount. Unknown
 // names in counts are ignored. missing is the first limit with a required dimension that the
 // deduction lacks, or nil; the other limits are still listed. Adjacent limits of the same dimension
 // share their Values.
-func (s *Set) Touches(amount int64, dimensions map[string]string, counts map[string]int64) (
-	touches []Touch, missing *Limit) {
+func (s *Set) Charges(amount int64, dimensions map[string]string, counts map[string]int64) (
+	charges []Charge, missing *Limit) {
 	var values []string
 	var of *Limit // the limit that values were looked up for
 	for _, l := range s.List {
@@ -117,11 +117,11 @@ func (s *Set) Touches(amount int64, dimensions map[string]string, counts map[str
 			continue
 		}
 		if counted := l.countedAs(amount, counts); counted > 0 {
-			touches = append(touches,
-				Touch{Limit: l, Values: values, Key: key(values), Counts: counted})
+			charges = append(charges,
+				Charge{Limit: l, Values: values, Key: key(values), Counts: counted})
 		}
 	}
-	return touches, missing
+	return charges, missing
 }
 
 // countedAs returns what a deduction counts, in calls or minor units; 0 means nothing.

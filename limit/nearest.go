@@ -25,8 +25,8 @@ func (c *Counters) State(l *Limit, key string, nowMS int64) budget.LimitState {
 	if _, _, stale := tally.Stale(); stale {
 		tally = NewTally(l, key, nowMS)
 	}
-	touch := Touch{Limit: l, Values: l.valuesOf(key), Key: key}
-	return touch.State(&tally)
+	charge := Charge{Limit: l, Values: l.valuesOf(key), Key: key}
+	return charge.State(&tally)
 }
 
 // Nearest returns the states that have used the largest shares of their maximums, at most keep of

@@ -217,15 +217,15 @@ func (w *table) compile() {
 	}
 }
 
-func (w *table) tally(touch limit.Touch, now int64) *limit.Tally {
-	l := touch.Limit
-	tally := limit.NewTally(l, touch.Key, now)
+func (w *table) tally(charge limit.Charge, now int64) *limit.Tally {
+	l := charge.Limit
+	tally := limit.NewTally(l, charge.Key, now)
 	firstHit := l.Window.Kind == budget.WindowFirstHit
-	if c := w.hits[rowKey{limit: l.Name, value: touch.Key}]; c != nil && firstHit {
-		tally = c.Tally(l, touch.Key, now)
+	if c := w.hits[rowKey{limit: l.Name, value: charge.Key}]; c != nil && firstHit {
+		tally = c.Tally(l, charge.Key, now)
 	}
 	for key, row := range w.rows {
-		if key.limit == l.Name && key.value == touch.Key && !firstHit {
+		if key.limit == l.Name && key.value == charge.Key && !firstHit {
 			tally.Read(key.window, row)
 		}
 	}
@@ -233,7 +233,7 @@ func (w *table) tally(touch limit.Touch, now int64) *limit.Tally {
 		var events []limit.Event
 		for _, d := range w.ledger {
 			kept, counted := l.Counted(d.amount, d.rolledBack, d.counts)
-			if counted && d.atMS >= from && d.atMS < to && carriesValues(l, d, touch.Values) {
+			if counted && d.atMS >= from && d.atMS < to && carriesValues(l, d, charge.Values) {
 				events = append(events, limit.Event{AtMS: d.atMS, Kept: kept})
 			}
 		}
@@ -256,10 +256,10 @@ func carriesValues(l *limit.Limit, d *deduction, values []string) bool {
 // first call would decide where a window of the past begins.
 func (w *table) load(name string, now int64) {
 	for _, d := range w.ledger {
-		touches, _ := w.set.Touches(d.amount, d.dimensions, d.counts)
-		for _, touch := range touches {
-			if touch.Limit.Name == name {
-				w.tally(touch, now)
+		charges, _ := w.set.Charges(d.amount, d.dimensions, d.counts)
+		for _, charge := range charges {
+			if charge.Limit.Name == name {
+				w.tally(charge, now)
 			}
 		}
 	}
@@ -284,18 +284,18 @@ func (w *table) write(t *limit.Tally) {
 }
 
 func (w *table) deduct(d *deduction) (states []budget.LimitState, refused string) {
-	touches, missing := w.set.Touches(d.amount, d.dimensions, d.counts)
+	charges, missing := w.set.Charges(d.amount, d.dimensions, d.counts)
 	if missing != nil {
 		w.Fatalf("%s is missing", missing.Name)
 	}
-	tallies := make([]*limit.Tally, len(touches))
-	for i, touch := range touches {
-		tallies[i] = w.tally(touch, d.atMS)
+	tallies := make([]*limit.Tally, len(charges))
+	for i, charge := range charges {
+		tallies[i] = w.tally(charge, d.atMS)
 	}
-	if refusal := limit.Exceeded(touches, tallies); refusal != nil {
+	if refusal := limit.Exceeded(charges, tallies); refusal != nil {
 		return nil, refusal[0].Limit
 	}
-	states = limit.Count(touches, tallies)
+	states = limit.Count(charges, tallies)
 	for _, tally := range tallies {
 		w.write(tally)
 	}
@@ -306,22 +306,22 @@ func (w *table) deduct(d *deduction) (states []budget.LimitState, refused string
 func (w *table) rollBack(d *deduction, units, now int64) {
 	before := d.rolledBack
 	d.rolledBack += units
-	touches, _ := w.set.Touches(d.amount, d.dimensions, d.counts)
-	for _, touch := range touches {
-		l := touch.Limit
+	charges, _ := w.set.Charges(d.amount, d.dimensions, d.counts)
+	for _, charge := range charges {
+		l := charge.Limit
 		keeps, _ := l.Keeps(d.atMS, now)
-		less := l.Kept(touch.Counts, d.amount, before) - l.Kept(touch.Counts, d.amount, d.rolledBack)
-		if c := w.hits[rowKey{limit: l.Name, value: touch.Key}]; c != nil && l.Window.Kind == budget.WindowFirstHit {
+		less := l.Kept(charge.Counts, d.amount, before) - l.Kept(charge.Counts, d.amount, d.rolledBack)
+		if c := w.hits[rowKey{limit: l.Name, value: charge.Key}]; c != nil && l.Window.Kind == budget.WindowFirstHit {
 			if keeps {
 				c.GivenBack(l, d.atMS, less)
 			}
 			continue
 		}
-		head, ok := w.rows[rowKey{l.Name, touch.Key, l.WindowAt(d.atMS)}]
+		head, ok := w.rows[rowKey{l.Name, charge.Key, l.WindowAt(d.atMS)}]
 		if !keeps || !ok {
 			continue
 		}
-		at := rowKey{l.Name, touch.Key, l.WindowAt(d.atMS)}
+		at := rowKey{l.Name, charge.Key, l.WindowAt(d.atMS)}
 		if l.Sliding() {
 			at.window = l.SlotAt(d.atMS)
 		}

@@ -28,12 +28,12 @@ func TestOtherNodesWindow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		touch := limit.Touch{Limit: nodes[node], Values: []string{"u"}, Key: "u", Counts: 1}
+		charge := limit.Charge{Limit: nodes[node], Values: []string{"u"}, Key: "u", Counts: 1}
 		tally := counters.Tally(nodes[node], "u", now.UnixMilli())
-		if limit.Exceeded([]limit.Touch{touch}, []*limit.Tally{&tally}) != nil {
+		if limit.Exceeded([]limit.Charge{charge}, []*limit.Tally{&tally}) != nil {
 			return false
 		}
-		limit.Count([]limit.Touch{touch}, []*limit.Tally{&tally})
+		limit.Count([]limit.Charge{charge}, []*limit.Tally{&tally})
 		counters.Put(&tally)
 		return true
 	}

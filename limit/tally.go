@@ -87,7 +87,7 @@ func (l *Limit) loads(beganMS, nowMS int64) bool {
 type Tally struct {
 	Limit *Limit
 	Key   string
-	// Values are a touch's; loading the tally needs them.
+	// Values are a charge's; loading the tally needs them.
 	Values []string
 	// WindowMS is the key of the locked row, Row. SlotMS is the key of the present slot, Slot.
 	WindowMS, SlotMS int64

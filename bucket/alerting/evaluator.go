@@ -285,7 +285,7 @@ func (s *Service) periodSpent(ctx context.Context, budgets []int64) (
 
 // completeLimits sets how far the watched limits are used.
 func (e *Evaluator) completeLimits(ctx context.Context, list []alert.Subject) error {
-	var asked []bucket.Touched
+	var asked []bucket.Charged
 	var into []func(alert.Units)
 	for i := range list {
 		s := &list[i]
@@ -300,11 +300,11 @@ func (e *Evaluator) completeLimits(ctx context.Context, list []alert.Subject) er
 			if t.Of != alert.Limit {
 				continue
 			}
-			touch := touchOf(b, t)
-			if touch == nil {
+			charge := chargeOf(b, t)
+			if charge == nil {
 				continue // the limit was removed: its threshold keeps its state
 			}
-			asked = append(asked, bucket.Touched{Budget: s.Budget, Touches: []limit.Touch{*touch}})
+			asked = append(asked, bucket.Charged{Budget: s.Budget, Charges: []limit.Charge{*charge}})
 			into = append(into, func(u alert.Units) { s.Figures.Of[t.Units()] = u })
 		}
 	}
@@ -316,7 +316,7 @@ func (e *Evaluator) completeLimits(ctx context.Context, list []alert.Subject) er
 		return err
 	}
 	for i := range asked {
-		state := asked[i].Touches[0].State(tallies[i][0])
+		state := asked[i].Charges[0].State(tallies[i][0])
 		into[i](alert.Units{Total: state.Max, Spent: state.Used, Left: max(state.Max-state.Used, 0),
 			End: state.ResetAt})
 	}

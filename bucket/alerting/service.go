@@ -45,8 +45,8 @@ type Config struct {
 	LastSamples func(ctx context.Context, first, last int64) (map[int64]bucket.Sample, error)
 	SamplesAt   func(ctx context.Context, first, last int64, at time.Time) (
 		map[int64]bucket.Sample, error)
-	// Tallies returns the present usage of the limits of touches. Error: Unavailable.
-	Tallies func(ctx context.Context, asked []bucket.Touched) ([][]*limit.Tally, error)
+	// Tallies returns the present usage of the limits of charges. Error: Unavailable.
+	Tallies func(ctx context.Context, asked []bucket.Charged) ([][]*limit.Tally, error)
 	// Defaults says that budgets without thresholds of their own have alert.Defaults.
 	Defaults bool
 	Observer Observer
@@ -128,7 +128,7 @@ func (s *Service) SetThresholds(ctx context.Context, ref bucket.BudgetRef,
 		case b.Durability == budget.Store:
 			return budget.Refuse(budget.LedgerModeOnly, "thresholds",
 				"the counts of limits of a budget in store mode are in its stores")
-		case touchOf(b, t) == nil:
+		case chargeOf(b, t) == nil:
 			faults = append(faults, budget.FieldError{Field: "thresholds",
 				Message: t.Name() + ": the budget has no limit " + t.Limit + " of one dimension"})
 		}
@@ -199,9 +199,9 @@ func (s *Service) Alerts(ctx context.Context, q alert.Query) (out []alert.View, 
 	return out, err
 }
 
-// touchOf returns the value of a limit that a threshold watches. It returns nil if there is no such
+// chargeOf returns the value of a limit that a threshold watches. It returns nil if there is no such
 // limit, or if the limit has several dimensions.
-func touchOf(b *bucket.Budget, t alert.Threshold) *limit.Touch {
+func chargeOf(b *bucket.Budget, t alert.Threshold) *limit.Charge {
 	set := b.LimitSet()
 	if set == nil || set.InStores {
 		return nil
@@ -211,9 +211,9 @@ func touchOf(b *bucket.Budget, t alert.Threshold) *limit.Touch {
 		return nil
 	}
 	only := limit.Set{List: []*limit.Limit{l}}
-	touches, _ := only.Touches(1, map[string]string{l.Dimensions()[0]: t.Value}, nil)
-	if len(touches) != 1 {
+	charges, _ := only.Charges(1, map[string]string{l.Dimensions()[0]: t.Value}, nil)
+	if len(charges) != 1 {
 		return nil
 	}
-	return &touches[0]
+	return &charges[0]
 }

@@ -73,7 +73,7 @@ func operation(b *bucket.Budget, i int, id string, amount int64, edits ...func(*
 		edit(&op.Request)
 	}
 	op.Request.Fingerprint = ledger.RequestFingerprint(amount, "", op.Request)
-	op.Touches, _ = b.LimitSet().Touches(amount, ledger.ReadDimensions(op.Request.Dimensions), nil)
+	op.Charges, _ = b.LimitSet().Charges(amount, ledger.ReadDimensions(op.Request.Dimensions), nil)
 	return op
 }
 

@@ -96,36 +96,36 @@ func (s *Service) Count(o *deduct.Op, now time.Time) error {
 
 // limitStates returns the states of the limits that the operation counts against.
 func limitStates(o *deduct.Op) (states []budget.LimitState) {
-	eachTouch(o, func(touch *limit.Touch, tally *limit.Tally) {
-		states = append(states, touch.State(tally))
+	eachCharge(o, func(charge *limit.Charge, tally *limit.Tally) {
+		states = append(states, charge.State(tally))
 	})
 	return states
 }
 
 // refusedBy lists the limits that refused the operation, as ledger mode does.
 func refusedBy(o *deduct.Op) (refused []budget.LimitState) {
-	eachTouch(o, func(touch *limit.Touch, tally *limit.Tally) {
-		refused = append(refused, limit.Exceeded([]limit.Touch{*touch}, []*limit.Tally{tally})...)
+	eachCharge(o, func(charge *limit.Charge, tally *limit.Tally) {
+		refused = append(refused, limit.Exceeded([]limit.Charge{*charge}, []*limit.Tally{tally})...)
 	})
 	return refused
 }
 
-// eachTouch calls do for each limit that the operation counts against, with what the store counted.
-func eachTouch(o *deduct.Op, do func(*limit.Touch, *limit.Tally)) {
+// eachCharge calls do for each limit that the operation counts against, with what the store counted.
+func eachCharge(o *deduct.Op, do func(*limit.Charge, *limit.Tally)) {
 	set, r := o.Budget.LimitSet(), o.Request
 	if len(o.Stored.Limits) != len(set.List) {
 		return
 	}
-	touches, _ := set.Touches(r.Amount, r.Dimensions, r.Counts)
-	for i := range touches {
-		touch := &touches[i]
-		at := slices.Index(set.List, touch.Limit)
+	charges, _ := set.Charges(r.Amount, r.Dimensions, r.Counts)
+	for i := range charges {
+		charge := &charges[i]
+		at := slices.Index(set.List, charge.Limit)
 		var slots []limit.Slot
 		if o.Stored.Slots != nil {
 			slots = o.Stored.Slots[at]
 		}
-		tally := limit.NewTally(touch.Limit, touch.Key, o.StoreMS)
+		tally := limit.NewTally(charge.Limit, charge.Key, o.StoreMS)
 		tally.Restore(o.Stored.Limits[at].Used, o.Stored.Limits[at].ResetMS, slots)
-		do(touch, &tally)
+		do(charge, &tally)
 	}
 }

@@ -155,8 +155,8 @@ func (b *books) judge(op *bucket.Operation) bucket.Outcome {
 	case e.Outstanding < op.Request.Amount:
 		return bucket.Outcome{Verdict: bucket.Short, Remaining: e.Outstanding}
 	}
-	tallies := b.tally(a.ID, op.Touches)
-	if refused := limit.Exceeded(op.Touches, tallies); refused != nil {
+	tallies := b.tally(a.ID, op.Charges)
+	if refused := limit.Exceeded(op.Charges, tallies); refused != nil {
 		return bucket.Outcome{Verdict: bucket.Limited, Refused: refused}
 	}
 	e.Outstanding -= op.Request.Amount
@@ -165,14 +165,14 @@ func (b *books) judge(op *bucket.Operation) bucket.Outcome {
 		Fingerprint: op.Request.Fingerprint, Nonce: op.Request.Nonce, Bucket: op.Bucket, Epoch: e.Number, CountedAt: b.now()}
 	b.rows[id] = d
 	return bucket.Outcome{Verdict: bucket.Accepted, Deduction: d, Remaining: e.Outstanding,
-		Limits: limit.Count(op.Touches, tallies)}
+		Limits: limit.Count(op.Charges, tallies)}
 }
 
-func (b *books) tally(budgetID int64, touches []limit.Touch) (out []*limit.Tally) {
-	for _, touch := range touches {
-		key := fmt.Sprint(budgetID, touch.Limit.Name, touch.Key)
+func (b *books) tally(budgetID int64, charges []limit.Charge) (out []*limit.Tally) {
+	for _, charge := range charges {
+		key := fmt.Sprint(budgetID, charge.Limit.Name, charge.Key)
 		if b.tallies[key] == nil {
-			t := limit.NewTally(touch.Limit, touch.Key, b.now().UnixMilli())
+			t := limit.NewTally(charge.Limit, charge.Key, b.now().UnixMilli())
 			b.tallies[key] = &t
 		}
 		out = append(out, b.tallies[key])
@@ -301,12 +301,12 @@ func (b *books) LookTwice(ctx context.Context, budgets []int64, ids []bucket.ID)
 	return sums, recorded, err
 }
 
-func (b *books) Tallies(_ context.Context, asked []bucket.Touched) ([][]*limit.Tally, error) {
+func (b *books) Tallies(_ context.Context, asked []bucket.Charged) ([][]*limit.Tally, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	out := make([][]*limit.Tally, len(asked))
 	for i := range asked {
-		out[i] = b.tally(asked[i].Budget, asked[i].Touches)
+		out[i] = b.tally(asked[i].Budget, asked[i].Charges)
 	}
 	return out, b.begin("limits")
 }

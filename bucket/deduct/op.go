@@ -21,9 +21,9 @@ type Op struct {
 	Route   *bucket.Bucket // by the ring; nil if no bucket serves
 	Row     ledger.Request // what its home keeps of the request
 
-	// Touches is what it counts against limits in SQL, Terms and the following what a store judges
+	// Charges is what it counts against limits in SQL, Terms and the following what a store judges
 	// them by: see bucket.StoreDeduction.
-	Touches     []limit.Touch
+	Charges     []limit.Charge
 	Terms       *bucket.Terms
 	Value       string
 	Counts, Max []int64

@@ -188,9 +188,9 @@ func (h *sqlHome) readLimits(ops []*Op) {
 // judgeLimits sets which limits the operations would exceed. It returns the usage of the limits of
 // each.
 func (h *sqlHome) judgeLimits(ctx context.Context, ops []*Op) [][]*limit.Tally {
-	asked := make([]bucket.Touched, len(ops))
+	asked := make([]bucket.Charged, len(ops))
 	for i, o := range ops {
-		asked[i] = bucket.Touched{Budget: o.Budget.ID, Touches: o.Touches}
+		asked[i] = bucket.Charged{Budget: o.Budget.ID, Charges: o.Charges}
 	}
 	tallies, err := h.lookup.Tallies(ctx, asked)
 	if err != nil {
@@ -199,7 +199,7 @@ func (h *sqlHome) judgeLimits(ctx context.Context, ops []*Op) [][]*limit.Tally {
 	for i, o := range ops {
 		o.Err, o.Exceeded = err, nil
 		if err == nil {
-			o.Exceeded = limit.Exceeded(o.Touches, tallies[i])
+			o.Exceeded = limit.Exceeded(o.Charges, tallies[i])
 		}
 	}
 	return tallies
@@ -221,7 +221,7 @@ func (h *sqlHome) Predict(ctx context.Context, ops []*Op, _ time.Time) {
 		case o.Recorded != nil && o.Recorded.Decides(o.Row.By):
 			o.Verdict = bucket.Known
 			known = append(known, o)
-		case len(o.Touches) > 0 && o.Refusal == nil:
+		case len(o.Charges) > 0 && o.Refusal == nil:
 			counted = append(counted, o)
 		}
 	}
@@ -233,8 +233,8 @@ func (h *sqlHome) Predict(ctx context.Context, ops []*Op, _ time.Time) {
 	}
 	for i, tallies := range h.judgeLimits(ctx, counted) {
 		o := counted[i]
-		for j := range o.Touches {
-			o.Result.Answer.Limits = append(o.Result.Answer.Limits, o.Touches[j].State(tallies[j]))
+		for j := range o.Charges {
+			o.Result.Answer.Limits = append(o.Result.Answer.Limits, o.Charges[j].State(tallies[j]))
 		}
 		if len(o.Exceeded) > 0 {
 			o.Verdict = bucket.Limited

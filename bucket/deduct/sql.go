@@ -54,8 +54,8 @@ func (o *Op) bucketID() int64 {
 // claims appends what an operation has for itself: its deduction, and its limit rows.
 func claims(o *Op, to []uint64) []uint64 {
 	to = append(to, batch.Claim(o.Budget.ID, o.Row.ID))
-	for i := range o.Touches {
-		t := &o.Touches[i]
+	for i := range o.Charges {
+		t := &o.Charges[i]
 		to = append(to, batch.Claim(o.Budget.ID, t.Limit.Dimension, t.Key))
 	}
 	return to
@@ -66,7 +66,7 @@ func (h *sqlHome) Count(o *Op, _ time.Time) error {
 	counts, err := o.CountsLimits()
 	if counts {
 		r := o.Request
-		o.Touches, _ = o.Budget.LimitSet().Touches(r.Amount, r.Dimensions, r.Counts)
+		o.Charges, _ = o.Budget.LimitSet().Charges(r.Amount, r.Dimensions, r.Counts)
 	}
 	return err
 }
@@ -146,7 +146,7 @@ func (f *flight) claim(ops []*Op) {
 // operation returns the operation for a transaction, with the newest definition that is known.
 func (o *Op) operation() bucket.Operation {
 	return bucket.Operation{Budget: o.Budget, Bucket: o.bucketID(), Request: o.Row,
-		Touches: o.Touches}
+		Charges: o.Charges}
 }
 
 var errOutcomes = &budget.Error{Code: budget.OutcomeUnknown, Op: "commit",

@@ -38,20 +38,20 @@ func newUsedUp() (*usedUp, error) {
 	return &usedUp{limits: limits}, err
 }
 
-func nameOf(budgetID int64, t *limit.Touch) countedValue {
+func nameOf(budgetID int64, t *limit.Charge) countedValue {
 	return countedValue{budgetID, t.Limit.Name, t.Key}
 }
 
 // note remembers the limits that refused an operation.
 func (u *usedUp) note(o *Op, refused []budget.LimitState) {
-	for i := range o.Touches {
+	for i := range o.Charges {
 		for j := range refused {
-			if s := &refused[j]; s.Limit == o.Touches[i].Limit.Name {
+			if s := &refused[j]; s.Limit == o.Charges[i].Limit.Name {
 				until := int64(math.MaxInt64)
 				if !s.ResetAt.IsZero() {
 					until = s.ResetAt.UnixMilli()
 				}
-				u.limits.Add(nameOf(o.Budget.ID, &o.Touches[i]), refusedUntil{s.Asked, until})
+				u.limits.Add(nameOf(o.Budget.ID, &o.Charges[i]), refusedUntil{s.Asked, until})
 				u.any.Store(true)
 			}
 		}
@@ -63,8 +63,8 @@ func (u *usedUp) refuses(o *Op, now time.Time) bool {
 	if !u.any.Load() {
 		return false
 	}
-	for i := range o.Touches {
-		t := &o.Touches[i]
+	for i := range o.Charges {
+		t := &o.Charges[i]
 		known, ok := u.limits.Peek(nameOf(o.Budget.ID, t))
 		if ok && t.Counts >= known.asked && now.UnixMilli() < known.until {
 			return true
@@ -75,7 +75,7 @@ func (u *usedUp) refuses(o *Op, now time.Time) bool {
 
 // forget removes the operation's limits, which were found to have room.
 func (u *usedUp) forget(o *Op) {
-	for i := range o.Touches {
-		u.limits.Remove(nameOf(o.Budget.ID, &o.Touches[i]))
+	for i := range o.Charges {
+		u.limits.Remove(nameOf(o.Budget.ID, &o.Charges[i]))
 	}
 }

@@ -24,7 +24,7 @@ func (f *flights) Commit(ctx context.Context, ops []bucket.Operation) ([]bucket.
 	return f.Ledger.Commit(ctx, ops)
 }
 
-func (f *flights) Tallies(ctx context.Context, asked []bucket.Touched) ([][]*limit.Tally, error) {
+func (f *flights) Tallies(ctx context.Context, asked []bucket.Charged) ([][]*limit.Tally, error) {
 	f.limits++
 	return f.Lookup.Tallies(ctx, asked)
 }

@@ -35,7 +35,7 @@ func TestReturnsBesideFlights(t *testing.T) {
 						ID: fmt.Sprint(i, "-", f, "-", j), Amount: 3, Nonce: "nonce...",
 						Dimensions: ledger.Dimensions(user), HoldTTL: int64(j%2) * time.Hour.Milliseconds()}}
 					op.Request.Fingerprint = ledger.RequestFingerprint(3, "", op.Request)
-					op.Touches, _ = set.Touches(3, user, nil)
+					op.Charges, _ = set.Charges(3, user, nil)
 					ops = append(ops, op)
 				}
 				got, err := part.Commit(w.Ctx, ops)

@@ -42,10 +42,10 @@ func (w *world) take(set *limit.Set, b fixture.Budget, d fixture.Deduction, dime
 	w.Helper()
 	d.Note = ledger.Note{Dimensions: ledger.Dimensions(dimensions)}
 	w.Deduct(d)
-	touches, _ := set.Touches(d.Amount, dimensions, nil)
+	charges, _ := set.Charges(d.Amount, dimensions, nil)
 	w.Write(func(t *engine.Tx) error {
-		for i := range touches {
-			key := counters.Key{Budget: b.ID, Dimension: touches[i].Limit.Dimension, Value: touches[i].Key}
+		for i := range charges {
+			key := counters.Key{Budget: b.ID, Dimension: charges[i].Limit.Dimension, Value: charges[i].Key}
 			found, err := counters.Read(&t.Reader, []counters.Key{key})
 			if err != nil {
 				return err
@@ -58,9 +58,9 @@ func (w *world) take(set *limit.Set, b fixture.Budget, d fixture.Deduction, dime
 					return err
 				}
 			}
-			tally := row.Counts.Tally(touches[i].Limit, touches[i].Key, engine.ToMS(w.DB.Now()))
+			tally := row.Counts.Tally(charges[i].Limit, charges[i].Key, engine.ToMS(w.DB.Now()))
 			tally.Stale()
-			limit.Count(touches[i:i+1], []*limit.Tally{&tally})
+			limit.Count(charges[i:i+1], []*limit.Tally{&tally})
 			row.Counts.Put(&tally)
 			if err := t.Hit(1, `UPDATE limit_counter SET version = version + 1, counts = ?
 				WHERE budget_id = ? AND dimension = ? AND value = ?`, []byte(row.Counts.Pack()), key.Budget,

@@ -103,7 +103,7 @@ func (w *world) deduct(b *bucket.Budget, id string, amount int64, dimensions map
 	op := bucket.Operation{Budget: b, Bucket: b.Route(id).ID, Request: ledger.Request{ID: id,
 		Amount: amount, Nonce: "nonce...", Dimensions: ledger.Dimensions(dimensions)}}
 	op.Request.Fingerprint = ledger.RequestFingerprint(amount, "", op.Request)
-	op.Touches, _ = b.LimitSet().Touches(amount, dimensions, nil)
+	op.Charges, _ = b.LimitSet().Charges(amount, dimensions, nil)
 	out, err := w.commits.Commit(w.Ctx, []bucket.Operation{op})
 	w.OK(err)
 	return out[0]

@@ -45,18 +45,18 @@ func (b *Books) LimitsOf(u *Budget) (*limit.Set, error) {
 	return CompileLimits(u.ID, u.LimitsVersion, rows)
 }
 
-// counted yields the counters in which a deduction may still be counted, with its touch of each.
-func (b *Books) counted(d *ledger.Deduction, set *limit.Set) iter.Seq2[CounterID, *limit.Touch] {
-	return func(yield func(CounterID, *limit.Touch) bool) {
+// counted yields the counters in which a deduction may still be counted, with its charge of each.
+func (b *Books) counted(d *ledger.Deduction, set *limit.Set) iter.Seq2[CounterID, *limit.Charge] {
+	return func(yield func(CounterID, *limit.Charge) bool) {
 		if set == nil || d.State == ledger.StateVoid {
 			return
 		}
-		touches, _ := set.Touches(d.Amount, ledger.ReadDimensions(d.Dimensions),
+		charges, _ := set.Charges(d.Amount, ledger.ReadDimensions(d.Dimensions),
 			ledger.ReadCounts(d.Counts))
-		for i := range touches {
-			l := touches[i].Limit
+		for i := range charges {
+			l := charges[i].Limit
 			keeps, _ := l.Keeps(ms(d.CountedAt), b.NowMS)
-			if keeps && !yield(CounterID{d.Budget, l.Dimension, touches[i].Key}, &touches[i]) {
+			if keeps && !yield(CounterID{d.Budget, l.Dimension, charges[i].Key}, &charges[i]) {
 				return
 			}
 		}
@@ -85,10 +85,10 @@ func (b *Books) CountersToLower(sets map[int64]*limit.Set) (keys []CounterID, er
 func (t *returns) lower() error {
 	written := map[*Counter]bool{}
 	for id, was := range t.was {
-		for key, touch := range t.counted(&was, t.sets[was.Budget]) {
-			l, countedMS := touch.Limit, ms(was.CountedAt)
-			less := l.Kept(touch.Counts, was.Amount, was.RolledBack) -
-				l.Kept(touch.Counts, was.Amount, t.Back[id])
+		for key, charge := range t.counted(&was, t.sets[was.Budget]) {
+			l, countedMS := charge.Limit, ms(was.CountedAt)
+			less := l.Kept(charge.Counts, was.Amount, was.RolledBack) -
+				l.Kept(charge.Counts, was.Amount, t.Back[id])
 			_, mayLoad := l.Keeps(countedMS, t.NowMS)
 			row := t.Counters.Get(key)
 			if less <= 0 || row == nil && !mayLoad {

@@ -63,7 +63,7 @@ type GiveBack struct {
 }
 
 // CounterID identifies a row of limit_counter. Dimension is that of the limits, as in the
-// definition if it is a combined one; Value is limit.Touch.Key.
+// definition if it is a combined one; Value is limit.Charge.Key.
 type CounterID struct {
 	Budget           int64
 	Dimension, Value string

@@ -160,17 +160,17 @@ func deductOne(t *rapid.T, b *Books, set *limit.Set, id string) {
 	b.Feeds.Add(Feed{Bucket: row.ID, First: e.NextEntry, Entries: 1, Units: amount, Body: string(ledger.AppendFeed(
 		ledger.BeginFeed(nil), ledger.FeedEntry{Kind: ledger.FeedDeduct, RequestID: id, Amount: amount, Held: isHeld}))})
 	e.NextEntry++
-	touches, _ := set.Touches(amount, ledger.ReadDimensions(note.Dimensions), nil)
-	for i := range touches {
-		key := CounterID{1, "user", touches[i].Key}
+	charges, _ := set.Charges(amount, ledger.ReadDimensions(note.Dimensions), nil)
+	for i := range charges {
+		key := CounterID{1, "user", charges[i].Key}
 		c := b.Counters.Get(key)
 		if c == nil {
 			c = b.Counters.Add(Counter{Budget: 1, Dimension: key.Dimension, Value: key.Value})
 		}
 		counts, _ := limit.ReadCounters(c.Counts)
-		tally := counts.Tally(touches[i].Limit, key.Value, b.NowMS)
+		tally := counts.Tally(charges[i].Limit, key.Value, b.NowMS)
 		tally.Stale()
-		limit.Count(touches[i:i+1], []*limit.Tally{&tally})
+		limit.Count(charges[i:i+1], []*limit.Tally{&tally})
 		counts.Put(&tally)
 		c.Counts, c.Version = counts.Pack(), c.Version+1
 	}
@@ -239,9 +239,9 @@ func recount(t *rapid.T, b *Books, set *limit.Set) {
 		} else {
 			used[Position{d.Bucket, d.Epoch}] += d.Left()
 		}
-		touches, _ := set.Touches(d.Amount, ledger.ReadDimensions(d.Dimensions), nil)
-		for _, touch := range touches {
-			counted[touch.Limit.Name+" "+touch.Key] += touch.Limit.Kept(touch.Counts, d.Amount, d.RolledBack)
+		charges, _ := set.Charges(d.Amount, ledger.ReadDimensions(d.Dimensions), nil)
+		for _, charge := range charges {
+			counted[charge.Limit.Name+" "+charge.Key] += charge.Limit.Kept(charge.Counts, d.Amount, d.RolledBack)
 		}
 	}
 	left := map[int64]int64{}

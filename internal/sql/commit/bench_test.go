@@ -97,7 +97,7 @@ func benchFlight(of *bucket.Budget, set *limit.Set, next *atomic.Int64, size int
 		}
 		r.Fingerprint = ledger.RequestFingerprint(1, "", r)
 		ops[i] = bucket.Operation{Budget: of, Bucket: of.Buckets[n*31%int64(len(of.Buckets))].ID, Request: r}
-		ops[i].Touches, _ = set.Touches(1, map[string]string{"user": name}, nil)
+		ops[i].Charges, _ = set.Charges(1, map[string]string{"user": name}, nil)
 	}
 	return ops
 }

@@ -92,7 +92,7 @@ func (g *bringing) decide(m *engine.Move, b *books.Books) (more []bookkeeper.Que
 		b.Bring(u, target, s.used+s.held, g.recent)
 		s.left = e.Outstanding - s.used - s.held
 	}
-	g.charge(b)
+	g.takeUnits(b)
 	g.remaining()
 	g.remember(b)
 	for i := range g.out {

@@ -98,8 +98,8 @@ func split(ops []bucket.Operation, out []bucket.Outcome) []*flight {
 func textOf(op *bucket.Operation) int {
 	r := &op.Request
 	n := 3*len(r.ID) + len(r.Reference) + 3*len(r.Dimensions) + len(r.Counts) + 2*len(r.Group)
-	for i := range op.Touches {
-		n += len(op.Touches[i].Key)
+	for i := range op.Charges {
+		n += len(op.Charges[i].Key)
 	}
 	return n
 }

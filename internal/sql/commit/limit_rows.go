@@ -7,14 +7,14 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-// limitRows holds the limit counters that the operations of a flight touch, one per row.
+// limitRows holds the limit counters that the operations of a flight charge, one per row.
 type limitRows struct {
 	rows map[counters.Key]*limitRow
 	// list holds the rows in lock order.
 	list []*limitRow
-	// The touches of operation i are touches[of[i]:of[i+1]].
+	// The charges of operation i are charges[of[i]:of[i+1]].
 	of      []int
-	touches []touchedRow
+	charges []chargedRow
 }
 
 // limitRow is a row of limit_counter, which may not exist yet.
@@ -31,30 +31,30 @@ type rowTally struct {
 	counted bool
 }
 
-// touchedRow links a touch of an operation to its row.
-type touchedRow struct {
+// chargedRow links a charge of an operation to its row.
+type chargedRow struct {
 	row   *limitRow
 	tally *rowTally
 }
 
-// open creates the rows of every operation that touches limits. It reads nothing.
+// open creates the rows of every operation that charges limits. It reads nothing.
 func (b *limitRows) open(f *flight) {
-	touches := 0
+	charges := 0
 	for i := range f.ops {
-		touches += len(f.ops[i].Touches)
+		charges += len(f.ops[i].Charges)
 	}
-	if touches == 0 {
+	if charges == 0 {
 		return
 	}
-	b.rows = make(map[counters.Key]*limitRow, touches)
-	b.of, b.touches = make([]int, len(f.ops)+1), make([]touchedRow, 0, touches)
-	room := make([]limitRow, touches)
+	b.rows = make(map[counters.Key]*limitRow, charges)
+	b.of, b.charges = make([]int, len(f.ops)+1), make([]chargedRow, 0, charges)
+	room := make([]limitRow, charges)
 	for i := range f.ops {
 		var last *limitRow
-		for j := range f.ops[i].Touches {
-			touch := &f.ops[i].Touches[j]
-			key := counters.Key{Budget: f.ops[i].Budget.ID, Dimension: touch.Limit.Dimension,
-				Value: touch.Key}
+		for j := range f.ops[i].Charges {
+			charge := &f.ops[i].Charges[j]
+			key := counters.Key{Budget: f.ops[i].Budget.ID, Dimension: charge.Limit.Dimension,
+				Value: charge.Key}
 			if last == nil || last.Key != key {
 				if last = b.rows[key]; last == nil {
 					last, room = &room[0], room[1:]
@@ -63,14 +63,14 @@ func (b *limitRows) open(f *flight) {
 					b.list = append(b.list, last)
 				}
 			}
-			b.touches = append(b.touches, touchedRow{row: last})
+			b.charges = append(b.charges, chargedRow{row: last})
 		}
-		b.of[i+1] = len(b.touches)
+		b.of[i+1] = len(b.charges)
 	}
 	slices.SortFunc(b.list, func(x, y *limitRow) int { return x.Key.Compare(y.Key) })
 }
 
-// empty reports whether no operation touches a limit.
+// empty reports whether no operation charges a limit.
 func (b *limitRows) empty() bool { return len(b.list) == 0 }
 
 // keys lists the rows in lock order.
@@ -99,14 +99,14 @@ func (b *limitRows) now(nowMS int64) int64 {
 	return at
 }
 
-// tally builds the tallies of all touches at an instant. It returns the touches whose tallies must
+// tally builds the tallies of all charges at an instant. It returns the charges whose tallies must
 // first be loaded from the ledger.
-func (b *limitRows) tally(f *flight, nowMS int64) (stale []touchedRow) {
+func (b *limitRows) tally(f *flight, nowMS int64) (stale []chargedRow) {
 	for i := range f.ops {
-		for j := range f.ops[i].Touches {
-			touch, m := &f.ops[i].Touches[j], &b.touches[b.of[i]+j]
+		for j := range f.ops[i].Charges {
+			charge, m := &f.ops[i].Charges[j], &b.charges[b.of[i]+j]
 			made := false
-			if m.tally, made = m.row.tally(touch, nowMS); made {
+			if m.tally, made = m.row.tally(charge, nowMS); made {
 				if _, _, load := m.tally.Stale(); load {
 					stale = append(stale, *m)
 				}
@@ -116,26 +116,26 @@ func (b *limitRows) tally(f *flight, nowMS int64) (stale []touchedRow) {
 	return stale
 }
 
-// tally returns the row's tally of a touch's limit. made reports whether it is new.
-func (p *limitRow) tally(touch *limit.Touch, nowMS int64) (t *rowTally, made bool) {
+// tally returns the row's tally of a charge's limit. made reports whether it is new.
+func (p *limitRow) tally(charge *limit.Charge, nowMS int64) (t *rowTally, made bool) {
 	for _, t := range p.tallies {
-		if t.Limit == touch.Limit || t.Limit.Name == touch.Limit.Name &&
-			t.Limit.ChangedVersion == touch.Limit.ChangedVersion {
+		if t.Limit == charge.Limit || t.Limit.Name == charge.Limit.Name &&
+			t.Limit.ChangedVersion == charge.Limit.ChangedVersion {
 			return t, false
 		}
 	}
-	t = &rowTally{Tally: p.Counts.Tally(touch.Limit, touch.Key, nowMS)}
-	t.Values = touch.Values
+	t = &rowTally{Tally: p.Counts.Tally(charge.Limit, charge.Key, nowMS)}
+	t.Values = charge.Values
 	p.tallies = append(p.tallies, t)
 	return t, true
 }
 
-// tallies appends the tallies of an operation, one per touch.
+// tallies appends the tallies of an operation, one per charge.
 func (b *limitRows) tallies(i int, to []*limit.Tally) []*limit.Tally {
 	if b.of == nil {
 		return to
 	}
-	for _, m := range b.touches[b.of[i]:b.of[i+1]] {
+	for _, m := range b.charges[b.of[i]:b.of[i+1]] {
 		to = append(to, &m.tally.Tally)
 	}
 	return to
@@ -143,7 +143,7 @@ func (b *limitRows) tallies(i int, to []*limit.Tally) []*limit.Tally {
 
 // count records that an operation was counted.
 func (b *limitRows) count(i int) {
-	for _, m := range b.touches[b.of[i]:b.of[i+1]] {
+	for _, m := range b.charges[b.of[i]:b.of[i+1]] {
 		m.row.counted, m.tally.counted = true, true
 	}
 }

@@ -59,7 +59,7 @@ func (d *Decider) lockingForm(ctx context.Context, f *flight, guess bool) error 
 			if l.guess && l.accepted < len(f.ops) {
 				return nil, errGuessed
 			}
-			l.charge(b)
+			l.takeUnits(b)
 			l.remaining()
 			return nil, nil
 		}, l.write)
@@ -190,9 +190,9 @@ func (l *locking) takeEpochs(b *books.Books) error {
 	return nil
 }
 
-// charge moves what the accepted operations take within their epochs.
-func (l *locking) charge(b *books.Books) {
-	for _, s := range l.touched() {
+// takeUnits moves what the accepted operations take within their epochs.
+func (l *locking) takeUnits(b *books.Books) {
+	for _, s := range l.taken() {
 		e := b.Epochs.Get(s.epoch.Position())
 		e.Outstanding = s.left
 		e.Used = saturated(e.Used, s.used)
@@ -228,7 +228,7 @@ func (l *locking) write(m *engine.Move) error {
 	if err := l.writePages(m); err != nil {
 		return err
 	}
-	states := l.touched()
+	states := l.taken()
 	to := m.Inserting(insertFeed, "", len(states))
 	for _, s := range states {
 		to.Row()

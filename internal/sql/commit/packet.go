@@ -40,7 +40,7 @@ func (t *trial) packet(conn *engine.PacketConn) (packet *engine.Statement, ok bo
 			return nil, false
 		}
 	}
-	states := t.touched()
+	states := t.taken()
 	takeAll(packet, states)
 	t.feedAll(packet, states)
 	selectLeft(packet, states)

@@ -145,7 +145,7 @@ func TestFailedPacketCommitsNothing(t *testing.T) {
 				// No connection has the packet's transaction open: another flight commits only itself.
 				other := s.budget("other", 100, 1, nil)
 				op := s.asks(0, "z", 1)
-				op.Budget, op.Bucket, op.Touches = other, other.Buckets[0].ID, []limit.Touch(nil)
+				op.Budget, op.Bucket, op.Charges = other, other.Buckets[0].ID, []limit.Charge(nil)
 				for range 20 {
 					_, _, err := commit.New(s.DB).Packet(s.Ctx, op)
 					s.OK(err)

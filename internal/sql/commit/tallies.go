@@ -9,10 +9,10 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-// Tallies returns the present usage of the limits of touches, one list per element and one tally
-// per touch. The counters of all are read together; those of a changed limit are counted from the
+// Tallies returns the present usage of the limits of charges, one list per element and one tally
+// per charge. The counters of all are read together; those of a changed limit are counted from the
 // deductions, as the next flight will do. Error: Unavailable.
-func (d *Decider) Tallies(ctx context.Context, asked []bucket.Touched) (
+func (d *Decider) Tallies(ctx context.Context, asked []bucket.Charged) (
 	out [][]*limit.Tally, err error) {
 	err = d.db.Read(ctx, "check limits", func(r *engine.Reader) error {
 		out, err = tallies(r, asked, engine.ToMS(d.db.Now()))
@@ -21,7 +21,7 @@ func (d *Decider) Tallies(ctx context.Context, asked []bucket.Touched) (
 	return out, err
 }
 
-// tallyKey identifies a tally, which several touches may share.
+// tallyKey identifies a tally, which several charges may share.
 type tallyKey struct {
 	counters.Key
 	limit string
@@ -29,11 +29,11 @@ type tallyKey struct {
 	version int64
 }
 
-func tallies(r *engine.Reader, asked []bucket.Touched, nowMS int64) ([][]*limit.Tally, error) {
+func tallies(r *engine.Reader, asked []bucket.Charged, nowMS int64) ([][]*limit.Tally, error) {
 	var keys []counters.Key
 	for i := range asked {
-		for j := range asked[i].Touches {
-			keys = append(keys, keyOf(asked[i].Budget, &asked[i].Touches[j]))
+		for j := range asked[i].Charges {
+			keys = append(keys, keyOf(asked[i].Budget, &asked[i].Charges[j]))
 		}
 	}
 	if len(keys) == 0 {
@@ -46,11 +46,11 @@ func tallies(r *engine.Reader, asked []bucket.Touched, nowMS int64) ([][]*limit.
 	made := map[tallyKey]*limit.Tally{}
 	out := make([][]*limit.Tally, len(asked))
 	for i := range asked {
-		for j := range asked[i].Touches {
-			touch := &asked[i].Touches[j]
-			key := tallyKey{keyOf(asked[i].Budget, touch), touch.Limit.Name, touch.Limit.ChangedVersion}
+		for j := range asked[i].Charges {
+			charge := &asked[i].Charges[j]
+			key := tallyKey{keyOf(asked[i].Budget, charge), charge.Limit.Name, charge.Limit.ChangedVersion}
 			if made[key] == nil {
-				if made[key], err = tally(r, key.Key, touch, found[key.Key], nowMS); err != nil {
+				if made[key], err = tally(r, key.Key, charge, found[key.Key], nowMS); err != nil {
 					return nil, err
 				}
 			}
@@ -60,17 +60,17 @@ func tallies(r *engine.Reader, asked []bucket.Touched, nowMS int64) ([][]*limit.
 	return out, nil
 }
 
-func keyOf(budgetID int64, t *limit.Touch) counters.Key {
+func keyOf(budgetID int64, t *limit.Charge) counters.Key {
 	return counters.Key{Budget: budgetID, Dimension: t.Limit.Dimension, Value: t.Key}
 }
 
 // tally reads one tally; row is nil if nothing was counted yet.
-func tally(r *engine.Reader, key counters.Key, touch *limit.Touch, row *counters.Row, nowMS int64) (
+func tally(r *engine.Reader, key counters.Key, charge *limit.Charge, row *counters.Row, nowMS int64) (
 	*limit.Tally, error) {
 	if row == nil {
 		row = &counters.Row{}
 	}
-	t := row.Counts.Tally(touch.Limit, touch.Key, row.Counts.Now(nowMS))
-	t.Values = touch.Values
+	t := row.Counts.Tally(charge.Limit, charge.Key, row.Counts.Now(nowMS))
+	t.Values = charge.Values
 	return &t, counters.Load(r, key.Budget, &t)
 }

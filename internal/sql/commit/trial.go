@@ -95,7 +95,7 @@ func (t *trial) judge(i int, tallies []*limit.Tally) bucket.Outcome {
 	if name := op.Request.Group; name != "" && !t.groups[groupKey{op.Budget.ID, name}].open {
 		return bucket.Outcome{Verdict: bucket.GroupClosed}
 	}
-	if refused := limit.Exceeded(op.Touches, tallies); refused != nil {
+	if refused := limit.Exceeded(op.Charges, tallies); refused != nil {
 		return bucket.Outcome{Verdict: bucket.Limited, Refused: refused}
 	}
 	if s.unlimited || op.Request.Amount <= s.left {
@@ -113,7 +113,7 @@ func (t *trial) accept(i int, tallies []*limit.Tally, now time.Time) {
 	r := &op.Request
 	out := &t.out[i]
 	if len(tallies) > 0 {
-		out.Limits = limit.Count(op.Touches, tallies)
+		out.Limits = limit.Count(op.Charges, tallies)
 		t.limits.count(i)
 	}
 	out.Deduction = ledger.Deduction{Budget: op.Budget.ID, RequestID: r.ID, Amount: r.Amount,

@@ -57,7 +57,7 @@ func (w *world) asks(at int, id string, amount int64, options ...func(*bucket.Op
 	r := &op.Request
 	r.Fingerprint = ledger.RequestFingerprint(amount, "", *r)
 	if w.set != nil {
-		op.Touches, _ = w.set.Touches(amount, ledger.ReadDimensions(r.Dimensions), nil)
+		op.Charges, _ = w.set.Charges(amount, ledger.ReadDimensions(r.Dimensions), nil)
 	}
 	return op
 }

@@ -188,8 +188,8 @@ func (t *trial) nextVersion(p *limitRow) int64 {
 	return max(t.nowMS, 1)
 }
 
-// touched returns the buckets from which something was taken, in lock order.
-func (t *trial) touched() []*bucketState {
+// taken returns the buckets from which something was taken, in lock order.
+func (t *trial) taken() []*bucketState {
 	out := make([]*bucketState, 0, len(t.epochs))
 	for _, s := range t.epochs {
 		if s != nil && s.entries > 0 {
