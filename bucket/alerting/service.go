@@ -199,8 +199,8 @@ func (s *Service) Alerts(ctx context.Context, q alert.Query) (out []alert.View, 
 	return out, err
 }
 
-// chargeOf returns the value of a limit that a threshold watches. It returns nil if there is no such
-// limit, or if the limit has several dimensions.
+// chargeOf returns the value of a limit that a threshold watches. It returns nil if there is no
+// such limit, or if the limit has several dimensions.
 func chargeOf(b *bucket.Budget, t alert.Threshold) *limit.Charge {
 	set := b.LimitSet()
 	if set == nil || set.InStores {

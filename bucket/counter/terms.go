@@ -110,7 +110,8 @@ func refusedBy(o *deduct.Op) (refused []budget.LimitState) {
 	return refused
 }
 
-// eachCharge calls do for each limit that the operation counts against, with what the store counted.
+// eachCharge calls do for each limit that the operation counts against, with what the store
+// counted.
 func eachCharge(o *deduct.Op, do func(*limit.Charge, *limit.Tally)) {
 	set, r := o.Budget.LimitSet(), o.Request
 	if len(o.Stored.Limits) != len(set.List) {

@@ -48,7 +48,8 @@ func tallies(r *engine.Reader, asked []bucket.Charged, nowMS int64) ([][]*limit.
 	for i := range asked {
 		for j := range asked[i].Charges {
 			charge := &asked[i].Charges[j]
-			key := tallyKey{keyOf(asked[i].Budget, charge), charge.Limit.Name, charge.Limit.ChangedVersion}
+			key := tallyKey{keyOf(asked[i].Budget, charge), charge.Limit.Name,
+				charge.Limit.ChangedVersion}
 			if made[key] == nil {
 				if made[key], err = tally(r, key.Key, charge, found[key.Key], nowMS); err != nil {
 					return nil, err
@@ -65,8 +66,8 @@ func keyOf(budgetID int64, t *limit.Charge) counters.Key {
 }
 
 // tally reads one tally; row is nil if nothing was counted yet.
-func tally(r *engine.Reader, key counters.Key, charge *limit.Charge, row *counters.Row, nowMS int64) (
-	*limit.Tally, error) {
+func tally(r *engine.Reader, key counters.Key, charge *limit.Charge, row *counters.Row,
+	nowMS int64) (*limit.Tally, error) {
 	if row == nil {
 		row = &counters.Row{}
 	}
