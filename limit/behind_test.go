@@ -72,18 +72,18 @@ func (w *clocked) try(clock time.Time) (accepted bool) {
 	}
 	now := row.Now(clock.UnixMilli())
 	charges := []limit.Charge{{Limit: w.l, Values: []string{"u"}, Key: "u", Counts: 1}}
-	tally := row.Tally(w.l, "u", now)
-	if from, to, stale := tally.Stale(); stale {
-		tally.Load(w.span(from, to))
+	usage := row.Usage(w.l, "u", now)
+	if from, to, stale := usage.Stale(); stale {
+		usage.Load(w.span(from, to))
 	}
-	if refused := limit.Exceeded(charges, []*limit.Tally{&tally}); refused != nil {
+	if refused := limit.Exceeded(charges, []*limit.Usage{&usage}); refused != nil {
 		if wait := refused[0].ResetAt.Sub(clock); wait <= 0 || wait > w.length {
 			w.Errorf("at %v: wait %v", clock, wait)
 		}
 		return false
 	}
-	limit.Count(charges, []*limit.Tally{&tally})
-	row.Put(&tally)
+	limit.Count(charges, []*limit.Usage{&usage})
+	row.Put(&usage)
 	w.row, w.events = row, append(w.events, limit.Event{AtMS: now, Kept: 1})
 	return true
 }

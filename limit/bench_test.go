@@ -25,14 +25,14 @@ func BenchmarkJudge(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		charges, _ := set.Charges(1, user, nil)
-		tallies := make([]*limit.Tally, len(charges))
+		usages := make([]*limit.Usage, len(charges))
 		for i, charge := range charges {
-			tally := limit.NewTally(charge.Limit, charge.Key, now.UnixMilli())
-			tallies[i] = &tally
+			usage := limit.NewUsage(charge.Limit, charge.Key, now.UnixMilli())
+			usages[i] = &usage
 		}
-		if refusal := limit.Exceeded(charges, tallies); len(charges) != 2 || refusal != nil {
+		if refusal := limit.Exceeded(charges, usages); len(charges) != 2 || refusal != nil {
 			b.Fatal(charges, refusal)
 		}
-		limit.Count(charges, tallies)
+		limit.Count(charges, usages)
 	}
 }

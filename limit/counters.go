@@ -159,10 +159,10 @@ func (e *Counter) latest() int64 {
 	return latest
 }
 
-// Tally returns the count of a limit at an instant; see Now. If Tally.Stale reports that it is
+// Usage returns the count of a limit at an instant; see Now. If Usage.Stale reports that it is
 // stale, load it from the ledger before judging.
-func (c *Counters) Tally(l *Limit, key string, nowMS int64) Tally {
-	t := NewTally(l, key, nowMS)
+func (c *Counters) Usage(l *Limit, key string, nowMS int64) Usage {
+	t := NewUsage(l, key, nowMS)
 	e := c.of(l.Name)
 	if e == nil {
 		return t
@@ -184,10 +184,10 @@ func (c *Counters) Tally(l *Limit, key string, nowMS int64) Tally {
 	return t
 }
 
-// overlaps reports whether a counter is of another calendar window than the tally's that is not
-// over when that begins: a node with other zone data counted it. Its count stays, in the tally's
+// overlaps reports whether a counter is of another calendar window than the usage's that is not
+// over when that begins: a node with other zone data counted it. Its count stays, in the usage's
 // window, because the deductions may belong to both.
-func (t *Tally) overlaps(e *Counter) bool {
+func (t *Usage) overlaps(e *Counter) bool {
 	from, _ := t.Limit.span(t.nowMS)
 	return t.Limit.Window.Kind == budget.WindowCalendar && e.WindowMS != t.WindowMS &&
 		e.Row.Version == t.Limit.ChangedVersion && e.Row.ExpiresMS > from && e.WindowMS < t.toMS
@@ -195,7 +195,7 @@ func (t *Tally) overlaps(e *Counter) bool {
 
 // behind reports whether SQL's clock has gone back, so that a counter may lack deductions that were
 // counted before in what is the present window again.
-func (t *Tally) behind(e *Counter) bool {
+func (t *Usage) behind(e *Counter) bool {
 	l := t.Limit
 	switch {
 	case e.Row.Version != l.ChangedVersion:
@@ -211,8 +211,8 @@ func (t *Tally) behind(e *Counter) bool {
 	return false
 }
 
-// Put stores the count of a tally and drops slots that no longer count.
-func (c *Counters) Put(t *Tally) {
+// Put stores the count of a usage and drops slots that no longer count.
+func (c *Counters) Put(t *Usage) {
 	e := c.of(t.Limit.Name)
 	if e == nil {
 		at, _ := slices.BinarySearchFunc(c.List, t.Limit.Name, func(e Counter, name string) int {
@@ -232,8 +232,8 @@ func (c *Counters) Put(t *Tally) {
 }
 
 // slots returns the slots of a sliding limit that count now: those of the previous counter e, or
-// those that the tally loaded, and the tally's own slot.
-func (t *Tally) slots(e *Counter) []Slot {
+// those that the usage loaded, and the usage's own slot.
+func (t *Usage) slots(e *Counter) []Slot {
 	var out []Slot
 	switch {
 	case t.Loaded != nil || e.Row.Version != t.Limit.ChangedVersion:

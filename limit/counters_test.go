@@ -46,30 +46,30 @@ func TestPackedCounters(t *testing.T) {
 				t.Fatalf("counted at %d, not %d", at, now)
 			}
 			kept := rapid.Int64Range(1, 9).Draw(t, "kept")
-			tallies := make([]*limit.Tally, len(set.List))
+			usages := make([]*limit.Usage, len(set.List))
 			for i, l := range set.List {
 				charges[i].Counts = kept
-				tally := counters.Tally(l, "u", now)
-				if _, _, stale := tally.Stale(); stale {
+				usage := counters.Usage(l, "u", now)
+				if _, _, stale := usage.Stale(); stale {
 					t.Fatalf("limit %s is stale", l.Name)
 				}
-				tallies[i] = &tally
-				whole := limit.NewTally(l, "u", now)
+				usages[i] = &usage
+				whole := limit.NewUsage(l, "u", now)
 				if l.Window.Kind == budget.WindowFirstHit {
 					whole.Load(hits)
 				} else {
 					whole.Load(events)
 				}
-				got, gotReset := tally.Used()
+				got, gotReset := usage.Used()
 				want, wantReset := whole.Used()
 				if got != want || want > 0 && gotReset != wantReset {
 					t.Fatalf("limit %s: %d until %d, want %d until %d", l.Name, got, gotReset,
 						want, wantReset)
 				}
 			}
-			limit.Count(charges, tallies)
-			for _, tally := range tallies {
-				counters.Put(tally)
+			limit.Count(charges, usages)
+			for _, usage := range usages {
+				counters.Put(usage)
 			}
 			events = append(events, limit.Event{AtMS: now, Kept: kept})
 			hits = append(hits, limit.Event{AtMS: now, Kept: kept})

@@ -8,5 +8,5 @@
 // count.
 //
 // The functions are pure. A caller that changes a count holds the lock on the counter's row
-// (Tally). Instants are whole milliseconds since 1970, as in the tables.
+// (Usage). Instants are whole milliseconds since 1970, as in the tables.
 package limit

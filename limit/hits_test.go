@@ -24,9 +24,9 @@ func TestFirstHitOfMany(t *testing.T) {
 	at := func(i int) int64 { return 1_800_000_000_000 + int64(i)*apart.Milliseconds() }
 	for i := range n {
 		charge := limit.Charge{Limit: l, Values: []string{"u"}, Key: "u", Counts: 1}
-		tally := counters.Tally(l, "u", at(i))
-		limit.Count([]limit.Charge{charge}, []*limit.Tally{&tally})
-		counters.Put(&tally)
+		usage := counters.Usage(l, "u", at(i))
+		limit.Count([]limit.Charge{charge}, []*limit.Usage{&usage})
+		counters.Put(&usage)
 	}
 	if slots := len(counters.List[0].Slots); slots > 70 {
 		t.Errorf("%d instants are kept", slots)
@@ -35,8 +35,8 @@ func TestFirstHitOfMany(t *testing.T) {
 		if !counters.GivenBack(l, at(i), 1) {
 			t.Fatalf("deduction %d is not in the window", i)
 		}
-		tally := counters.Tally(l, "u", at(n-1))
-		used, reset := tally.Used()
+		usage := counters.Usage(l, "u", at(n-1))
+		used, reset := usage.Used()
 		late := reset - length.Milliseconds() - at(i+1)
 		if used != int64(n-1-i) || late < 0 || late > length.Milliseconds()/32 {
 			t.Fatalf("after %d: %d count, and the window begins %d ms late", i, used, late)

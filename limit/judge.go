@@ -8,8 +8,8 @@ import (
 )
 
 // State returns the usage of a charge's limit.
-func (t *Charge) State(tally *Tally) budget.LimitState {
-	used, reset := tally.Used()
+func (t *Charge) State(usage *Usage) budget.LimitState {
+	used, reset := usage.Used()
 	state := budget.LimitState{Limit: t.Limit.Name, Dimension: t.Limit.Dimension,
 		Value: strings.Join(t.Values, "+"), Used: min(used, budget.MaxAmount)}
 	state.Max, state.Exempt = t.Limit.Bound(t.Key)
@@ -36,18 +36,18 @@ func (t *Charge) bound(state budget.LimitState) int64 {
 
 // Exceeded lists every limit that the deduction would exceed, with what was used, what was asked
 // for, and when that would fit, or nil. Exempt values and limits that are not enforced are exceeded
-// only on overflow. tallies has one element per charge. Exceeded counts nothing.
-func Exceeded(charges []Charge, tallies []*Tally) (refused []budget.LimitState) {
+// only on overflow. usages has one element per charge. Exceeded counts nothing.
+func Exceeded(charges []Charge, usages []*Usage) (refused []budget.LimitState) {
 	for i := range charges {
 		charge := &charges[i]
-		state := charge.State(tallies[i])
+		state := charge.State(usages[i])
 		if !charge.exceeds(state) {
 			continue
 		}
 		most := charge.bound(state)
 		state.Asked, state.Overflow = charge.Counts, !charge.Limit.Enforce || state.Exempt
 		state.ResetAt = time.Time{}
-		if fits := tallies[i].fits(charge.Counts, most); fits != 0 {
+		if fits := usages[i].fits(charge.Counts, most); fits != 0 {
 			state.ResetAt = time.UnixMilli(fits).UTC()
 		}
 		refused = append(refused, state)
@@ -57,11 +57,11 @@ func Exceeded(charges []Charge, tallies []*Tally) (refused []budget.LimitState) 
 
 // Count counts a deduction in all of its limits, even if it exceeds them, and returns the resulting
 // usage of each.
-func Count(charges []Charge, tallies []*Tally) []budget.LimitState {
+func Count(charges []Charge, usages []*Usage) []budget.LimitState {
 	states := make([]budget.LimitState, len(charges))
 	for i := range charges {
-		tallies[i].count(charges[i].Counts)
-		states[i] = charges[i].State(tallies[i])
+		usages[i].count(charges[i].Counts)
+		states[i] = charges[i].State(usages[i])
 	}
 	return states
 }

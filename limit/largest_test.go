@@ -25,17 +25,17 @@ func TestSumsSaturate(t *testing.T) {
 	}
 	charges, _ := set.Charges(3, map[string]string{"user": "u"}, nil)
 	nowMS := now.UnixMilli()
-	lifetime, slides := limit.NewTally(set.List[0], "u", nowMS), limit.NewTally(set.List[1], "u", nowMS)
-	tallies := []*limit.Tally{&lifetime, &slides}
+	lifetime, slides := limit.NewUsage(set.List[0], "u", nowMS), limit.NewUsage(set.List[1], "u", nowMS)
+	usages := []*limit.Usage{&lifetime, &slides}
 	version := set.List[0].ChangedVersion
 	lifetime.Row = limit.Row{Counted: budget.MaxAmount - 3, Version: version}
-	if refused := limit.Exceeded(charges, tallies); refused != nil {
+	if refused := limit.Exceeded(charges, usages); refused != nil {
 		t.Fatalf("refused %+v", refused)
 	}
-	if used := limit.Count(charges, tallies)[0].Used; used != budget.MaxAmount {
+	if used := limit.Count(charges, usages)[0].Used; used != budget.MaxAmount {
 		t.Errorf("used %d, want the largest amount", used)
 	}
-	refused := limit.Exceeded(charges, tallies)
+	refused := limit.Exceeded(charges, usages)
 	if len(refused) != 1 || refused[0].Limit != "seen" || !refused[0].Overflow {
 		t.Errorf("refused %+v", refused)
 	}

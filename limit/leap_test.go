@@ -36,8 +36,8 @@ func TestLastDayOfALeapYear(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			tally := limit.NewTally(set.Limit("l"), "u", at.UnixMilli())
-			from, to := tally.LedgerSpan()
+			usage := limit.NewUsage(set.Limit("l"), "u", at.UnixMilli())
+			from, to := usage.LedgerSpan()
 			text := func(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
 			if text(from) != test.from || text(to) != test.to {
 				t.Errorf("%s to %s, want %s to %s", text(from), text(to), test.from, test.to)

@@ -30,10 +30,10 @@ func TestFirstHitIsLoaded(t *testing.T) {
 			first + 3*length},
 	} {
 		last := tt.events[len(tt.events)-1].AtMS
-		tally := limit.NewTally(set.List[0], "u", last)
-		tally.Load(tt.events)
-		if tally.Row.Counted != tt.counted || tally.Row.BeganMS != tt.began {
-			t.Errorf("%s: %d since %d, want %d since %d", tt.name, tally.Row.Counted, tally.Row.BeganMS,
+		usage := limit.NewUsage(set.List[0], "u", last)
+		usage.Load(tt.events)
+		if usage.Row.Counted != tt.counted || usage.Row.BeganMS != tt.began {
+			t.Errorf("%s: %d since %d, want %d since %d", tt.name, usage.Row.Counted, usage.Row.BeganMS,
 				tt.counted, tt.began)
 		}
 	}

@@ -21,12 +21,12 @@ func (l *Limit) Settled(nowMS int64) bool {
 // State returns the usage of the limit by the value of a row at an instant; see Now. Counts from
 // before the last change of the limit are ignored.
 func (c *Counters) State(l *Limit, key string, nowMS int64) budget.LimitState {
-	tally := c.Tally(l, key, c.Now(nowMS))
-	if _, _, stale := tally.Stale(); stale {
-		tally = NewTally(l, key, nowMS)
+	usage := c.Usage(l, key, c.Now(nowMS))
+	if _, _, stale := usage.Stale(); stale {
+		usage = NewUsage(l, key, nowMS)
 	}
 	charge := Charge{Limit: l, Values: l.valuesOf(key), Key: key}
-	return charge.State(&tally)
+	return charge.State(&usage)
 }
 
 // Nearest returns the states that have used the largest shares of their maximums, at most keep of

@@ -217,19 +217,19 @@ func (w *table) compile() {
 	}
 }
 
-func (w *table) tally(charge limit.Charge, now int64) *limit.Tally {
+func (w *table) usage(charge limit.Charge, now int64) *limit.Usage {
 	l := charge.Limit
-	tally := limit.NewTally(l, charge.Key, now)
+	usage := limit.NewUsage(l, charge.Key, now)
 	firstHit := l.Window.Kind == budget.WindowFirstHit
 	if c := w.hits[rowKey{limit: l.Name, value: charge.Key}]; c != nil && firstHit {
-		tally = c.Tally(l, charge.Key, now)
+		usage = c.Usage(l, charge.Key, now)
 	}
 	for key, row := range w.rows {
 		if key.limit == l.Name && key.value == charge.Key && !firstHit {
-			tally.Read(key.window, row)
+			usage.Read(key.window, row)
 		}
 	}
-	if from, to, stale := tally.Stale(); stale {
+	if from, to, stale := usage.Stale(); stale {
 		var events []limit.Event
 		for _, d := range w.ledger {
 			kept, counted := l.Counted(d.amount, d.rolledBack, d.counts)
@@ -237,10 +237,10 @@ func (w *table) tally(charge limit.Charge, now int64) *limit.Tally {
 				events = append(events, limit.Event{AtMS: d.atMS, Kept: kept})
 			}
 		}
-		tally.Load(events)
-		w.write(&tally)
+		usage.Load(events)
+		w.write(&usage)
 	}
-	return &tally
+	return &usage
 }
 
 func carriesValues(l *limit.Limit, d *deduction, values []string) bool {
@@ -259,13 +259,13 @@ func (w *table) load(name string, now int64) {
 		charges, _ := w.set.Charges(d.amount, d.dimensions, d.counts)
 		for _, charge := range charges {
 			if charge.Limit.Name == name {
-				w.tally(charge, now)
+				w.usage(charge, now)
 			}
 		}
 	}
 }
 
-func (w *table) write(t *limit.Tally) {
+func (w *table) write(t *limit.Usage) {
 	if t.Limit.Window.Kind == budget.WindowFirstHit {
 		key := rowKey{limit: t.Limit.Name, value: t.Key}
 		if w.hits[key] == nil {
@@ -288,16 +288,16 @@ func (w *table) deduct(d *deduction) (states []budget.LimitState, refused string
 	if missing != nil {
 		w.Fatalf("%s is missing", missing.Name)
 	}
-	tallies := make([]*limit.Tally, len(charges))
+	usages := make([]*limit.Usage, len(charges))
 	for i, charge := range charges {
-		tallies[i] = w.tally(charge, d.atMS)
+		usages[i] = w.usage(charge, d.atMS)
 	}
-	if refusal := limit.Exceeded(charges, tallies); refusal != nil {
+	if refusal := limit.Exceeded(charges, usages); refusal != nil {
 		return nil, refusal[0].Limit
 	}
-	states = limit.Count(charges, tallies)
-	for _, tally := range tallies {
-		w.write(tally)
+	states = limit.Count(charges, usages)
+	for _, usage := range usages {
+		w.write(usage)
 	}
 	w.ledger = append(w.ledger, d)
 	return states, ""

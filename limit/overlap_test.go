@@ -29,12 +29,12 @@ func TestOtherNodesWindow(t *testing.T) {
 			t.Fatal(err)
 		}
 		charge := limit.Charge{Limit: nodes[node], Values: []string{"u"}, Key: "u", Counts: 1}
-		tally := counters.Tally(nodes[node], "u", now.UnixMilli())
-		if limit.Exceeded([]limit.Charge{charge}, []*limit.Tally{&tally}) != nil {
+		usage := counters.Usage(nodes[node], "u", now.UnixMilli())
+		if limit.Exceeded([]limit.Charge{charge}, []*limit.Usage{&usage}) != nil {
 			return false
 		}
-		limit.Count([]limit.Charge{charge}, []*limit.Tally{&tally})
-		counters.Put(&tally)
+		limit.Count([]limit.Charge{charge}, []*limit.Usage{&usage})
+		counters.Put(&usage)
 		return true
 	}
 	for _, step := range []struct {

@@ -311,12 +311,12 @@ func (e *Evaluator) completeLimits(ctx context.Context, list []alert.Subject) er
 	if len(asked) == 0 {
 		return nil
 	}
-	tallies, err := e.Tallies(ctx, asked)
+	usages, err := e.Usages(ctx, asked)
 	if err != nil {
 		return err
 	}
 	for i := range asked {
-		state := asked[i].Charges[0].State(tallies[i][0])
+		state := asked[i].Charges[0].State(usages[i][0])
 		into[i](alert.Units{Total: state.Max, Spent: state.Used, Left: max(state.Max-state.Used, 0),
 			End: state.ResetAt})
 	}

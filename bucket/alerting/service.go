@@ -45,8 +45,8 @@ type Config struct {
 	LastSamples func(ctx context.Context, first, last int64) (map[int64]bucket.Sample, error)
 	SamplesAt   func(ctx context.Context, first, last int64, at time.Time) (
 		map[int64]bucket.Sample, error)
-	// Tallies returns the present usage of the limits of charges. Error: Unavailable.
-	Tallies func(ctx context.Context, asked []bucket.Charged) ([][]*limit.Tally, error)
+	// Usages returns the present usage of the limits of charges. Error: Unavailable.
+	Usages func(ctx context.Context, asked []bucket.Charged) ([][]*limit.Usage, error)
 	// Defaults says that budgets without thresholds of their own have alert.Defaults.
 	Defaults bool
 	Observer Observer

@@ -80,7 +80,7 @@ func compareCounters(r *engine.Reader, budgetID int64, most int, nowMS int64) (
 func compareCounter(r *engine.Reader, row *counters.Row, l *limit.Limit, nowMS int64) (
 	*ledger.Discrepancy, error) {
 	nowMS = row.Counts.Now(nowMS)
-	kept := row.Counts.Tally(l, row.Key.Value, nowMS)
+	kept := row.Counts.Usage(l, row.Key.Value, nowMS)
 	if kept.Row.Version != l.ChangedVersion {
 		return nil, nil
 	}
@@ -94,7 +94,7 @@ func compareCounter(r *engine.Reader, row *counters.Row, l *limit.Limit, nowMS i
 	if err != nil {
 		return nil, err
 	}
-	counted := limit.NewTally(l, row.Key.Value, nowMS)
+	counted := limit.NewUsage(l, row.Key.Value, nowMS)
 	counted.Load(events)
 	recorded, _ := kept.Used()
 	want, _ := counted.Used()

@@ -38,8 +38,8 @@ func newTerms(b *bucket.Budget, nowMS int64) *deduct.Terms {
 			x.Max = budget.MaxAmount
 		}
 		if l.Window.Kind == budget.WindowCalendar {
-			tally := limit.NewTally(l, "", nowMS)
-			x.FromMS, x.ToMS = tally.LedgerSpan()
+			usage := limit.NewUsage(l, "", nowMS)
+			x.FromMS, x.ToMS = usage.LedgerSpan()
 			t.UntilMS = min(t.UntilMS, x.ToMS)
 		}
 		t.Limits = append(t.Limits, x)
@@ -96,23 +96,23 @@ func (s *Service) Count(o *deduct.Op, now time.Time) error {
 
 // limitStates returns the states of the limits that the operation counts against.
 func limitStates(o *deduct.Op) (states []budget.LimitState) {
-	eachCharge(o, func(charge *limit.Charge, tally *limit.Tally) {
-		states = append(states, charge.State(tally))
+	eachCharge(o, func(charge *limit.Charge, usage *limit.Usage) {
+		states = append(states, charge.State(usage))
 	})
 	return states
 }
 
 // refusedBy lists the limits that refused the operation, as ledger mode does.
 func refusedBy(o *deduct.Op) (refused []budget.LimitState) {
-	eachCharge(o, func(charge *limit.Charge, tally *limit.Tally) {
-		refused = append(refused, limit.Exceeded([]limit.Charge{*charge}, []*limit.Tally{tally})...)
+	eachCharge(o, func(charge *limit.Charge, usage *limit.Usage) {
+		refused = append(refused, limit.Exceeded([]limit.Charge{*charge}, []*limit.Usage{usage})...)
 	})
 	return refused
 }
 
 // eachCharge calls do for each limit that the operation counts against, with what the store
 // counted.
-func eachCharge(o *deduct.Op, do func(*limit.Charge, *limit.Tally)) {
+func eachCharge(o *deduct.Op, do func(*limit.Charge, *limit.Usage)) {
 	set, r := o.Budget.LimitSet(), o.Request
 	if len(o.Stored.Limits) != len(set.List) {
 		return
@@ -125,8 +125,8 @@ func eachCharge(o *deduct.Op, do func(*limit.Charge, *limit.Tally)) {
 		if o.Stored.Slots != nil {
 			slots = o.Stored.Slots[at]
 		}
-		tally := limit.NewTally(charge.Limit, charge.Key, o.StoreMS)
-		tally.Restore(o.Stored.Limits[at].Used, o.Stored.Limits[at].ResetMS, slots)
-		do(charge, &tally)
+		usage := limit.NewUsage(charge.Limit, charge.Key, o.StoreMS)
+		usage.Restore(o.Stored.Limits[at].Used, o.Stored.Limits[at].ResetMS, slots)
+		do(charge, &usage)
 	}
 }

@@ -22,7 +22,7 @@ type books struct {
 	names   map[string]int64
 	home    map[int64]*account // by bucket
 	rows    map[bucket.ID]ledger.Deduction
-	tallies map[string]*limit.Tally
+	usages  map[string]*limit.Usage
 	now     func() time.Time
 
 	// before and after are called around each call. An error of theirs is the call's. They may be nil.
@@ -41,7 +41,7 @@ type account struct {
 
 func newBooks() *books {
 	return &books{budgets: map[int64]*account{}, names: map[string]int64{}, home: map[int64]*account{}, rows: map[bucket.ID]ledger.Deduction{},
-		tallies: map[string]*limit.Tally{}, now: time.Now, calls: map[string]int{}}
+		usages: map[string]*limit.Usage{}, now: time.Now, calls: map[string]int{}}
 }
 
 // add makes a promo budget whose buckets have the first units each of the total.
@@ -155,8 +155,8 @@ func (b *books) judge(op *bucket.Operation) bucket.Outcome {
 	case e.Outstanding < op.Request.Amount:
 		return bucket.Outcome{Verdict: bucket.Short, Remaining: e.Outstanding}
 	}
-	tallies := b.tally(a.ID, op.Charges)
-	if refused := limit.Exceeded(op.Charges, tallies); refused != nil {
+	usages := b.usage(a.ID, op.Charges)
+	if refused := limit.Exceeded(op.Charges, usages); refused != nil {
 		return bucket.Outcome{Verdict: bucket.Limited, Refused: refused}
 	}
 	e.Outstanding -= op.Request.Amount
@@ -165,17 +165,17 @@ func (b *books) judge(op *bucket.Operation) bucket.Outcome {
 		Fingerprint: op.Request.Fingerprint, Nonce: op.Request.Nonce, Bucket: op.Bucket, Epoch: e.Number, CountedAt: b.now()}
 	b.rows[id] = d
 	return bucket.Outcome{Verdict: bucket.Accepted, Deduction: d, Remaining: e.Outstanding,
-		Limits: limit.Count(op.Charges, tallies)}
+		Limits: limit.Count(op.Charges, usages)}
 }
 
-func (b *books) tally(budgetID int64, charges []limit.Charge) (out []*limit.Tally) {
+func (b *books) usage(budgetID int64, charges []limit.Charge) (out []*limit.Usage) {
 	for _, charge := range charges {
 		key := fmt.Sprint(budgetID, charge.Limit.Name, charge.Key)
-		if b.tallies[key] == nil {
-			t := limit.NewTally(charge.Limit, charge.Key, b.now().UnixMilli())
-			b.tallies[key] = &t
+		if b.usages[key] == nil {
+			t := limit.NewUsage(charge.Limit, charge.Key, b.now().UnixMilli())
+			b.usages[key] = &t
 		}
-		out = append(out, b.tallies[key])
+		out = append(out, b.usages[key])
 	}
 	return out
 }
@@ -301,12 +301,12 @@ func (b *books) LookTwice(ctx context.Context, budgets []int64, ids []bucket.ID)
 	return sums, recorded, err
 }
 
-func (b *books) Tallies(_ context.Context, asked []bucket.Charged) ([][]*limit.Tally, error) {
+func (b *books) Usages(_ context.Context, asked []bucket.Charged) ([][]*limit.Usage, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	out := make([][]*limit.Tally, len(asked))
+	out := make([][]*limit.Usage, len(asked))
 	for i := range asked {
-		out[i] = b.tally(asked[i].Budget, asked[i].Charges)
+		out[i] = b.usage(asked[i].Budget, asked[i].Charges)
 	}
 	return out, b.begin("limits")
 }

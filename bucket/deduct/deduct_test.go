@@ -95,7 +95,7 @@ func TestSellOut(t *testing.T) {
 	const total, callers, batches, size = 900, 6, 8, 30
 	a := b.add("sale", total, 5, 100)
 	nodes := []*deduct.Service{node(t, b, nil), node(t, b, nil)}
-	accepted := &tally{t: t, answers: map[string]bucket.DeductAnswer{}, refused: map[string]bool{}}
+	accepted := &answers{t: t, answers: map[string]bucket.DeductAnswer{}, refused: map[string]bool{}}
 	var all sync.WaitGroup
 	for caller := range callers {
 		all.Go(func() {
@@ -128,8 +128,8 @@ func TestSellOut(t *testing.T) {
 	}
 }
 
-// tally collects answers and checks that an accepted id is never refused later.
-type tally struct {
+// answers collects answers and checks that an accepted id is never refused later.
+type answers struct {
 	t         *testing.T
 	mu        sync.Mutex
 	answers   map[string]bucket.DeductAnswer
@@ -137,7 +137,7 @@ type tally struct {
 	refused   map[string]bool
 }
 
-func (a *tally) note(requests []bucket.DeductRequest, results []bucket.DeductResult) {
+func (a *answers) note(requests []bucket.DeductRequest, results []bucket.DeductResult) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i, r := range results {

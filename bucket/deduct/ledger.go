@@ -104,9 +104,9 @@ type Lookup interface {
 	// do not exist are omitted.
 	LookTwice(ctx context.Context, budgets []int64, ids []bucket.ID) (
 		map[int64]ledger.Cover, map[bucket.ID]ledger.Deduction, error)
-	// Tallies returns the present usage of the limits of charges, one list per element and one tally
+	// Usages returns the present usage of the limits of charges, one list per element and one usage
 	// per charge.
-	Tallies(ctx context.Context, asked []bucket.Charged) ([][]*limit.Tally, error)
+	Usages(ctx context.Context, asked []bucket.Charged) ([][]*limit.Usage, error)
 }
 
 // Returner gives units of deductions back, and looks deductions up.

@@ -187,22 +187,22 @@ func (h *sqlHome) readLimits(ops []*Op) {
 
 // judgeLimits sets which limits the operations would exceed. It returns the usage of the limits of
 // each.
-func (h *sqlHome) judgeLimits(ctx context.Context, ops []*Op) [][]*limit.Tally {
+func (h *sqlHome) judgeLimits(ctx context.Context, ops []*Op) [][]*limit.Usage {
 	asked := make([]bucket.Charged, len(ops))
 	for i, o := range ops {
 		asked[i] = bucket.Charged{Budget: o.Budget.ID, Charges: o.Charges}
 	}
-	tallies, err := h.lookup.Tallies(ctx, asked)
+	usages, err := h.lookup.Usages(ctx, asked)
 	if err != nil {
 		h.s.failed("sql", err)
 	}
 	for i, o := range ops {
 		o.Err, o.Exceeded = err, nil
 		if err == nil {
-			o.Exceeded = limit.Exceeded(o.Charges, tallies[i])
+			o.Exceeded = limit.Exceeded(o.Charges, usages[i])
 		}
 	}
-	return tallies
+	return usages
 }
 
 // Predict implements Decider.
@@ -231,10 +231,10 @@ func (h *sqlHome) Predict(ctx context.Context, ops []*Op, _ time.Time) {
 	if len(counted) == 0 {
 		return
 	}
-	for i, tallies := range h.judgeLimits(ctx, counted) {
+	for i, usages := range h.judgeLimits(ctx, counted) {
 		o := counted[i]
 		for j := range o.Charges {
-			o.Result.Answer.Limits = append(o.Result.Answer.Limits, o.Charges[j].State(tallies[j]))
+			o.Result.Answer.Limits = append(o.Result.Answer.Limits, o.Charges[j].State(usages[j]))
 		}
 		if len(o.Exceeded) > 0 {
 			o.Verdict = bucket.Limited

@@ -43,7 +43,7 @@ func TestAcceptedMeanwhile(t *testing.T) {
 			accepted := b.rows[id]
 			delete(b.rows, id) // as if the other node's commit were still under way
 			if name == "exhausted" {
-				clear(b.tallies)
+				clear(b.usages)
 				for _, e := range a.epochs {
 					e.Outstanding = 4
 				}

@@ -24,9 +24,9 @@ func (f *flights) Commit(ctx context.Context, ops []bucket.Operation) ([]bucket.
 	return f.Ledger.Commit(ctx, ops)
 }
 
-func (f *flights) Tallies(ctx context.Context, asked []bucket.Charged) ([][]*limit.Tally, error) {
+func (f *flights) Usages(ctx context.Context, asked []bucket.Charged) ([][]*limit.Usage, error) {
 	f.limits++
-	return f.Lookup.Tallies(ctx, asked)
+	return f.Lookup.Usages(ctx, asked)
 }
 
 // TestUsedUpLimit checks that further requests of a value that a limit has refused join no flight.

@@ -58,10 +58,10 @@ func (w *world) take(set *limit.Set, b fixture.Budget, d fixture.Deduction, dime
 					return err
 				}
 			}
-			tally := row.Counts.Tally(charges[i].Limit, charges[i].Key, engine.ToMS(w.DB.Now()))
-			tally.Stale()
-			limit.Count(charges[i:i+1], []*limit.Tally{&tally})
-			row.Counts.Put(&tally)
+			usage := row.Counts.Usage(charges[i].Limit, charges[i].Key, engine.ToMS(w.DB.Now()))
+			usage.Stale()
+			limit.Count(charges[i:i+1], []*limit.Usage{&usage})
+			row.Counts.Put(&usage)
 			if err := t.Hit(1, `UPDATE limit_counter SET version = version + 1, counts = ?
 				WHERE budget_id = ? AND dimension = ? AND value = ?`, []byte(row.Counts.Pack()), key.Budget,
 				[]byte(key.Dimension), []byte(key.Value)); err != nil {
@@ -85,8 +85,8 @@ func (w *world) counted(set *limit.Set, b fixture.Budget, name, value string, wa
 		}
 		return err
 	}))
-	tally := row.Counts.Tally(l, value, engine.ToMS(w.DB.Now()))
-	if used, _ := tally.Used(); used != want {
+	usage := row.Counts.Usage(l, value, engine.ToMS(w.DB.Now()))
+	if used, _ := usage.Used(); used != want {
 		w.Errorf("limit %s counts %d of %s, want %d", name, used, value, want)
 	}
 }

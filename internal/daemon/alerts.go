@@ -15,7 +15,7 @@ func (m *nodeBuilder) alertingService(samples *sample.Service) *alerting.Service
 	outbox := &alerting.Outbox{DB: m.db, Random: rand.Reader, Signs: secrets.Check, Log: m.log,
 		Reachable: func(url string) error { return webhook.Reachable(url, m.c.Webhooks.Allow) }}
 	return alerting.New(alerting.Config{DB: m.db, Budgets: m.budgets, Outbox: outbox,
-		LastSamples: samples.Last, SamplesAt: samples.At, Tallies: m.commit.Tallies,
+		LastSamples: samples.Last, SamplesAt: samples.At, Usages: m.commit.Usages,
 		Defaults: m.c.Alerts.Defaults, Observer: m.observer, Log: m.log})
 }
 

@@ -168,10 +168,10 @@ func deductOne(t *rapid.T, b *Books, set *limit.Set, id string) {
 			c = b.Counters.Add(Counter{Budget: 1, Dimension: key.Dimension, Value: key.Value})
 		}
 		counts, _ := limit.ReadCounters(c.Counts)
-		tally := counts.Tally(charges[i].Limit, key.Value, b.NowMS)
-		tally.Stale()
-		limit.Count(charges[i:i+1], []*limit.Tally{&tally})
-		counts.Put(&tally)
+		usage := counts.Usage(charges[i].Limit, key.Value, b.NowMS)
+		usage.Stale()
+		limit.Count(charges[i:i+1], []*limit.Usage{&usage})
+		counts.Put(&usage)
 		c.Counts, c.Version = counts.Pack(), c.Version+1
 	}
 }
@@ -267,8 +267,8 @@ func recount(t *rapid.T, b *Books, set *limit.Set) {
 	for _, c := range b.Counters.All() {
 		counts, err := limit.ReadCounters(c.Counts)
 		for _, l := range set.List {
-			tally := counts.Tally(l, c.Value, b.NowMS)
-			if got, _ := tally.Used(); err != nil || got != counted[l.Name+" "+c.Value] {
+			usage := counts.Usage(l, c.Value, b.NowMS)
+			if got, _ := usage.Used(); err != nil || got != counted[l.Name+" "+c.Value] {
 				t.Fatalf("%s %s counts %d, its deductions %d: %v", l.Name, c.Value, got, counted[l.Name+" "+c.Value], err)
 			}
 		}

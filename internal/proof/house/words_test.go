@@ -48,6 +48,8 @@ var renamed = []struct{ word, now, as string }{
 	{"Pass", "visitor", `\baudit\.Pass\b|type Pass interface`},
 	{"watchEvery", "evaluateEvery", ``},
 	{"gathered", "collected", `\bGathered\b`},
+	{"touch", "charge", `\b(limit|ledger)\.Touch|type Touch|\bTouches\(|\bTouches +\[\]|\btouches\[`},
+	{"tally", "usage", `\b(limit\.(New)?Tally|rowTally)\b|\bTallies\(|\.Tally\(`},
 	{"c.fail(", "reply", `\bc\.fail\(`},
 	{"TimeUp", "reply", `\bTimeUp\b`},
 }

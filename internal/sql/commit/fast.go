@@ -131,7 +131,7 @@ func (t *trial) readAhead(ctx context.Context, conn *engine.PacketConn, ids bool
 		t.limits.put(row)
 	}
 	t.nowMS = t.limits.now(t.nowMS)
-	return len(t.limits.tally(t.flight, t.nowMS)) == 0, nil
+	return len(t.limits.usage(t.flight, t.nowMS)) == 0, nil
 }
 
 // refuseLimited looks up the ids of operations that a limit refuses, and adds the rows of recorded

@@ -21,20 +21,20 @@ type limitRows struct {
 type limitRow struct {
 	counters.Row
 	exists  bool
-	tallies []*rowTally
+	usages  []*rowUsage
 	counted bool
 }
 
-// rowTally is the count of one limit in a row.
-type rowTally struct {
-	limit.Tally
+// rowUsage is the count of one limit in a row.
+type rowUsage struct {
+	limit.Usage
 	counted bool
 }
 
 // chargedRow links a charge of an operation to its row.
 type chargedRow struct {
 	row   *limitRow
-	tally *rowTally
+	usage *rowUsage
 }
 
 // open creates the rows of every operation that charges limits. It reads nothing.
@@ -99,15 +99,15 @@ func (b *limitRows) now(nowMS int64) int64 {
 	return at
 }
 
-// tally builds the tallies of all charges at an instant. It returns the charges whose tallies must
+// usage builds the usages of all charges at an instant. It returns the charges whose usages must
 // first be loaded from the ledger.
-func (b *limitRows) tally(f *flight, nowMS int64) (stale []chargedRow) {
+func (b *limitRows) usage(f *flight, nowMS int64) (stale []chargedRow) {
 	for i := range f.ops {
 		for j := range f.ops[i].Charges {
 			charge, m := &f.ops[i].Charges[j], &b.charges[b.of[i]+j]
 			made := false
-			if m.tally, made = m.row.tally(charge, nowMS); made {
-				if _, _, load := m.tally.Stale(); load {
+			if m.usage, made = m.row.usage(charge, nowMS); made {
+				if _, _, load := m.usage.Stale(); load {
 					stale = append(stale, *m)
 				}
 			}
@@ -116,27 +116,27 @@ func (b *limitRows) tally(f *flight, nowMS int64) (stale []chargedRow) {
 	return stale
 }
 
-// tally returns the row's tally of a charge's limit. made reports whether it is new.
-func (p *limitRow) tally(charge *limit.Charge, nowMS int64) (t *rowTally, made bool) {
-	for _, t := range p.tallies {
+// usage returns the row's usage of a charge's limit. made reports whether it is new.
+func (p *limitRow) usage(charge *limit.Charge, nowMS int64) (t *rowUsage, made bool) {
+	for _, t := range p.usages {
 		if t.Limit == charge.Limit || t.Limit.Name == charge.Limit.Name &&
 			t.Limit.ChangedVersion == charge.Limit.ChangedVersion {
 			return t, false
 		}
 	}
-	t = &rowTally{Tally: p.Counts.Tally(charge.Limit, charge.Key, nowMS)}
+	t = &rowUsage{Usage: p.Counts.Usage(charge.Limit, charge.Key, nowMS)}
 	t.Values = charge.Values
-	p.tallies = append(p.tallies, t)
+	p.usages = append(p.usages, t)
 	return t, true
 }
 
-// tallies appends the tallies of an operation, one per charge.
-func (b *limitRows) tallies(i int, to []*limit.Tally) []*limit.Tally {
+// usages appends the usages of an operation, one per charge.
+func (b *limitRows) usages(i int, to []*limit.Usage) []*limit.Usage {
 	if b.of == nil {
 		return to
 	}
 	for _, m := range b.charges[b.of[i]:b.of[i+1]] {
-		to = append(to, &m.tally.Tally)
+		to = append(to, &m.usage.Usage)
 	}
 	return to
 }
@@ -144,7 +144,7 @@ func (b *limitRows) tallies(i int, to []*limit.Tally) []*limit.Tally {
 // count records that an operation was counted.
 func (b *limitRows) count(i int) {
 	for _, m := range b.charges[b.of[i]:b.of[i+1]] {
-		m.row.counted, m.tally.counted = true, true
+		m.row.counted, m.usage.counted = true, true
 	}
 }
 
@@ -155,9 +155,9 @@ func (b *limitRows) close() (existing, added []*limitRow) {
 		if !p.counted {
 			continue
 		}
-		for _, t := range p.tallies {
+		for _, t := range p.usages {
 			if t.counted {
-				p.Counts.Put(&t.Tally)
+				p.Counts.Put(&t.Usage)
 			}
 		}
 		if p.exists {

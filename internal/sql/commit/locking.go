@@ -85,13 +85,13 @@ func (l *locking) load(m *engine.Move, b *books.Books) ([]bookkeeper.Query, erro
 		b.ClockMS = b.NowMS
 	}
 	l.nowMS = l.limits.now(l.nowMS)
-	stale := l.limits.tally(l.flight, l.nowMS)
+	stale := l.limits.usage(l.flight, l.nowMS)
 	if len(stale) == 0 {
 		return nil, nil
 	}
 	return nil, m.Read(func(r *engine.Reader) error {
 		for _, s := range stale {
-			if err := counters.Load(r, s.row.Key.Budget, &s.tally.Tally); err != nil {
+			if err := counters.Load(r, s.row.Key.Budget, &s.usage.Usage); err != nil {
 				return err
 			}
 		}

@@ -65,9 +65,9 @@ type group struct {
 // judgeAll judges every operation.
 func (t *trial) judgeAll() {
 	now := time.UnixMilli(t.nowMS).UTC()
-	var scratch []*limit.Tally
+	var scratch []*limit.Usage
 	for i := range t.ops {
-		scratch = t.limits.tallies(i, scratch[:0])
+		scratch = t.limits.usages(i, scratch[:0])
 		t.out[i] = t.judge(i, scratch)
 		if t.out[i].Verdict == bucket.Accepted {
 			t.accept(i, scratch, now)
@@ -76,7 +76,7 @@ func (t *trial) judgeAll() {
 }
 
 // judge returns the outcome of an operation. It counts nothing.
-func (t *trial) judge(i int, tallies []*limit.Tally) bucket.Outcome {
+func (t *trial) judge(i int, usages []*limit.Usage) bucket.Outcome {
 	op := &t.ops[i]
 	if t.known != nil {
 		if d, ok := t.known[id(op)]; ok && d.Decides(op.Request.By) {
@@ -95,7 +95,7 @@ func (t *trial) judge(i int, tallies []*limit.Tally) bucket.Outcome {
 	if name := op.Request.Group; name != "" && !t.groups[groupKey{op.Budget.ID, name}].open {
 		return bucket.Outcome{Verdict: bucket.GroupClosed}
 	}
-	if refused := limit.Exceeded(op.Charges, tallies); refused != nil {
+	if refused := limit.Exceeded(op.Charges, usages); refused != nil {
 		return bucket.Outcome{Verdict: bucket.Limited, Refused: refused}
 	}
 	if s.unlimited || op.Request.Amount <= s.left {
@@ -108,12 +108,12 @@ func (t *trial) judge(i int, tallies []*limit.Tally) bucket.Outcome {
 }
 
 // accept counts an operation and creates its row.
-func (t *trial) accept(i int, tallies []*limit.Tally, now time.Time) {
+func (t *trial) accept(i int, usages []*limit.Usage, now time.Time) {
 	op, s := &t.ops[i], t.epochs[t.ops[i].Bucket]
 	r := &op.Request
 	out := &t.out[i]
-	if len(tallies) > 0 {
-		out.Limits = limit.Count(op.Charges, tallies)
+	if len(usages) > 0 {
+		out.Limits = limit.Count(op.Charges, usages)
 		t.limits.count(i)
 	}
 	out.Deduction = ledger.Deduction{Budget: op.Budget.ID, RequestID: r.ID, Amount: r.Amount,

@@ -67,9 +67,9 @@ func Events(r *engine.Reader, budgetID int64, l *limit.Limit, values []string, f
 	return events, nil
 }
 
-// Load counts a tally from the ledger if its limit has changed, so that its row does not hold the
+// Load counts a usage from the ledger if its limit has changed, so that its row does not hold the
 // count. Otherwise it does nothing.
-func Load(r *engine.Reader, budgetID int64, t *limit.Tally) error {
+func Load(r *engine.Reader, budgetID int64, t *limit.Usage) error {
 	from, to, stale := t.Stale()
 	if !stale {
 		return nil

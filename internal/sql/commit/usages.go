@@ -9,27 +9,27 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-// Tallies returns the present usage of the limits of charges, one list per element and one tally
+// Usages returns the present usage of the limits of charges, one list per element and one usage
 // per charge. The counters of all are read together; those of a changed limit are counted from the
 // deductions, as the next flight will do. Error: Unavailable.
-func (d *Decider) Tallies(ctx context.Context, asked []bucket.Charged) (
-	out [][]*limit.Tally, err error) {
+func (d *Decider) Usages(ctx context.Context, asked []bucket.Charged) (
+	out [][]*limit.Usage, err error) {
 	err = d.db.Read(ctx, "check limits", func(r *engine.Reader) error {
-		out, err = tallies(r, asked, engine.ToMS(d.db.Now()))
+		out, err = usages(r, asked, engine.ToMS(d.db.Now()))
 		return err
 	})
 	return out, err
 }
 
-// tallyKey identifies a tally, which several charges may share.
-type tallyKey struct {
+// usageKey identifies a usage, which several charges may share.
+type usageKey struct {
 	counters.Key
 	limit string
 	// version distinguishes the limits of two versions of a budget.
 	version int64
 }
 
-func tallies(r *engine.Reader, asked []bucket.Charged, nowMS int64) ([][]*limit.Tally, error) {
+func usages(r *engine.Reader, asked []bucket.Charged, nowMS int64) ([][]*limit.Usage, error) {
 	var keys []counters.Key
 	for i := range asked {
 		for j := range asked[i].Charges {
@@ -37,21 +37,21 @@ func tallies(r *engine.Reader, asked []bucket.Charged, nowMS int64) ([][]*limit.
 		}
 	}
 	if len(keys) == 0 {
-		return make([][]*limit.Tally, len(asked)), nil
+		return make([][]*limit.Usage, len(asked)), nil
 	}
 	found, err := counters.Read(r, keys)
 	if err != nil {
 		return nil, err
 	}
-	made := map[tallyKey]*limit.Tally{}
-	out := make([][]*limit.Tally, len(asked))
+	made := map[usageKey]*limit.Usage{}
+	out := make([][]*limit.Usage, len(asked))
 	for i := range asked {
 		for j := range asked[i].Charges {
 			charge := &asked[i].Charges[j]
-			key := tallyKey{keyOf(asked[i].Budget, charge), charge.Limit.Name,
+			key := usageKey{keyOf(asked[i].Budget, charge), charge.Limit.Name,
 				charge.Limit.ChangedVersion}
 			if made[key] == nil {
-				if made[key], err = tally(r, key.Key, charge, found[key.Key], nowMS); err != nil {
+				if made[key], err = usage(r, key.Key, charge, found[key.Key], nowMS); err != nil {
 					return nil, err
 				}
 			}
@@ -65,13 +65,13 @@ func keyOf(budgetID int64, t *limit.Charge) counters.Key {
 	return counters.Key{Budget: budgetID, Dimension: t.Limit.Dimension, Value: t.Key}
 }
 
-// tally reads one tally; row is nil if nothing was counted yet.
-func tally(r *engine.Reader, key counters.Key, charge *limit.Charge, row *counters.Row,
-	nowMS int64) (*limit.Tally, error) {
+// usage reads one usage; row is nil if nothing was counted yet.
+func usage(r *engine.Reader, key counters.Key, charge *limit.Charge, row *counters.Row,
+	nowMS int64) (*limit.Usage, error) {
 	if row == nil {
 		row = &counters.Row{}
 	}
-	t := row.Counts.Tally(charge.Limit, charge.Key, row.Counts.Now(nowMS))
+	t := row.Counts.Usage(charge.Limit, charge.Key, row.Counts.Now(nowMS))
 	t.Values = charge.Values
 	return &t, counters.Load(r, key.Budget, &t)
 }

@@ -83,11 +83,11 @@ func (l *Limit) loads(beganMS, nowMS int64) bool {
 	return beganMS < l.changedMS+skewMS
 }
 
-// Tally is the count of one value in one limit at one instant, under the lock of its row.
-type Tally struct {
+// Usage is the count of one value in one limit at one instant, under the lock of its row.
+type Usage struct {
 	Limit *Limit
 	Key   string
-	// Values are a charge's; loading the tally needs them.
+	// Values are a charge's; loading the usage needs them.
 	Values []string
 	// WindowMS is the key of the locked row, Row. SlotMS is the key of the present slot, Slot.
 	WindowMS, SlotMS int64
@@ -103,9 +103,9 @@ type Tally struct {
 	past, oldest int64  // their sum, and the first instant of the oldest
 }
 
-// NewTally returns an empty tally at an instant.
-func NewTally(l *Limit, key string, nowMS int64) Tally {
-	t := Tally{Limit: l, Key: key, nowMS: nowMS}
+// NewUsage returns an empty usage at an instant.
+func NewUsage(l *Limit, key string, nowMS int64) Usage {
+	t := Usage{Limit: l, Key: key, nowMS: nowMS}
 	from, to := l.span(nowMS)
 	t.toMS = to
 	switch l.Window.Kind {
@@ -117,9 +117,9 @@ func NewTally(l *Limit, key string, nowMS int64) Tally {
 	return t
 }
 
-// Read adds a row to the tally: the locked one or, for a sliding limit, one of its slots. It
+// Read adds a row to the usage: the locked one or, for a sliding limit, one of its slots. It
 // ignores slots that no longer count or were counted under another definition.
-func (t *Tally) Read(windowMS int64, row Row) {
+func (t *Usage) Read(windowMS int64, row Row) {
 	switch {
 	case windowMS == t.WindowMS:
 		t.Row = row
@@ -131,7 +131,7 @@ func (t *Tally) Read(windowMS int64, row Row) {
 	}
 }
 
-func (t *Tally) addPast(slotMS, counted int64) {
+func (t *Usage) addPast(slotMS, counted int64) {
 	if counted <= 0 || slotMS >= t.nowMS+t.Limit.length { // after every window that contains now
 		return
 	}
@@ -142,9 +142,9 @@ func (t *Tally) addPast(slotMS, counted int64) {
 	t.others = append(t.others, Slot{slotMS, counted})
 }
 
-// Restore fills an empty tally with a store's count: the count, the end of the window or the time
+// Restore fills an empty usage with a store's count: the count, the end of the window or the time
 // at which its oldest slot leaves it, and the known slots of a sliding window.
-func (t *Tally) Restore(used, endsMS int64, slots []Slot) {
+func (t *Usage) Restore(used, endsMS int64, slots []Slot) {
 	t.Row = Row{Counted: used, Version: t.Limit.ChangedVersion}
 	switch t.Limit.Window.Kind {
 	case budget.WindowCalendar:
@@ -164,7 +164,7 @@ func (t *Tally) Restore(used, endsMS int64, slots []Slot) {
 // Stale returns the span of the ledger to load before judging. ok is true if the row was created or
 // loaded under another definition of the limit and its window began before the change. Otherwise
 // the row agrees with the ledger, and Stale clears a row of another definition.
-func (t *Tally) Stale() (fromMS, toMS int64, ok bool) {
+func (t *Usage) Stale() (fromMS, toMS int64, ok bool) {
 	l := t.Limit
 	from, to := t.LedgerSpan()
 	if t.goneBack {
@@ -180,18 +180,18 @@ func (t *Tally) Stale() (fromMS, toMS int64, ok bool) {
 	return 0, 0, false
 }
 
-// LedgerSpan returns the span, to exclusive, of the deductions that count in the tally. Load needs
+// LedgerSpan returns the span, to exclusive, of the deductions that count in the usage. Load needs
 // all of them.
-func (t *Tally) LedgerSpan() (fromMS, toMS int64) {
+func (t *Usage) LedgerSpan() (fromMS, toMS int64) {
 	if t.goneBack && t.Limit.Window.Kind == budget.WindowFirstHit {
 		return t.nowMS - t.Limit.length + 1, t.nowMS + t.Limit.length
 	}
 	return t.Limit.span(t.nowMS)
 }
 
-// Load builds the tally from the ledger. events are those of the value, sorted by instant; those
+// Load builds the usage from the ledger. events are those of the value, sorted by instant; those
 // outside the span of Stale are ignored.
-func (t *Tally) Load(events []Event) {
+func (t *Usage) Load(events []Event) {
 	l := t.Limit
 	from, to := t.LedgerSpan()
 	t.Row, t.Slot, t.Loaded = Row{Version: l.ChangedVersion}, Row{}, nil
@@ -216,7 +216,7 @@ func (t *Tally) Load(events []Event) {
 	}
 }
 
-func (t *Tally) loadSlot(slot, kept int64) {
+func (t *Usage) loadSlot(slot, kept int64) {
 	if slot == t.SlotMS {
 		t.Slot = t.slotRow(slot, Plus(t.Slot.Counted, kept))
 		return
@@ -227,16 +227,16 @@ func (t *Tally) loadSlot(slot, kept int64) {
 	t.Loaded[slot] = t.slotRow(slot, Plus(t.Loaded[slot].Counted, kept))
 }
 
-func (t *Tally) slotRow(slot, counted int64) Row {
+func (t *Usage) slotRow(slot, counted int64) Row {
 	return Row{Counted: counted, Version: t.Limit.ChangedVersion, ExpiresMS: slot + t.Limit.slot +
 		t.Limit.length}
 }
 
 // SlotsFrom returns the first slot that counts.
-func (t *Tally) SlotsFrom() int64 { return t.Limit.SlotsFrom(t.nowMS) }
+func (t *Usage) SlotsFrom() int64 { return t.Limit.SlotsFrom(t.nowMS) }
 
 // expires returns when the locked row no longer counts.
-func (t *Tally) expires() int64 {
+func (t *Usage) expires() int64 {
 	switch l := t.Limit; l.Window.Kind {
 	case budget.WindowCalendar:
 		return t.toMS
@@ -250,7 +250,7 @@ func (t *Tally) expires() int64 {
 
 // Used returns the present count and when the window ends or, if it slides, its oldest slot leaves
 // it, in ms; 0 means never. A first_hit window that has not begun would begin now.
-func (t *Tally) Used() (used, resetMS int64) {
+func (t *Usage) Used() (used, resetMS int64) {
 	l := t.Limit
 	switch l.Window.Kind {
 	case budget.WindowSliding:
@@ -272,7 +272,7 @@ func (t *Tally) Used() (used, resetMS int64) {
 
 // fits returns the first instant, in ms, at which a count fits under a bound if nothing else is
 // counted until then; 0 means never.
-func (t *Tally) fits(counts, most int64) int64 {
+func (t *Usage) fits(counts, most int64) int64 {
 	used, reset := t.Used()
 	switch {
 	case counts > most || t.Limit.Window.Kind == budget.WindowLifetime:
@@ -291,14 +291,14 @@ func (t *Tally) fits(counts, most int64) int64 {
 }
 
 // between reports whether the first_hit window has not begun or has ended.
-func (t *Tally) between() bool { return t.betweenAt(t.nowMS) }
+func (t *Usage) between() bool { return t.betweenAt(t.nowMS) }
 
-func (t *Tally) betweenAt(atMS int64) bool {
+func (t *Usage) betweenAt(atMS int64) bool {
 	return t.Row.BeganMS == 0 || atMS >= t.Row.BeganMS+t.Limit.length
 }
 
 // hit counts n in the first_hit window at an instant, which begins the window if none is open.
-func (t *Tally) hit(atMS, n int64) {
+func (t *Usage) hit(atMS, n int64) {
 	if t.betweenAt(atMS) {
 		t.Row.BeganMS, t.Row.Counted, t.hits = atMS, 0, nil
 	}
@@ -306,7 +306,7 @@ func (t *Tally) hit(atMS, n int64) {
 	t.hits = t.hits.add(Slot{atMS, n}, t.Limit.length)
 }
 
-func (t *Tally) count(n int64) {
+func (t *Usage) count(n int64) {
 	l := t.Limit
 	t.Row.Version = l.ChangedVersion
 	switch l.Window.Kind {
