@@ -60,6 +60,6 @@ type Outcome struct {
 	// Guess marks a Short that no transaction has found: an earlier attempt of the same operation may
 	// still be under way.
 	Guess bool
-	// Cover is what the budget has left, for Exhausted, and after Bring for Accepted.
-	Cover ledger.Cover
+	// Availability is what the budget has left, for Exhausted, and after Bring for Accepted.
+	Availability ledger.Availability
 }

@@ -63,7 +63,7 @@ func (b *Budget) RefusalNow(amount int64, now time.Time) *budget.Error {
 // and with units carried over, a later period can have that much unless units are deducted until
 // then; the error names the instant. Otherwise it is BudgetExhausted, with Never set if the amount
 // is above what the budget, or any of its periods, can ever have.
-func (b *Budget) Exhausted(c ledger.Cover, amount int64, now time.Time) *budget.Error {
+func (b *Budget) Exhausted(c ledger.Availability, amount int64, now time.Time) *budget.Error {
 	available := min(c.Sum(), budget.MaxAmount)
 	var e *budget.Error
 	at, can := allocation.Covered(b.Definition, b.Period,

@@ -72,9 +72,9 @@ type Observer interface {
 
 // Config configures a Service.
 type Config struct {
-	Budgets *bucket.Budgets
-	Ledger  *store.Ledger
-	Covers  Covers
+	Budgets      *bucket.Budgets
+	Ledger       *store.Ledger
+	Availability Availability
 	// Stores are keyed by the name of their instance.
 	Stores map[string]*Store
 	// States is what the node caches about budgets; nil means a new one.
@@ -91,15 +91,15 @@ type Config struct {
 // Service is the home of budgets in store mode (deduct.Home), and keeps SQL up to date. It runs no
 // goroutines while it has no requests. It is safe for concurrent use.
 type Service struct {
-	budgets  *bucket.Budgets
-	ledger   *store.Ledger
-	covers   Covers
-	stores   map[string]*Store
-	clock    bucket.Clock
-	sqlNow   func() time.Time
-	observer Observer
-	tracer   trace.Tracer
-	set      Settings
+	budgets   *bucket.Budgets
+	ledger    *store.Ledger
+	available Availability
+	stores    map[string]*Store
+	clock     bucket.Clock
+	sqlNow    func() time.Time
+	observer  Observer
+	tracer    trace.Tracer
+	set       Settings
 
 	states     *deduct.States
 	uses       sync.Map // bucket -> *use
@@ -120,7 +120,7 @@ func (s *Service) Asked() bool { return s.asked.Load() }
 
 // New returns a service. It contacts neither the database nor a store.
 func New(c Config) *Service {
-	s := &Service{budgets: c.Budgets, ledger: c.Ledger, recorder: c.Ledger, covers: c.Covers,
+	s := &Service{budgets: c.Budgets, ledger: c.Ledger, recorder: c.Ledger, available: c.Availability,
 		stores: c.Stores, states: c.States, clock: c.Clock, sqlNow: c.Now, observer: c.Observer,
 		tracer: c.Tracer, set: c.Settings.withDefaults()}
 	if s.states == nil {

@@ -264,16 +264,16 @@ func (p *supply) covered(ctx context.Context, ops []*deduct.Op) (left []*deduct.
 		return ops, nil
 	}
 	for _, exact := range []bool{false, true} {
-		covers, err := p.s.covers.Covers(ctx, []int64{p.b.ID}, exact)
+		available, err := p.s.available.Availability(ctx, []int64{p.b.ID}, exact)
 		if err != nil {
 			return ops, err
 		}
-		c, known := covers[p.b.ID]
+		c, known := available[p.b.ID]
 		if !known {
 			return ops, budget.Refuse(budget.BudgetNotFound, "deduct", "budget %s no longer exists",
 				p.b.Name)
 		}
-		sum := &deduct.Sum{Cover: c}
+		sum := &deduct.Sum{Availability: c}
 		left = left[:0]
 		for _, o := range ops {
 			o.Sum = sum

@@ -233,7 +233,7 @@ func withoutSQL(t *testing.T, rule testservers.Disturbance) {
 	part.Node = "node-2"
 	node, _ := w.newNode(func(c *counter.Config) {
 		w.without(c, manage.NewLedger(far))
-		c.Ledger, c.Covers = part, commit.New(far)
+		c.Ledger, c.Availability = part, commit.New(far)
 		c.Settings.Deadline = 2 * time.Second
 	})
 	other := w.create(promo("other", 10, 1))

@@ -161,14 +161,14 @@ func (w *world) newNode(change func(*counter.Config)) (*node, *bucket.Budgets) {
 	budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: w.defs, Clock: w.clock})
 	w.ok(err)
 	c := counter.Config{Budgets: budgets, Stores: w.stores, Clock: w.clock, Now: w.db.Now,
-		Ledger: w.part, Covers: commit.New(w.db), States: deduct.NewStates(0),
+		Ledger: w.part, Availability: commit.New(w.db), States: deduct.NewStates(0),
 		// A busy machine is no reason for a refusal.
 		Settings: counter.Settings{MarkGrace: time.Millisecond, VerifyEvery: time.Millisecond,
 			Deadline: 20 * time.Second}}
 	change(&c)
 	stores := counter.New(c)
 	deducts, err := deduct.New(deduct.Config{Budgets: c.Budgets, Ledger: commit.New(w.db),
-		Lookup: c.Covers.(deduct.Lookup), Returns: hold.New(hold.Config{Budgets: c.Budgets,
+		Lookup: c.Availability.(deduct.Lookup), Returns: hold.New(hold.Config{Budgets: c.Budgets,
 			Ledger: hold.NewLedger(w.db)}), Stores: stores,
 		States: c.States, Clock: c.Clock, Now: c.Now, Settings: deduct.Settings{
 			Deadline: c.Settings.Deadline, Grace: max(c.Settings.Deadline/2, time.Second)}})

@@ -49,10 +49,10 @@ func (c *call) repeat(o *Op) {
 	default:
 		// The row may come from another node. Figures older than its commit would contradict it.
 		o.recent = c.sqlNow.Sub(d.CountedAt) < 2*figuresAge
-		o.Step = stepStanding
+		o.Step = stepBalance
 		o.old = !o.Budget.Unlimited && (o.recent || o.State.fresh(c.now, figuresAge) == nil) &&
 			c.mayRead(o.Budget.ID)
-		c.out.put(c.s.sql.standings, o)
+		c.out.put(c.s.sql.balances, o)
 	}
 }
 
@@ -89,8 +89,8 @@ func answerOf(b *bucket.Budget, route *bucket.Bucket, d *ledger.Deduction) bucke
 // complete adds the figures to an answer. It reads them first if the cached ones are too old.
 func (c *call) complete(o *Op) {
 	a := &o.Result.Answer
-	if o.Step == stepStanding && o.standing >= 0 {
-		a.BucketRemaining, a.RemainingUnknown = o.standing, false
+	if o.Step == stepBalance && o.balance >= 0 {
+		a.BucketRemaining, a.RemainingUnknown = o.balance, false
 	}
 	if o.Budget.Unlimited {
 		c.reply(o, nil)
@@ -102,7 +102,7 @@ func (c *call) complete(o *Op) {
 	}
 	read := o.State.fresh(c.now, most)
 	switch {
-	case o.Step == stepFigures, o.Step == stepStanding && o.old:
+	case o.Step == stepFigures, o.Step == stepBalance && o.old:
 		read = o.Sum
 	case c.passed == inTime && (read == nil || o.recent) && !c.isSilent(o) &&
 		c.mayRead(o.Budget.ID):
@@ -120,7 +120,7 @@ func (c *call) complete(o *Op) {
 // exhausted returns the refusal of an operation whose amount is above I3's sum.
 func (c *call) exhausted(o *Op) error {
 	o.State.noteSoldOut(o.Request.Amount)
-	return o.Budget.Exhausted(o.Sum.Cover, o.Request.Amount, c.sqlNow)
+	return o.Budget.Exhausted(o.Sum.Availability, o.Request.Amount, c.sqlNow)
 }
 
 // tooLate is the answer for an operation that ran out of time before anything was deducted.

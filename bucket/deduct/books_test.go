@@ -198,7 +198,7 @@ func (b *books) Bring(_ context.Context, budgetID, _ int64, ops []bucket.Operati
 		op.Bucket = e.Bucket
 		a.bring(e, op.Request.Amount)
 		out[i] = b.judge(&op)
-		if out[i].Cover = a.cover(); out[i].Verdict == bucket.Short {
+		if out[i].Availability = a.available(); out[i].Verdict == bucket.Short {
 			out[i].Verdict = bucket.Exhausted
 		}
 	}
@@ -217,7 +217,7 @@ func (a *account) serving() (best *ledger.Epoch) {
 
 // bring moves units into a bucket until it has a number of units.
 func (a *account) bring(to *ledger.Epoch, units int64) {
-	if a.cover().Sum() < units {
+	if a.available().Sum() < units {
 		return
 	}
 	take := func(from *int64) {
@@ -240,7 +240,7 @@ func (a *account) bring(to *ledger.Epoch, units int64) {
 	}
 }
 
-func (a *account) cover() (c ledger.Cover) {
+func (a *account) available() (c ledger.Availability) {
 	c.Undistributed = a.undistributed
 	for _, e := range a.epochs {
 		c.Outstanding += e.Outstanding
@@ -260,8 +260,8 @@ func (b *books) Recorded(_ context.Context, ids []bucket.ID) (map[bucket.ID]ledg
 	return out, b.begin("recorded")
 }
 
-func (b *books) Standings(_ context.Context, buckets, budgets []int64) (
-	map[int64]int64, map[int64]ledger.Cover, error) {
+func (b *books) Balances(_ context.Context, buckets, budgets []int64) (
+	map[int64]int64, map[int64]ledger.Availability, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	out := map[int64]int64{}
@@ -270,29 +270,29 @@ func (b *books) Standings(_ context.Context, buckets, budgets []int64) (
 			out[id] = a.epochs[id].Outstanding
 		}
 	}
-	return out, b.covers(budgets), b.begin("standings")
+	return out, b.available(budgets), b.begin("balances")
 }
 
-func (b *books) Covers(_ context.Context, budgets []int64, _ bool) (map[int64]ledger.Cover, error) {
+func (b *books) Availability(_ context.Context, budgets []int64, _ bool) (map[int64]ledger.Availability, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.covers(budgets), b.begin("covers")
+	return b.available(budgets), b.begin("availability")
 }
 
-func (b *books) covers(budgets []int64) map[int64]ledger.Cover {
-	out := map[int64]ledger.Cover{}
+func (b *books) available(budgets []int64) map[int64]ledger.Availability {
+	out := map[int64]ledger.Availability{}
 	for _, id := range budgets {
 		if a := b.budgets[id]; a != nil {
-			out[id] = a.cover()
+			out[id] = a.available()
 		}
 	}
 	return out
 }
 
 func (b *books) LookTwice(ctx context.Context, budgets []int64, ids []bucket.ID) (
-	map[int64]ledger.Cover, map[bucket.ID]ledger.Deduction, error) {
+	map[int64]ledger.Availability, map[bucket.ID]ledger.Deduction, error) {
 	b.mu.Lock()
-	sums, err := b.covers(budgets), b.begin("twice")
+	sums, err := b.available(budgets), b.begin("twice")
 	b.mu.Unlock()
 	if err != nil {
 		return nil, nil, err

@@ -81,7 +81,7 @@ func (c *call) advance(o *Op) {
 		c.find(o, c.exhausted(o))
 	case StepLost:
 		c.out.putFor(o.way.supplies, o)
-	case stepSums, stepLimits, stepStanding:
+	case stepSums, stepLimits, stepBalance:
 		c.advanceSQL(o)
 	default:
 		c.begin(o)

@@ -92,18 +92,19 @@ type Ledger interface {
 type Lookup interface {
 	// Recorded returns the rows of request ids. Ids without a row are omitted.
 	Recorded(ctx context.Context, ids []bucket.ID) (map[bucket.ID]ledger.Deduction, error)
-	// Standings returns O of the newest epochs of buckets, in minor units, and I3's sums of
+	// Balances returns O of the newest epochs of buckets, in minor units, and I3's sums of
 	// budgets, for answers. What does not exist is omitted.
-	Standings(ctx context.Context, buckets, budgets []int64) (
-		map[int64]int64, map[int64]ledger.Cover, error)
-	// Covers returns I3's sums, for answers. exact is a locking read, which answers do not need.
+	Balances(ctx context.Context, buckets, budgets []int64) (
+		map[int64]int64, map[int64]ledger.Availability, error)
+	// Availability returns I3's sums, for answers. exact is a locking read, which answers do not need.
 	// Budgets that do not exist are omitted.
-	Covers(ctx context.Context, budgets []int64, exact bool) (map[int64]ledger.Cover, error)
+	Availability(ctx context.Context, budgets []int64, exact bool) (
+		map[int64]ledger.Availability, error)
 	// LookTwice returns I3's sums, the larger of two looks, the second of which locks and so sees
 	// every commit acknowledged before it began; and the rows of ids, read after that. Budgets that
 	// do not exist are omitted.
 	LookTwice(ctx context.Context, budgets []int64, ids []bucket.ID) (
-		map[int64]ledger.Cover, map[bucket.ID]ledger.Deduction, error)
+		map[int64]ledger.Availability, map[bucket.ID]ledger.Deduction, error)
 	// Usages returns the present usage of the limits of charges, one list per element and one usage
 	// per charge.
 	Usages(ctx context.Context, asked []bucket.Charged) ([][]*limit.Usage, error)

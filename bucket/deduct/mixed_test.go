@@ -44,7 +44,7 @@ func TestMixedCalls(t *testing.T) {
 					t.Errorf("%s: %v", r.RequestID, err)
 				default:
 					b.change(a.ID, func(a *account) {
-						if left := a.cover().Sum(); left >= r.Amount { // it never grows
+						if left := a.available().Sum(); left >= r.Amount { // it never grows
 							t.Errorf("%s: %d refused, %d are left", r.RequestID, r.Amount, left)
 						}
 					})
@@ -79,14 +79,14 @@ func TestMixedCalls(t *testing.T) {
 			for _, a := range all {
 				units, n := b.used(a.ID)
 				rows += n
-				if left := a.cover().Sum(); units+left != 400 {
+				if left := a.available().Sum(); units+left != 400 {
 					t.Errorf("budget %d: %d used, %d left", a.ID, units, left)
 				}
 			}
 			if rows != len(accepted) {
 				t.Errorf("%d rows, %d accepted ids", rows, len(accepted))
 			}
-			if b.count("bring") == 0 || b.count("twice") == 0 || b.count("standings") == 0 {
+			if b.count("bring") == 0 || b.count("twice") == 0 || b.count("balances") == 0 {
 				t.Error("nothing was short, sold out or repeated: the test tries too little")
 			}
 		})

@@ -51,8 +51,8 @@ type Op struct {
 	// For SQL.
 	remembered bool  // the sums are read before the bucket is asked: it was sold out
 	recent     bool  // its row may be younger than the cached sums
-	old        bool  // the sum is read with the standing
-	standing   int64 // O of the bucket of its row, or -1 if unknown
+	old        bool  // the sum is read with the balance
+	balance    int64 // O of the bucket of its row, or -1 if unknown
 
 	way           *way
 	call          *call
@@ -79,7 +79,7 @@ const (
 	stepBrought               // as StepDecided, in the bucket into which units were brought
 	stepSums                  // Sum and Recorded, or Err
 	stepLimits                // Exceeded, or Err
-	stepStanding              // standing, and Sum if it is old
+	stepBalance               // balance, and Sum if it is old
 	stepFigures               // Sum, for an answer; nil if it could not be read
 )
 

@@ -191,7 +191,7 @@ func (o *Op) prediction(c *call) bucket.CheckAnswer {
 		*a = answerOf(o.Budget, o.Route, o.Recorded)
 		a.Replayed = true
 		o.Err = notRepeated(&o.Row, o.Recorded)
-		if a.BucketRemaining = o.standing; !o.way.store {
+		if a.BucketRemaining = o.balance; !o.way.store {
 			a.RemainingUnknown = false
 		}
 	}
@@ -209,7 +209,7 @@ func (o *Op) prediction(c *call) bucket.CheckAnswer {
 	case o.Refusal != nil:
 		answer.Err = o.Refusal
 	case o.lacks():
-		answer.Err = o.Budget.Exhausted(o.Sum.Cover, o.Row.Amount, c.sqlNow)
+		answer.Err = o.Budget.Exhausted(o.Sum.Availability, o.Row.Amount, c.sqlNow)
 	case o.Verdict == bucket.Limited:
 		answer.Err = o.Budget.LimitExceeded(o.Exceeded, c.sqlNow)
 	}

@@ -13,12 +13,12 @@ import (
 // readSize bounds the operations that one read serves.
 const readSize = 1000
 
-// readStandings reads O of the buckets of repeated deductions, and the sums of the budgets whose
+// readBalances reads O of the buckets of repeated deductions, and the sums of the budgets whose
 // figures are too old for their answers.
-func (h *sqlHome) readStandings(ops []*Op) {
+func (h *sqlHome) readBalances(ops []*Op) {
 	var old []*Op
 	for _, o := range ops {
-		if o.Err, o.Sum, o.standing = nil, nil, -1; o.old {
+		if o.Err, o.Sum, o.balance = nil, nil, -1; o.old {
 			old = append(old, o)
 		}
 	}
@@ -35,14 +35,14 @@ func (h *sqlHome) standingsOf(ctx context.Context, ops, old []*Op) {
 	buckets := distinct(ops, func(o *Op) int64 { return o.Recorded.Bucket })
 	var found map[int64]int64
 	err := h.sums(ctx, old, func(ctx context.Context, budgets []int64) (
-		sums map[int64]ledger.Cover, err error) {
-		found, sums, err = h.lookup.Standings(ctx, buckets, budgets)
+		sums map[int64]ledger.Availability, err error) {
+		found, sums, err = h.lookup.Balances(ctx, buckets, budgets)
 		return sums, err
 	})
 	for _, o := range ops {
 		o.Err = cmp.Or(o.Err, err)
 		if outstanding, known := found[o.Recorded.Bucket]; known {
-			o.standing = outstanding
+			o.balance = outstanding
 		}
 	}
 }
@@ -55,7 +55,7 @@ func (h *sqlHome) readSums(ops []*Op) {
 	ids := idsOf(ops)
 	var recorded map[bucket.ID]ledger.Deduction
 	_ = h.sums(ctx, ops, func(ctx context.Context, budgets []int64) (
-		sums map[int64]ledger.Cover, err error) {
+		sums map[int64]ledger.Availability, err error) {
 		sums, recorded, err = h.lookup.LookTwice(ctx, budgets, ids)
 		return sums, err
 	})
@@ -82,14 +82,15 @@ func (h *sqlHome) look(ctx context.Context, ops []*Op, exact bool) {
 	if len(ops) == 0 {
 		return
 	}
-	_ = h.sums(ctx, ops, func(ctx context.Context, budgets []int64) (map[int64]ledger.Cover, error) {
-		return h.lookup.Covers(ctx, budgets, exact)
+	_ = h.sums(ctx, ops, func(ctx context.Context, budgets []int64) (
+		map[int64]ledger.Availability, error) {
+		return h.lookup.Availability(ctx, budgets, exact)
 	})
 }
 
 // sums reads the sums of the operations' budgets. It returns the error of the read.
 func (h *sqlHome) sums(ctx context.Context, ops []*Op,
-	read func(ctx context.Context, budgets []int64) (map[int64]ledger.Cover, error)) error {
+	read func(ctx context.Context, budgets []int64) (map[int64]ledger.Availability, error)) error {
 	began := h.s.clock.Now()
 	spent := map[int64]int64{} // before the read begins
 	for _, o := range ops {
@@ -97,16 +98,16 @@ func (h *sqlHome) sums(ctx context.Context, ops []*Op,
 			spent[o.Budget.ID] = o.State.counted(o.way.store)
 		}
 	}
-	covers, err := read(ctx, distinct(ops, func(o *Op) int64 { return o.Budget.ID }))
+	available, err := read(ctx, distinct(ops, func(o *Op) int64 { return o.Budget.ID }))
 	if err != nil {
 		h.s.failed("sql", err)
 	}
-	sums := make(map[int64]*Sum, len(covers))
+	sums := make(map[int64]*Sum, len(available))
 	for _, o := range ops {
 		id := o.Budget.ID
-		cover, known := covers[id]
+		units, known := available[id]
 		if known && sums[id] == nil {
-			sums[id] = &Sum{Cover: cover, At: began, Spent: spent[id]}
+			sums[id] = &Sum{Availability: units, At: began, Spent: spent[id]}
 			o.State.note(sums[id])
 		}
 		o.Err, o.Sum = err, sums[id]

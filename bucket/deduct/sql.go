@@ -20,8 +20,8 @@ type sqlHome struct {
 	refills  Refills
 	usedUp   *usedUp
 	gate     *Gate
-	// standings reads O of buckets, limits how far limits are used.
-	standings, limits *batch.Queue[*Op]
+	// balances reads O of buckets, limits how far limits are used.
+	balances, limits *batch.Queue[*Op]
 }
 
 // newSQLHome returns the home in SQL, with the queue of the node's flights. An operation waits for
@@ -39,7 +39,7 @@ func newSQLHome(s *Service, c *Config) (h *sqlHome, err error) {
 		Keys: MaxFlightBuckets, Claims: claims,
 		Most: func(usual time.Duration) int { return batch.InTheAir(usual, away()) },
 		Size: s.set.FlightRows, Bound: s.set.Queue}, readSize)
-	h.standings, h.limits = s.queue(h.readStandings), s.queue(h.readLimits)
+	h.balances, h.limits = s.queue(h.readBalances), s.queue(h.readLimits)
 	return h, nil
 }
 
@@ -210,7 +210,7 @@ func (h *sqlHome) Supply(budgetID int64, ops []*Op) {
 			spent += f.rows[i].Request.Amount
 			fallthrough
 		case bucket.Exhausted:
-			f.ops[i].Sum = &Sum{Cover: outcomes[i].Cover, At: began, Spent: spent}
+			f.ops[i].Sum = &Sum{Availability: outcomes[i].Availability, At: began, Spent: spent}
 			st.note(f.ops[i].Sum)
 		}
 	}
@@ -222,7 +222,7 @@ func (c *call) advanceSQL(o *Op) {
 	switch {
 	case o.Err != nil:
 		c.retry(o, o.Err)
-	case o.Step == stepStanding:
+	case o.Step == stepBalance:
 		c.complete(o)
 	case o.Step == stepLimits && len(o.Exceeded) > 0:
 		c.find(o, o.Budget.LimitExceeded(o.Exceeded, c.sqlNow))

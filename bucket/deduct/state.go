@@ -63,7 +63,7 @@ func (s *States) All() []*State { return s.lru.Values() }
 
 // Sum is I3's sum as read at an instant.
 type Sum struct {
-	ledger.Cover
+	ledger.Availability
 	At time.Time
 	// Spent is the part of State.Spent that the sum includes for certain.
 	Spent int64

@@ -33,13 +33,13 @@ type counting struct {
 	hints, exacts int
 }
 
-func (c *counting) Covers(ctx context.Context, ids []int64, exact bool) (map[int64]ledger.Cover, error) {
+func (c *counting) Availability(ctx context.Context, ids []int64, exact bool) (map[int64]ledger.Availability, error) {
 	if exact {
 		c.exacts++
 	} else {
 		c.hints++
 	}
-	return c.Decider.Covers(ctx, ids, exact)
+	return c.Decider.Availability(ctx, ids, exact)
 }
 
 // turner rolls budgets over and counts that.

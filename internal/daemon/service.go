@@ -157,7 +157,7 @@ func (m *nodeBuilder) counterService(states *deduct.States) *counter.Service {
 			Durable: m.durable(name)}
 	}
 	return counter.New(counter.Config{Budgets: m.budgets, States: states,
-		Ledger: m.parts.stores, Covers: m.commit,
+		Ledger: m.parts.stores, Availability: m.commit,
 		Stores: stores, Now: m.db.Now, Observer: m.observer, Tracer: m.tracer,
 		Settings: counter.Settings{Deadline: m.c.Deduct.Deadline, StepTime: m.c.Deduct.StepTimeout,
 			Queue: m.c.Deduct.Queue, PartitionOperations: m.c.Deduct.BatchSize}})

@@ -18,10 +18,10 @@ const (
 	contractedFor = 10_000
 )
 
-// Cover returns I3's sum of a budget in ledger mode, before anything is moved. Its buckets, their
-// newest epochs and every epoch with units are loaded, and Applied.
-func (b *Books) Cover(u *Budget) ledger.Cover {
-	c := ledger.Cover{Undistributed: u.Undistributed, Later: u.Unfunded}
+// Availability returns I3's sum of a budget in ledger mode, before anything is moved. Its buckets,
+// their newest epochs and every epoch with units are loaded, and Applied.
+func (b *Books) Availability(u *Budget) ledger.Availability {
+	c := ledger.Availability{Undistributed: u.Undistributed, Later: u.Unfunded}
 	if !b.anyMayApply(u) {
 		c.Undistributed = b.returnedUnits(u)
 	}

@@ -79,7 +79,7 @@ func newNode(t *testing.T, w *servers, g *gate) *node {
 	const deadline, step = 5 * time.Second, 5 * time.Second
 	states := deduct.NewStates(0)
 	n.store = counter.New(counter.Config{Budgets: n.budgets, States: states, Stores: counters, Now: n.db.Now,
-		Ledger: part, Covers: flights,
+		Ledger: part, Availability: flights,
 		Settings: counter.Settings{Deadline: deadline, StepTime: step, MarkGrace: time.Millisecond,
 			VerifyEvery: time.Millisecond}})
 	n.moves = transfer.New(transfer.Config{Ledger: moves, Budgets: n.budgets, Pages: defs,

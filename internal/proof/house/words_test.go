@@ -50,6 +50,8 @@ var renamed = []struct{ word, now, as string }{
 	{"gathered", "collected", `\bGathered\b`},
 	{"touch", "charge", `\b(limit|ledger)\.Touch|type Touch|\bTouches\(|\bTouches +\[\]|\btouches\[`},
 	{"tally", "usage", `\b(limit\.(New)?Tally|rowTally)\b|\bTallies\(|\.Tally\(`},
+	{"cover", "availability", `\bledger\.Cover\b|\b[cC]overRow\b|\bcoversOf\b|type Cover\b`},
+	{"standings", "balances, overview", `\b[Ss]tandings\b`},
 	{"c.fail(", "reply", `\bc\.fail\(`},
 	{"TimeUp", "reply", `\bTimeUp\b`},
 }

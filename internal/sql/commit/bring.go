@@ -69,12 +69,12 @@ func (g *bringing) decide(m *engine.Move, b *books.Books) (more []bookkeeper.Que
 	case b.Due(u):
 		return nil, g.all(bucket.Over)
 	}
-	cover := b.Cover(u)
+	available := b.Availability(u)
 	target := b.Serving(u)
 	if target == nil {
 		return nil, g.all(bucket.Gone)
 	}
-	g.cover = &cover
+	g.available = &available
 	b.Sweep(u)
 	e := b.Newest(target)
 	s := &bucketState{epoch: *e, nowMS: b.ClockMS, unlimited: u.Unlimited == 1}
@@ -97,7 +97,7 @@ func (g *bringing) decide(m *engine.Move, b *books.Books) (more []bookkeeper.Que
 	g.remember(b)
 	for i := range g.out {
 		if g.out[i].Verdict == bucket.Accepted {
-			g.out[i].Cover = cover
+			g.out[i].Availability = available
 		}
 	}
 	return nil, nil

@@ -61,8 +61,8 @@ func TestBringExhausted(t *testing.T) {
 	each(t, 300, 3, nil, func(w *world) {
 		out := w.bring([]bucket.Verdict{bucket.Exhausted, bucket.Accepted, bucket.Exhausted},
 			w.asks(0, "a", 301), w.asks(0, "b", 200), w.asks(0, "c", 101))
-		if out[0].Cover.Sum() != 300 || out[2].Cover.Sum() != 300-200 {
-			t.Errorf("covers %+v, %+v", out[0].Cover, out[2].Cover)
+		if out[0].Availability.Sum() != 300 || out[2].Availability.Sum() != 300-200 {
+			t.Errorf("available %+v, %+v", out[0].Availability, out[2].Availability)
 		}
 		// A request for more than the budget has moves nothing.
 		before := w.outstanding()
@@ -78,7 +78,7 @@ func TestBringInOrder(t *testing.T) {
 		w.bring(one(bucket.Accepted), w.asks(0, "a", 28))
 		out := w.bring([]bucket.Verdict{bucket.Exhausted, bucket.Accepted, bucket.Known},
 			w.asks(0, "b", 3), w.asks(0, "b", 2), w.asks(0, "b", 3))
-		if left := out[0].Cover.Sum(); left != 2 {
+		if left := out[0].Availability.Sum(); left != 2 {
 			t.Errorf("the refusal states %d available units, want 2", left)
 		}
 	})
@@ -256,17 +256,17 @@ func TestBringHolds(t *testing.T) {
 func TestLookups(t *testing.T) {
 	each(t, 100, 2, nil, func(w *world) {
 		for _, exact := range []bool{false, true} {
-			got, err := w.decider.Covers(w.Ctx, []int64{w.b.ID, 4711}, exact)
+			got, err := w.decider.Availability(w.Ctx, []int64{w.b.ID, 4711}, exact)
 			w.OK(err)
-			if c := got[w.b.ID]; len(got) != 1 || c != (ledger.Cover{Outstanding: 100}) {
-				t.Errorf("covers %+v", got)
+			if c := got[w.b.ID]; len(got) != 1 || c != (ledger.Availability{Outstanding: 100}) {
+				t.Errorf("available %+v", got)
 			}
 		}
 		first := w.b.Buckets[0].ID
-		got, sums, err := w.decider.Standings(w.Ctx, []int64{first, 4711}, []int64{w.b.ID, 4711})
+		got, sums, err := w.decider.Balances(w.Ctx, []int64{first, 4711}, []int64{w.b.ID, 4711})
 		w.OK(err)
 		if len(got) != 1 || got[first] != 50 || len(sums) != 1 || sums[w.b.ID].Sum() != 100 {
-			t.Errorf("standings %v, sums %v", got, sums)
+			t.Errorf("balances %v, sums %v", got, sums)
 		}
 	})
 }

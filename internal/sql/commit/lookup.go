@@ -19,16 +19,16 @@ func (d *Decider) Recorded(ctx context.Context, ids []bucket.ID) (
 	return rows.Recorded(ctx, d.db, ids)
 }
 
-const selectStandings = `SELECT e.bucket_id, e.outstanding_quantity
+const selectBalances = `SELECT e.bucket_id, e.outstanding_quantity
 	FROM sharding_budget_management_bucket b
 	JOIN bucket_epoch e ON e.bucket_id = b.id AND e.epoch = b.epoch WHERE `
 
-// Standings reads O of the newest epochs of buckets, and I3's sums of budgets, each from one
+// Balances reads O of the newest epochs of buckets, and I3's sums of budgets, each from one
 // statement, in one round trip. The results have no element for what does not exist. Error:
 // Unavailable.
-func (d *Decider) Standings(ctx context.Context, buckets, budgets []int64) (
-	map[int64]int64, map[int64]ledger.Cover, error) {
-	standings, sums := map[int64]int64{}, map[int64]ledger.Cover{}
+func (d *Decider) Balances(ctx context.Context, buckets, budgets []int64) (
+	map[int64]int64, map[int64]ledger.Availability, error) {
+	balances, sums := map[int64]int64{}, map[int64]ledger.Availability{}
 	var queries []bookkeeper.Query
 	for chunk := range slices.Chunk(buckets, engine.ListChunk) {
 		queries = append(queries, func(s *engine.Statement, _ *books.Books) (any, func()) {
@@ -36,20 +36,20 @@ func (d *Decider) Standings(ctx context.Context, buckets, budgets []int64) (
 				Bucket      int64 `db:"bucket_id"`
 				Outstanding int64 `db:"outstanding_quantity"`
 			}
-			s.SQL(selectStandings)
+			s.SQL(selectBalances)
 			s.Numbers("b.id", chunk)
 			return &found, func() {
 				for _, row := range found {
-					standings[row.Bucket] = row.Outstanding
+					balances[row.Bucket] = row.Outstanding
 				}
 			}
 		})
 	}
 	for chunk := range slices.Chunk(budgets, engine.ListChunk) {
-		queries = append(queries, coversOf(selectCovers, "", chunk, sums))
+		queries = append(queries, availabilityOf(selectAvailability, "", chunk, sums))
 	}
-	if err := bookkeeper.Look(ctx, d.db, "standings", queries); err != nil {
+	if err := bookkeeper.Look(ctx, d.db, "balances", queries); err != nil {
 		return nil, nil, err
 	}
-	return standings, sums, nil
+	return balances, sums, nil
 }

@@ -137,14 +137,14 @@ func TestUnlimitedStopsAtTheLargest(t *testing.T) {
 	})
 }
 
-// TestCoversOfWhatMayBeAppliedFor checks that Covers leaves out undistributed units that no bucket
+// TestAvailabilityOfWhatMayBeAppliedFor checks that Availability leaves out undistributed units that no bucket
 // may apply for any more, because adjust_cnt is used up (I3).
-func TestCoversOfWhatMayBeAppliedFor(t *testing.T) {
+func TestAvailabilityOfWhatMayBeAppliedFor(t *testing.T) {
 	each(t, 101, 2, nil, func(w *world) { // a unit stays in U
 		for _, test := range []struct{ most, applied, want int64 }{{0, 1, 101}, {2, 1, 101}, {1, 1, 100}} {
 			w.Exec([]any{`UPDATE budget_management_bucket SET adjust_cnt = ?`, test.most},
 				[]any{`UPDATE sharding_budget_management_bucket SET out_cnt = ?`, test.applied})
-			found, err := w.decider.Covers(w.Ctx, []int64{w.b.ID}, false)
+			found, err := w.decider.Availability(w.Ctx, []int64{w.b.ID}, false)
 			w.OK(err)
 			if sum := found[w.b.ID]; sum.Sum() != test.want {
 				t.Errorf("%+v: the sum is %d, want %d", test, sum.Sum(), test.want)

@@ -22,10 +22,10 @@ type trial struct {
 	limits limitRows
 	// freed are the ids of accepted operations whose rows are tombstones of other principals.
 	freed []bucket.ID
-	// cover is what the whole budget has left, for Bring. If it is nil, an operation that does not
+	// available is what the whole budget has left, for Bring. If it is nil, an operation that does not
 	// fit is Short.
-	cover    *ledger.Cover
-	accepted int
+	available *ledger.Availability
+	accepted  int
 }
 
 // bucketState is the state of a bucket: its present epoch and what the flight takes from it.
@@ -101,8 +101,8 @@ func (t *trial) judge(i int, usages []*limit.Usage) bucket.Outcome {
 	if s.unlimited || op.Request.Amount <= s.left {
 		return bucket.Outcome{Verdict: bucket.Accepted}
 	}
-	if t.cover != nil && op.Request.Amount > t.cover.Sum() {
-		return bucket.Outcome{Verdict: bucket.Exhausted, Cover: *t.cover}
+	if t.available != nil && op.Request.Amount > t.available.Sum() {
+		return bucket.Outcome{Verdict: bucket.Exhausted, Availability: *t.available}
 	}
 	return bucket.Outcome{Verdict: bucket.Short, Remaining: s.left, Guess: s.believed}
 }
@@ -133,8 +133,8 @@ func (t *trial) accept(i int, usages []*limit.Usage, now time.Time) {
 	}
 	if !s.unlimited {
 		s.left -= r.Amount
-		if t.cover != nil {
-			spend(t.cover, r.Amount)
+		if t.available != nil {
+			spend(t.available, r.Amount)
 		}
 	}
 	if r.Group != "" {
@@ -159,7 +159,7 @@ func (t *trial) accept(i int, usages []*limit.Usage, now time.Time) {
 }
 
 // spend subtracts units from a sum, as far as it has them.
-func spend(c *ledger.Cover, units int64) {
+func spend(c *ledger.Availability, units int64) {
 	for _, part := range []*int64{&c.Outstanding, &c.Returning, &c.Undistributed} {
 		taken := min(*part, units)
 		*part, units = *part-taken, units-taken

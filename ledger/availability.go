@@ -1,7 +1,8 @@
 package ledger
 
-// Cover is I3's sum, from one statement: everything that the budget can still give to a request.
-type Cover struct {
+// Availability is I3's sum, from one statement: everything that the budget can still give to a
+// request.
+type Availability struct {
 	// Undistributed is U if some bucket may apply for it, and 0 otherwise. Pending shrinks are not
 	// subtracted.
 	Undistributed int64
@@ -14,4 +15,4 @@ type Cover struct {
 }
 
 // Sum returns what I3 compares with the amount.
-func (c Cover) Sum() int64 { return c.Undistributed + c.Outstanding + c.Returning }
+func (c Availability) Sum() int64 { return c.Undistributed + c.Outstanding + c.Returning }

@@ -55,8 +55,8 @@ const ofTotal = `u.id AS budget_id, u.unfunded_quantity AS unfunded,
 		ELSE u.undistributed_quantity - (` + returnedUnits + ` /*own*/) + (` + applied + ` /*own*/)
 		END AS undistributed`
 
-// selectCovers reads I3's sum of each budget, one row per budget.
-const selectCovers = `SELECT ` + ofTotal + `,
+// selectAvailability reads I3's sum of each budget, one row per budget.
+const selectAvailability = `SELECT ` + ofTotal + `,
 	(SELECT ` + outstandingO + ofUnits + `) AS outstanding,
 	(SELECT ` + returningR + ofUnits + `) AS returning_sum,
 	(SELECT ` + inEpochs + ofUnits + `) AS in_epochs
@@ -77,7 +77,7 @@ const (
 		GROUP BY e.budget_id /*shared*/`
 )
 
-type coverRow struct {
+type availabilityRow struct {
 	Budget        int64 `db:"budget_id"`
 	Unfunded      int64 `db:"unfunded"`
 	Undistributed int64 `db:"undistributed"`
@@ -86,23 +86,23 @@ type coverRow struct {
 	InEpochs      int64 `db:"in_epochs"`
 }
 
-func (r *coverRow) cover() ledger.Cover {
-	return ledger.Cover{Undistributed: max(r.Undistributed, 0), Outstanding: r.Outstanding,
+func (r *availabilityRow) available() ledger.Availability {
+	return ledger.Availability{Undistributed: max(r.Undistributed, 0), Outstanding: r.Outstanding,
 		Returning: r.Returning, Later: r.Unfunded + r.InEpochs - r.Outstanding - r.Returning}
 }
 
-// Covers reads I3's sum of many budgets, each from one statement. If exact is set, it locks what it
-// reads until it ends, so that it sees every commit acknowledged before it began. The result has no
-// element for a budget that does not exist. Error: Unavailable.
-func (d *Decider) Covers(ctx context.Context, budgets []int64, exact bool) (
-	out map[int64]ledger.Cover, err error) {
+// Availability reads I3's sum of many budgets, each from one statement. If exact is set, it locks
+// what it reads until it ends, so that it sees every commit acknowledged before it began. The
+// result has no element for a budget that does not exist. Error: Unavailable.
+func (d *Decider) Availability(ctx context.Context, budgets []int64, exact bool) (
+	out map[int64]ledger.Availability, err error) {
 	list := slices.Compact(slices.Sorted(slices.Values(budgets)))
 	if exact {
-		out = make(map[int64]ledger.Cover, len(list))
-		return out, bookkeeper.Look(ctx, d.db, "covers", exactly(list, out))
+		out = make(map[int64]ledger.Availability, len(list))
+		return out, bookkeeper.Look(ctx, d.db, "availability", exactly(list, out))
 	}
-	err = d.db.Read(ctx, "covers", func(r *engine.Reader) error {
-		out, err = covers(r, list)
+	err = d.db.Read(ctx, "availability", func(r *engine.Reader) error {
+		out, err = readAvailability(r, list)
 		return err
 	})
 	if err != nil {
@@ -111,19 +111,20 @@ func (d *Decider) Covers(ctx context.Context, budgets []int64, exact bool) (
 	return out, nil
 }
 
-// LookTwice reads I3's sum of many budgets twice, without locks and then as Covers does with exact,
-// and after that the deductions with ids, in one round trip: a request above the sum whose id has
-// no deduction can be refused. Of the two sums it returns the larger one. Errors: Unavailable.
+// LookTwice reads I3's sum of many budgets twice, without locks and then as Availability does with
+// exact, and after that the deductions with ids, in one round trip: a request above the sum whose
+// id has no deduction can be refused. Of the two sums it returns the larger one. Errors:
+// Unavailable.
 func (d *Decider) LookTwice(ctx context.Context, budgets []int64, ids []bucket.ID) (
-	sums map[int64]ledger.Cover, recorded map[bucket.ID]ledger.Deduction, err error) {
+	sums map[int64]ledger.Availability, recorded map[bucket.ID]ledger.Deduction, err error) {
 	list := slices.Compact(slices.Sorted(slices.Values(budgets)))
-	first := make(map[int64]ledger.Cover, len(list))
-	sums = make(map[int64]ledger.Cover, len(list))
+	first := make(map[int64]ledger.Availability, len(list))
+	sums = make(map[int64]ledger.Availability, len(list))
 	recorded = make(map[bucket.ID]ledger.Deduction, len(ids))
 	var failed error
 	var queries []bookkeeper.Query
 	for chunk := range slices.Chunk(list, engine.ListChunk) {
-		queries = append(queries, coversOf(selectSums, " GROUP BY u.id", chunk, first))
+		queries = append(queries, availabilityOf(selectSums, " GROUP BY u.id", chunk, first))
 	}
 	queries = append(queries, exactly(list, sums)...)
 	queries = append(queries,
@@ -140,27 +141,28 @@ func (d *Decider) LookTwice(ctx context.Context, budgets []int64, ids []bucket.I
 	return sums, recorded, nil
 }
 
-// coversOf returns a query of sums.
-func coversOf(query, end string, list []int64, out map[int64]ledger.Cover) bookkeeper.Query {
+// availabilityOf returns a query of sums.
+func availabilityOf(query, end string, list []int64,
+	out map[int64]ledger.Availability) bookkeeper.Query {
 	return func(s *engine.Statement, _ *books.Books) (any, func()) {
-		var found []coverRow
+		var found []availabilityRow
 		s.SQL(query)
 		s.Numbers("u.id", list)
 		s.SQL(end)
 		return &found, func() {
 			for i := range found {
-				out[found[i].Budget] = found[i].cover()
+				out[found[i].Budget] = found[i].available()
 			}
 		}
 	}
 }
 
 // exactly returns the queries of the exact sums of budgets, which are sorted.
-func exactly(list []int64, out map[int64]ledger.Cover) (queries []bookkeeper.Query) {
+func exactly(list []int64, out map[int64]ledger.Availability) (queries []bookkeeper.Query) {
 	const shared = ` /*shared*/`
 	totals := strings.ReplaceAll(lockTotals, ` /*own*/`, shared)
 	for chunk := range slices.Chunk(list, engine.ListChunk) {
-		var total []coverRow
+		var total []availabilityRow
 		queries = append(queries, func(s *engine.Statement, _ *books.Books) (any, func()) {
 			total = nil
 			s.SQL(totals)
@@ -168,19 +170,19 @@ func exactly(list []int64, out map[int64]ledger.Cover) (queries []bookkeeper.Que
 			s.SQL(` ORDER BY u.id` + shared)
 			return &total, func() {}
 		}, func(s *engine.Statement, _ *books.Books) (any, func()) {
-			var units []coverRow
+			var units []availabilityRow
 			s.SQL(lockUnits)
 			s.Numbers("x.budget_id", chunk)
 			s.SQL(inOrder)
 			return &units, func() {
-				held := make(map[int64]coverRow, len(units))
+				held := make(map[int64]availabilityRow, len(units))
 				for _, row := range units {
 					held[row.Budget] = row
 				}
 				for i := range total {
 					row := held[total[i].Budget]
 					row.Unfunded, row.Undistributed = total[i].Unfunded, total[i].Undistributed
-					out[total[i].Budget] = row.cover()
+					out[total[i].Budget] = row.available()
 				}
 			}
 		})
@@ -188,31 +190,32 @@ func exactly(list []int64, out map[int64]ledger.Cover) (queries []bookkeeper.Que
 	return queries
 }
 
-// covers reads the sums without locks. Most budgets have no U left when their sums are read, and
-// selectSums costs less than half of selectCovers.
-func covers(r *engine.Reader, list []int64) (map[int64]ledger.Cover, error) {
-	out := make(map[int64]ledger.Cover, len(list))
-	sums, err := readCovers(r, selectSums, " GROUP BY u.id", list)
+// readAvailability reads the sums without locks. Most budgets have no U left when their sums are
+// read, and selectSums costs less than half of selectAvailability.
+func readAvailability(r *engine.Reader, list []int64) (map[int64]ledger.Availability, error) {
+	out := make(map[int64]ledger.Availability, len(list))
+	sums, err := readAvailabilityRows(r, selectSums, " GROUP BY u.id", list)
 	if err != nil {
 		return nil, err
 	}
 	var left []int64
 	for i := range sums {
-		out[sums[i].Budget] = sums[i].cover()
+		out[sums[i].Budget] = sums[i].available()
 		if sums[i].Undistributed != 0 {
 			left = append(left, sums[i].Budget)
 		}
 	}
-	rest, err := readCovers(r, selectCovers, "", left)
+	rest, err := readAvailabilityRows(r, selectAvailability, "", left)
 	for i := range rest {
-		out[rest[i].Budget] = rest[i].cover()
+		out[rest[i].Budget] = rest[i].available()
 	}
 	return out, err
 }
 
-func readCovers(r *engine.Reader, query, end string, list []int64) (out []coverRow, err error) {
+func readAvailabilityRows(r *engine.Reader, query, end string, list []int64) (
+	out []availabilityRow, err error) {
 	for chunk := range slices.Chunk(list, engine.ListChunk) {
-		var found []coverRow
+		var found []availabilityRow
 		s := r.Statement()
 		s.SQL(query)
 		s.Numbers("u.id", chunk)
