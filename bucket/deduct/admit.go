@@ -82,7 +82,8 @@ func rowOf(r *bucket.DeductRequest, nonce string) ledger.Request {
 	return row
 }
 
-// checkHold refuses a hold or group that is malformed, or that needs rows where there are none.
+// checkHold refuses a malformed hold or group, and any hold or group in store mode, which has no
+// rows.
 func checkHold(b *bucket.Budget, r *bucket.DeductRequest) error {
 	if err := b.NeedsRows("hold", bucket.InsteadOfHold); err != nil {
 		return err

@@ -32,7 +32,7 @@ type Op struct {
 	Step     Step
 	Err      error
 	Verdict  bucket.Verdict
-	Recorded *ledger.Deduction    // the row or record of the id; nil if there is none
+	Recorded *ledger.Deduction    // the row or record of the id, or nil
 	Outcome  *bucket.Outcome      // of SQL, with Verdict
 	Stored   *bucket.StoreOutcome // of a store, with Verdict
 	StoreMS  int64                // the store's clock at that time
