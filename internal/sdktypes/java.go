@@ -37,9 +37,73 @@ func java(all schemas) string {
 			fmt.Fprintf(out, "\n      %s %s", javaType(all, member.schema, required[member.name]),
 				camel(member.name))
 		}
-		out.WriteString(") {}\n")
+		if !isMade(one.name) {
+			out.WriteString(") {}\n")
+			continue
+		}
+		out.WriteString(") {\n")
+		makers(out, all, one.name, members, required)
+		out.WriteString("  }\n")
 	}
 	out.WriteString("}\n")
+	return out.String()
+}
+
+// isMade reports whether callers make a record, rather than read it.
+func isMade(name string) bool {
+	return strings.HasSuffix(name, "Request") || strings.HasSuffix(name, "Item")
+}
+
+// makers writes what makes a record from its required members, and what adds each of the others.
+func makers(out *strings.Builder, all schemas, name string, members schemas,
+	required map[string]bool) {
+	var params, first, names []string
+	for _, member := range members {
+		component := camel(member.name)
+		names = append(names, component)
+		if !required[member.name] {
+			first = append(first, "null")
+			continue
+		}
+		first = append(first, component)
+		params = append(params, javaType(all, member.schema, true)+" "+component)
+	}
+	fmt.Fprintf(out, "    /** Makes one with what is required. */\n")
+	fmt.Fprintf(out, "    public static %s of(%s) {\n", name, strings.Join(params, ", "))
+	made := "      return new " + name + "(\n          %s);\n    }\n"
+	fmt.Fprintf(out, made, strings.Join(first, ", "))
+	for i, member := range members {
+		if required[member.name] {
+			continue
+		}
+		component := names[i]
+		fmt.Fprintf(out, "\n    /** Returns a copy with this {@code %s}. */\n", member.name)
+		fmt.Fprintf(out, "    public %s with%s(%s %s) {\n", name,
+			strings.ToUpper(component[:1])+component[1:], javaType(all, member.schema, false), component)
+		fmt.Fprintf(out, made, strings.Join(names, ", "))
+	}
+}
+
+// javaKinds returns the class that has the kind of each error code.
+func javaKinds(errors codes) string {
+	out := new(strings.Builder)
+	out.WriteString(`// The kinds of the error codes, generated from openapi.yaml by internal/sdktypes.
+package io.budgetd.api;
+
+import java.util.Map;
+
+/** The kind of each error code. */
+public final class Kinds {
+  public static final Map<String, String> OF = Map.ofEntries(
+`)
+	for i, one := range errors {
+		end := ",\n"
+		if i == len(errors)-1 {
+			end = ");\n"
+		}
+		fmt.Fprintf(out, "      Map.entry(%q, %q)%s", one.code, one.kind, end)
+	}
+	out.WriteString("\n  private Kinds() {}\n}\n")
 	return out.String()
 }
 

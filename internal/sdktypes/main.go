@@ -1,6 +1,6 @@
 // Command sdktypes writes the types of the API for the clients in sdk from openapi.yaml, for Python
 // as TypedDicts and for Java as records. openapi-typescript writes those for TypeScript, and this
-// command the kinds of error codes.
+// command the kinds of error codes for all.
 package main
 
 //go:generate go run .
@@ -18,6 +18,9 @@ import (
 
 // sdk is the folder of the clients, seen from that of this package.
 const sdk = "../../sdk"
+
+// javaFolder is the folder of the generated classes.
+const javaFolder = "java/src/main/java/io/budgetd/api/"
 
 func main() {
 	if err := write(sdk); err != nil {
@@ -55,9 +58,10 @@ func render(document []byte) (map[string]string, error) {
 	}
 	all := d.Components.Schemas
 	return map[string]string{
-		"python/budgetd/api.py":                      python(all) + pythonKinds(d.Errors),
-		"typescript/src/kinds.ts":                    typescriptKinds(d.Errors),
-		"java/src/main/java/io/budgetd/api/Api.java": java(all),
+		"python/budgetd/api.py":   python(all) + pythonKinds(d.Errors),
+		"typescript/src/kinds.ts": typescriptKinds(d.Errors),
+		javaFolder + "Api.java":   java(all),
+		javaFolder + "Kinds.java": javaKinds(d.Errors),
 	}, nil
 }
 

@@ -37,6 +37,7 @@ components:
       allOf:
         - $ref: '#/x/Base'
         - {type: object, required: [units, ok], properties: {units: {$ref: '#/x/Units'}, ok: {type: boolean}}}
+    MakeRequest: {type: object, required: [id], properties: {id: {type: string}, of: {type: integer}}}
     Span: {type: object, properties: {from: {type: number}, all_of_it: {type: array, items: {$ref: '#/x/Base'}},
       by: {type: object, additionalProperties: {$ref: '#/x/Units'}}, where: {$ref: '#/x/Open'}}}
 `))
@@ -52,6 +53,9 @@ components:
 		},
 		"java/src/main/java/io/budgetd/api/Api.java": {
 			"record More(\n      String id,\n      String kind,\n      Long units,\n      boolean ok) {}\n",
+			"record MakeRequest(\n      String id,\n      Long of) {\n",
+			"public static MakeRequest of(String id) {\n      return new MakeRequest(\n          id, null);\n    }\n",
+			"public MakeRequest withOf(Long of) {\n      return new MakeRequest(\n          id, of);\n    }\n",
 			"record Span(\n      Double from,\n      List<Base> allOfIt,\n      Map<String, Long> by,\n      Object where) {}\n",
 		},
 	} {

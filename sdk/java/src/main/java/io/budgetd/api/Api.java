@@ -265,7 +265,55 @@ public final class Api {
       String holdTtl,
       String group,
       String reference,
-      Boolean dryRun) {}
+      Boolean dryRun) {
+    /** Makes one with what is required. */
+    public static DeductRequest of(String requestId, long amount) {
+      return new DeductRequest(
+          requestId, amount, null, null, null, null, null, null, null);
+    }
+
+    /** Returns a copy with this {@code key}. */
+    public DeductRequest withKey(String key) {
+      return new DeductRequest(
+          requestId, amount, key, dimensions, counts, holdTtl, group, reference, dryRun);
+    }
+
+    /** Returns a copy with this {@code dimensions}. */
+    public DeductRequest withDimensions(Map<String, String> dimensions) {
+      return new DeductRequest(
+          requestId, amount, key, dimensions, counts, holdTtl, group, reference, dryRun);
+    }
+
+    /** Returns a copy with this {@code counts}. */
+    public DeductRequest withCounts(Map<String, Long> counts) {
+      return new DeductRequest(
+          requestId, amount, key, dimensions, counts, holdTtl, group, reference, dryRun);
+    }
+
+    /** Returns a copy with this {@code hold_ttl}. */
+    public DeductRequest withHoldTtl(String holdTtl) {
+      return new DeductRequest(
+          requestId, amount, key, dimensions, counts, holdTtl, group, reference, dryRun);
+    }
+
+    /** Returns a copy with this {@code group}. */
+    public DeductRequest withGroup(String group) {
+      return new DeductRequest(
+          requestId, amount, key, dimensions, counts, holdTtl, group, reference, dryRun);
+    }
+
+    /** Returns a copy with this {@code reference}. */
+    public DeductRequest withReference(String reference) {
+      return new DeductRequest(
+          requestId, amount, key, dimensions, counts, holdTtl, group, reference, dryRun);
+    }
+
+    /** Returns a copy with this {@code dry_run}. */
+    public DeductRequest withDryRun(Boolean dryRun) {
+      return new DeductRequest(
+          requestId, amount, key, dimensions, counts, holdTtl, group, reference, dryRun);
+    }
+  }
 
   public record BatchItem(
       String budget,
@@ -277,10 +325,64 @@ public final class Api {
       String holdTtl,
       String group,
       String reference,
-      Boolean dryRun) {}
+      Boolean dryRun) {
+    /** Makes one with what is required. */
+    public static BatchItem of(String budget, String requestId, long amount) {
+      return new BatchItem(
+          budget, requestId, amount, null, null, null, null, null, null, null);
+    }
+
+    /** Returns a copy with this {@code key}. */
+    public BatchItem withKey(String key) {
+      return new BatchItem(
+          budget, requestId, amount, key, dimensions, counts, holdTtl, group, reference, dryRun);
+    }
+
+    /** Returns a copy with this {@code dimensions}. */
+    public BatchItem withDimensions(Map<String, String> dimensions) {
+      return new BatchItem(
+          budget, requestId, amount, key, dimensions, counts, holdTtl, group, reference, dryRun);
+    }
+
+    /** Returns a copy with this {@code counts}. */
+    public BatchItem withCounts(Map<String, Long> counts) {
+      return new BatchItem(
+          budget, requestId, amount, key, dimensions, counts, holdTtl, group, reference, dryRun);
+    }
+
+    /** Returns a copy with this {@code hold_ttl}. */
+    public BatchItem withHoldTtl(String holdTtl) {
+      return new BatchItem(
+          budget, requestId, amount, key, dimensions, counts, holdTtl, group, reference, dryRun);
+    }
+
+    /** Returns a copy with this {@code group}. */
+    public BatchItem withGroup(String group) {
+      return new BatchItem(
+          budget, requestId, amount, key, dimensions, counts, holdTtl, group, reference, dryRun);
+    }
+
+    /** Returns a copy with this {@code reference}. */
+    public BatchItem withReference(String reference) {
+      return new BatchItem(
+          budget, requestId, amount, key, dimensions, counts, holdTtl, group, reference, dryRun);
+    }
+
+    /** Returns a copy with this {@code dry_run}. */
+    public BatchItem withDryRun(Boolean dryRun) {
+      return new BatchItem(
+          budget, requestId, amount, key, dimensions, counts, holdTtl, group, reference, dryRun);
+    }
+  }
 
   public record BatchRequest(
-      List<BatchItem> deductions) {}
+      List<BatchItem> deductions) {
+    /** Makes one with what is required. */
+    public static BatchRequest of(List<BatchItem> deductions) {
+      return new BatchRequest(
+          deductions);
+    }
+  }
 
   public record DeductAnswer(
       String requestId,
@@ -347,13 +449,37 @@ public final class Api {
       String correlationId) {}
 
   public record CheckRequest(
-      List<CheckItem> checks) {}
+      List<CheckItem> checks) {
+    /** Makes one with what is required. */
+    public static CheckRequest of(List<CheckItem> checks) {
+      return new CheckRequest(
+          checks);
+    }
+  }
 
   public record CheckItem(
       String budget,
       long amount,
       Map<String, String> dimensions,
-      Map<String, Long> counts) {}
+      Map<String, Long> counts) {
+    /** Makes one with what is required. */
+    public static CheckItem of(String budget, long amount) {
+      return new CheckItem(
+          budget, amount, null, null);
+    }
+
+    /** Returns a copy with this {@code dimensions}. */
+    public CheckItem withDimensions(Map<String, String> dimensions) {
+      return new CheckItem(
+          budget, amount, dimensions, counts);
+    }
+
+    /** Returns a copy with this {@code counts}. */
+    public CheckItem withCounts(Map<String, Long> counts) {
+      return new CheckItem(
+          budget, amount, dimensions, counts);
+    }
+  }
 
   public record CheckAnswer(
       List<DeductResult> results) {}
@@ -365,25 +491,151 @@ public final class Api {
       String rollbackId,
       String key,
       Map<String, String> dimensions,
-      String receipt) {}
+      String receipt) {
+    /** Makes one with what is required. */
+    public static RollbackRequest of() {
+      return new RollbackRequest(
+          null, null, null, null, null, null, null);
+    }
+
+    /** Returns a copy with this {@code request_id}. */
+    public RollbackRequest withRequestId(String requestId) {
+      return new RollbackRequest(
+          requestId, group, amount, rollbackId, key, dimensions, receipt);
+    }
+
+    /** Returns a copy with this {@code group}. */
+    public RollbackRequest withGroup(String group) {
+      return new RollbackRequest(
+          requestId, group, amount, rollbackId, key, dimensions, receipt);
+    }
+
+    /** Returns a copy with this {@code amount}. */
+    public RollbackRequest withAmount(Long amount) {
+      return new RollbackRequest(
+          requestId, group, amount, rollbackId, key, dimensions, receipt);
+    }
+
+    /** Returns a copy with this {@code rollback_id}. */
+    public RollbackRequest withRollbackId(String rollbackId) {
+      return new RollbackRequest(
+          requestId, group, amount, rollbackId, key, dimensions, receipt);
+    }
+
+    /** Returns a copy with this {@code key}. */
+    public RollbackRequest withKey(String key) {
+      return new RollbackRequest(
+          requestId, group, amount, rollbackId, key, dimensions, receipt);
+    }
+
+    /** Returns a copy with this {@code dimensions}. */
+    public RollbackRequest withDimensions(Map<String, String> dimensions) {
+      return new RollbackRequest(
+          requestId, group, amount, rollbackId, key, dimensions, receipt);
+    }
+
+    /** Returns a copy with this {@code receipt}. */
+    public RollbackRequest withReceipt(String receipt) {
+      return new RollbackRequest(
+          requestId, group, amount, rollbackId, key, dimensions, receipt);
+    }
+  }
 
   public record CancelRequest(
       String requestId,
       String key,
       Map<String, String> dimensions,
-      String receipt) {}
+      String receipt) {
+    /** Makes one with what is required. */
+    public static CancelRequest of(String requestId) {
+      return new CancelRequest(
+          requestId, null, null, null);
+    }
+
+    /** Returns a copy with this {@code key}. */
+    public CancelRequest withKey(String key) {
+      return new CancelRequest(
+          requestId, key, dimensions, receipt);
+    }
+
+    /** Returns a copy with this {@code dimensions}. */
+    public CancelRequest withDimensions(Map<String, String> dimensions) {
+      return new CancelRequest(
+          requestId, key, dimensions, receipt);
+    }
+
+    /** Returns a copy with this {@code receipt}. */
+    public CancelRequest withReceipt(String receipt) {
+      return new CancelRequest(
+          requestId, key, dimensions, receipt);
+    }
+  }
 
   public record ConfirmRequest(
       String requestId,
       String group,
       Long amount,
-      String receipt) {}
+      String receipt) {
+    /** Makes one with what is required. */
+    public static ConfirmRequest of() {
+      return new ConfirmRequest(
+          null, null, null, null);
+    }
+
+    /** Returns a copy with this {@code request_id}. */
+    public ConfirmRequest withRequestId(String requestId) {
+      return new ConfirmRequest(
+          requestId, group, amount, receipt);
+    }
+
+    /** Returns a copy with this {@code group}. */
+    public ConfirmRequest withGroup(String group) {
+      return new ConfirmRequest(
+          requestId, group, amount, receipt);
+    }
+
+    /** Returns a copy with this {@code amount}. */
+    public ConfirmRequest withAmount(Long amount) {
+      return new ConfirmRequest(
+          requestId, group, amount, receipt);
+    }
+
+    /** Returns a copy with this {@code receipt}. */
+    public ConfirmRequest withReceipt(String receipt) {
+      return new ConfirmRequest(
+          requestId, group, amount, receipt);
+    }
+  }
 
   public record ExtendRequest(
       String requestId,
       String group,
       String holdTtl,
-      String receipt) {}
+      String receipt) {
+    /** Makes one with what is required. */
+    public static ExtendRequest of(String holdTtl) {
+      return new ExtendRequest(
+          null, null, holdTtl, null);
+    }
+
+    /** Returns a copy with this {@code request_id}. */
+    public ExtendRequest withRequestId(String requestId) {
+      return new ExtendRequest(
+          requestId, group, holdTtl, receipt);
+    }
+
+    /** Returns a copy with this {@code group}. */
+    public ExtendRequest withGroup(String group) {
+      return new ExtendRequest(
+          requestId, group, holdTtl, receipt);
+    }
+
+    /** Returns a copy with this {@code receipt}. */
+    public ExtendRequest withReceipt(String receipt) {
+      return new ExtendRequest(
+          requestId, group, holdTtl, receipt);
+    }
+  }
 
   public record Deduction(
       String requestId,
@@ -615,7 +867,19 @@ public final class Api {
       Long returned) {}
 
   public record RebalanceRequest(
-      Boolean dryRun) {}
+      Boolean dryRun) {
+    /** Makes one with what is required. */
+    public static RebalanceRequest of() {
+      return new RebalanceRequest(
+          null);
+    }
+
+    /** Returns a copy with this {@code dry_run}. */
+    public RebalanceRequest withDryRun(Boolean dryRun) {
+      return new RebalanceRequest(
+          dryRun);
+    }
+  }
 
   public record Rebalance(
       boolean dryRun,
@@ -643,7 +907,31 @@ public final class Api {
       String role,
       String tenant,
       List<String> budgets,
-      String expiresAt) {}
+      String expiresAt) {
+    /** Makes one with what is required. */
+    public static KeyRequest of(String principal, String role) {
+      return new KeyRequest(
+          principal, role, null, null, null);
+    }
+
+    /** Returns a copy with this {@code tenant}. */
+    public KeyRequest withTenant(String tenant) {
+      return new KeyRequest(
+          principal, role, tenant, budgets, expiresAt);
+    }
+
+    /** Returns a copy with this {@code budgets}. */
+    public KeyRequest withBudgets(List<String> budgets) {
+      return new KeyRequest(
+          principal, role, tenant, budgets, expiresAt);
+    }
+
+    /** Returns a copy with this {@code expires_at}. */
+    public KeyRequest withExpiresAt(String expiresAt) {
+      return new KeyRequest(
+          principal, role, tenant, budgets, expiresAt);
+    }
+  }
 
   public record Rotation(
       String overlap) {}
@@ -716,7 +1004,31 @@ public final class Api {
       String url,
       String secret,
       List<String> types,
-      String description) {}
+      String description) {
+    /** Makes one with what is required. */
+    public static WebhookRequest of(String url, String secret) {
+      return new WebhookRequest(
+          null, url, secret, null, null);
+    }
+
+    /** Returns a copy with this {@code tenant}. */
+    public WebhookRequest withTenant(String tenant) {
+      return new WebhookRequest(
+          tenant, url, secret, types, description);
+    }
+
+    /** Returns a copy with this {@code types}. */
+    public WebhookRequest withTypes(List<String> types) {
+      return new WebhookRequest(
+          tenant, url, secret, types, description);
+    }
+
+    /** Returns a copy with this {@code description}. */
+    public WebhookRequest withDescription(String description) {
+      return new WebhookRequest(
+          tenant, url, secret, types, description);
+    }
+  }
 
   public record WebhookChange(
       String url,
