@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Makes sure that the programs that tests start are installed: redis-server, mariadbd, Chromium for
 # the console, Python 3.11 and Node 20 (or later) with the modules of examples/typescript,
-# sdk/typescript and the console, prometheus with promtool, openssl, systemd-analyze, curl, and a C
-# compiler for the race detector. As root on Debian it installs what is missing, without starting a
-# service. Otherwise it prints the command to run. It changes nothing if nothing is missing.
+# sdk/typescript and the console, a JDK of version 17 (or later), prometheus with promtool, openssl,
+# systemd-analyze, curl, and a C compiler for the race detector. As root on Debian it installs what
+# is missing, without starting a service. Otherwise it prints the command to run. It changes nothing
+# if nothing is missing.
 #
 #	scripts/test-deps.sh         everything
 #	scripts/test-deps.sh --demo  only what scripts/demo-cluster.sh starts
@@ -27,6 +28,9 @@ compiles() {
 
 is_new_node() { node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' 2>/dev/null; }
 
+# is_new_jdk reports whether there is a javac that can compile for Java 17, and a java.
+is_new_jdk() { java -version >/dev/null 2>&1 && javac --release 17 -version >/dev/null 2>&1; }
+
 missing() {
 	command -v redis-server >/dev/null || printf 'redis-server '
 	{ command -v mariadbd && command -v mariadb-install-db; } >/dev/null ||
@@ -41,6 +45,7 @@ missing() {
 	command -v npm >/dev/null || printf 'nodejs npm '
 	is_new_node || printf 'nodejs '
 	python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || printf 'python3 '
+	is_new_jdk || printf 'default-jdk-headless '
 	command -v systemd-analyze >/dev/null || printf 'systemd '
 	command -v shellcheck >/dev/null || printf 'shellcheck '
 	compiles || printf 'gcc libc6-dev '

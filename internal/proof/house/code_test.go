@@ -18,7 +18,7 @@ import (
 const (
 	mostProduct = 59_190 // what budgetd, budgetctl and the client are made of
 	mostSupport = 10_541 // all other code outside tests
-	mostTests   = 67_220
+	mostTests   = 67_231
 )
 
 // lineCount counts lines of code and lines that have only a comment.

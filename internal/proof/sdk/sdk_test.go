@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -73,4 +74,25 @@ func TestTypeScript(t *testing.T) {
 	url := budgetd(t)
 	run(t, url, dir, "node", "node_modules/typescript/bin/tsc")
 	run(t, url, dir, "node", "--test", "tests/")
+}
+
+func TestJava(t *testing.T) {
+	const dir = "../../../sdk/java"
+	url := budgetd(t)
+	classes := t.TempDir()
+	var sources []string
+	for _, kind := range []string{"main", "test"} {
+		for _, folder := range []string{"", "api/"} {
+			found, err := filepath.Glob(dir + "/src/" + kind + "/java/io/budgetd/" + folder + "*.java")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, file := range found {
+				sources = append(sources, strings.TrimPrefix(file, dir+"/"))
+			}
+		}
+	}
+	args := []string{"--release", "17", "-encoding", "UTF-8", "-Xlint:all", "-Werror", "-d", classes}
+	run(t, url, dir, "javac", append(args, sources...)...)
+	run(t, url, dir, "java", "-ea", "-cp", classes, "io.budgetd.Tests")
 }
