@@ -76,6 +76,7 @@ CREATE TABLE budget_management_bucket (
   version BIGINT NOT NULL,                  -- increases with each change of the definition or limits
   list_version BIGINT NOT NULL,             -- increases with each change of the bucket list and each new epoch
   limits_version BIGINT NOT NULL DEFAULT 0, -- increases with each change of the limits, and in store mode with each change of the definition
+  overrides_version BIGINT NOT NULL DEFAULT 0, -- increases with each change of overrides
   next_run BIGINT NOT NULL DEFAULT 1,       -- number of the next row in recycle_run
   contraction_bound BIGINT NOT NULL DEFAULT 0, -- units that no more than one bucket is worth: so few were left when the service took buckets offline; 0: none is offline for that
   contracted_ms BIGINT NOT NULL DEFAULT 0,  -- when that was
@@ -286,12 +287,48 @@ CREATE TABLE deduction_value (
 CREATE TABLE budget_limit (
   budget_id BIGINT NOT NULL,                -- the budget
   name VARBINARY(63) NOT NULL,              -- unique within the budget
-  definition MEDIUMBLOB NOT NULL,           -- JSON in the form of the API
+  definition MEDIUMBLOB NOT NULL,           -- JSON in the form of the API, without overrides
   ordinal BIGINT NOT NULL,                  -- its position among the budget's limits, from 0
   changed_version BIGINT NOT NULL,          -- limits_version at the last change of what it counts
   changed_ms BIGINT NOT NULL,               -- time of that change
-  PRIMARY KEY (budget_id, name)
+  override_count BIGINT NOT NULL DEFAULT 0, -- how many rows of limit_override it has
+  override_series BIGINT NOT NULL DEFAULT 0, -- identifies these rows; 0: it never had any
+  PRIMARY KEY (budget_id, name),
+  CHECK (override_count >= 0)
 );
+
+-- Maximums of single values of a limit. A limit whose overrides are all replaced, or whose dimension
+-- changes, gets another series; the rows of the former one are removed later.
+CREATE TABLE limit_override (
+  budget_id BIGINT NOT NULL,                -- the budget
+  series BIGINT NOT NULL,                   -- override_series of the limit
+  value VARBINARY(512) NOT NULL,            -- the value, as in limit_counter
+  long_value VARBINARY(1040),               -- combined values whose hash value is; NULL: value is no hash
+  max_quantity BIGINT NOT NULL,             -- most per window, in calls or minor units; 0 if exempt
+  is_exempt BIGINT NOT NULL,                -- 1: the value has no maximum
+  version BIGINT NOT NULL,                  -- overrides_version of the budget at its last change
+  PRIMARY KEY (budget_id, series, value),
+  CHECK (max_quantity >= 0)
+);
+CREATE INDEX limit_override_version ON limit_override (budget_id, version);
+
+-- Store mode: the overrides that the last changes have removed, from which nodes learn it.
+CREATE TABLE limit_override_removed (
+  budget_id BIGINT NOT NULL,                -- the budget
+  version BIGINT NOT NULL,                  -- overrides_version after the change
+  series BIGINT NOT NULL,                   -- of the override
+  value VARBINARY(512) NOT NULL,            -- of the override
+  PRIMARY KEY (budget_id, version, series, value)
+);
+
+-- Series of overrides that no limit has any more. Their rows are removed in steps, and then this row.
+CREATE TABLE limit_override_series (
+  budget_id BIGINT NOT NULL,                -- the budget
+  series BIGINT NOT NULL,                   -- of limit_override
+  gone_ms BIGINT NOT NULL,                  -- when the limit lost it
+  PRIMARY KEY (budget_id, series)
+);
+CREATE INDEX limit_override_series_gone ON limit_override_series (gone_ms);
 
 -- Ledger mode: the counts of limits for one value of a dimension, all windows of all its limits in one
 -- row, packed by package limit. A write is conditional on the version that was read.

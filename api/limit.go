@@ -20,8 +20,12 @@ type Limit struct {
 	// Measure says what is counted; "" means calls.
 	Measure budget.Measure `json:"measure,omitzero" check:"measure"`
 	// Enforce false counts and never refuses, even above Max; nil means true.
-	Enforce   *bool      `json:"enforce,omitzero"`
-	Overrides []Override `json:"overrides,omitempty" check:"most=overrides"`
+	Enforce *bool `json:"enforce,omitzero"`
+	// Overrides are all overrides of a new definition. With nil a changed limit keeps those that it
+	// has, unless its dimension changes. Answers do not have it.
+	Overrides []Override `json:"overrides,omitzero" check:"most=overrides"`
+	// OverrideCount is how many overrides the limit has. Requests may repeat it; it changes nothing.
+	OverrideCount int64 `json:"override_count,omitzero" check:"0..max"`
 }
 
 // Window is the time over which a limit counts.
@@ -56,6 +60,47 @@ func (v *Override) Validate(o *Object) {
 	if o.Seen("max") == v.Exempt {
 		o.Invalid("", `must have either a max or "exempt": true`)
 	}
+}
+
+// OverridesRequest sets one override, or those in Overrides.
+type OverridesRequest struct {
+	Value  string   `json:"value,omitzero" check:"key"`
+	Values []string `json:"values,omitempty" check:"most=combined key"`
+	Max    *int64   `json:"max,omitzero" check:"0..max"`
+	Exempt bool     `json:"exempt,omitzero"`
+	// Overrides are 1 to 1,000.
+	Overrides []Override `json:"overrides,omitzero" check:"most=overrides"`
+}
+
+// Validate requires either one override or a list.
+func (r *OverridesRequest) Validate(o *Object) {
+	if !o.Seen("overrides") {
+		one := r.One()
+		one.Validate(o)
+		return
+	}
+	if len(r.Overrides) == 0 && !o.Has("overrides") {
+		o.Invalid("overrides", "must not be empty")
+	}
+	for _, name := range []string{"value", "values", "max", "exempt"} {
+		if o.Seen(name) {
+			o.Invalid(name, "does not go together with overrides")
+		}
+	}
+}
+
+// One returns the override that is not in a list.
+func (r *OverridesRequest) One() Override {
+	return Override{Value: r.Value, Values: r.Values, Max: r.Max, Exempt: r.Exempt}
+}
+
+// OverridePage is a part of the overrides of a limit.
+type OverridePage struct {
+	Overrides []Override `json:"overrides"`
+	// OverrideCount is how many the limit has.
+	OverrideCount int64 `json:"override_count"`
+	// NextPageToken requests the next page; "" on the last page.
+	NextPageToken string `json:"next_page_token,omitzero"`
 }
 
 // Nearest lists the values that have used the largest shares of their maximums of a limit.

@@ -10,6 +10,7 @@ import (
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
 	"github.com/budgetd/budgetd/limit"
+	"github.com/budgetd/budgetd/limit/overrides"
 	"github.com/budgetd/budgetd/ring"
 )
 
@@ -33,7 +34,8 @@ type Budget struct {
 
 	// Set by Budgets.
 	limits  *limit.Set
-	unknown *budget.Error // limit.UnknownZone
+	own     *overrides.Copy // in store mode
+	unknown *budget.Error   // limit.UnknownZone
 	// begun says that a call came after the beginning of Period, which a clock that goes back does not
 	// undo.
 	begun    *atomic.Bool
@@ -44,6 +46,12 @@ type Budget struct {
 // LimitSet returns the compiled limits of a budget that Budgets returned. It has none while
 // UnknownZone returns an error.
 func (b *Budget) LimitSet() *limit.Set { return b.limits }
+
+// Bound returns the bound of a value of a limit of a budget in store mode. The budget must come
+// from Budgets. Error: Unavailable while the overrides are still being read.
+func (b *Budget) Bound(l *limit.Limit, value string) (limit.Bound, error) {
+	return b.own.Bound(b.Limits, l, value)
+}
 
 // UnknownZone returns Unavailable if nothing can be decided, because a time zone of the budget is
 // unknown here, else nil. The budget must come from Budgets.

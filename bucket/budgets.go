@@ -3,7 +3,6 @@ package bucket
 import (
 	"context"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/budgetd/budgetd/bucket/batch"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/limit"
+	"github.com/budgetd/budgetd/limit/overrides"
 	"github.com/budgetd/budgetd/ring"
 )
 
@@ -34,7 +34,9 @@ const (
 // BudgetsConfig configures a Budgets. Zero numbers mean the defaults after the semicolons.
 type BudgetsConfig struct {
 	Definitions Definitions
-	Clock       Clock
+	// Overrides reads the overrides of budgets in store mode. It may be nil if there are none.
+	Overrides overrides.Rows
+	Clock     Clock
 	// Size is the number of cached budgets; 10,000.
 	Size int
 	// Without is how long a budget in store mode is served by the last definition that was read while
@@ -60,6 +62,7 @@ type Budgets struct {
 	base        time.Time
 	without     time.Duration
 	silence     silence
+	copies      *overrides.Copies
 	// strange is set once a budget with an unknown zone was read.
 	strange atomic.Bool
 
@@ -97,6 +100,7 @@ func NewBudgets(c BudgetsConfig) (*Budgets, error) {
 	if b.failed == nil {
 		b.failed = func(error) {}
 	}
+	b.copies = overrides.New(c.Overrides, b.failed)
 	if c.Size <= 0 {
 		c.Size = size
 	}
@@ -294,6 +298,9 @@ func (c *Budgets) store(entry *cached, b *Budget, at int64) (*Budget, error) {
 // prepare compiles what decisions need. old is the previous version, or nil.
 func (c *Budgets) prepare(b, old *Budget) error {
 	b.routes = c.ringOf(len(b.Ring()))
+	if b.InStoreMode() {
+		b.own = c.copies.Follow(b.ID, b.Limits)
+	}
 	c.judgeZones(b, old)
 	if b.begun = new(atomic.Bool); old != nil && old.Period.Number == b.Period.Number &&
 		old.Period.Start.Equal(b.Period.Start) {
@@ -305,7 +312,7 @@ func (c *Budgets) prepare(b, old *Budget) error {
 		b.limits = &limit.Set{Version: b.LimitsVersion()}
 		return nil
 	case old != nil && old.unknown == nil && old.limits != nil &&
-		old.LimitsVersion() == b.LimitsVersion():
+		old.LimitsVersion() == b.LimitsVersion() && limit.SameSeries(old.Limits, b.Limits):
 		b.limits = old.limits
 		return nil
 	}
@@ -371,28 +378,9 @@ func (c *Budgets) reload(ctx context.Context, entry *cached) (*Budget, error) {
 }
 
 func (c *Budgets) forget(entry *cached) {
+	c.copies.Forget(entry.id)
 	c.byID.Remove(entry.id)
 	if b := entry.value.Load(); b != nil {
 		c.byName.Remove(BudgetRef{Tenant: b.Tenant, Name: b.Name})
 	}
-}
-
-// ringOf returns the ring over the ordinals of n buckets. Budgets with the same number share it.
-func (c *Budgets) ringOf(n int) *ring.Ring {
-	if n == 0 {
-		return nil
-	}
-	if r, ok := c.rings.Get(n); ok {
-		return r
-	}
-	nodes := make([]string, n)
-	for i := range nodes {
-		nodes[i] = strconv.Itoa(i)
-	}
-	r, err := ring.New(nodes, max(min(c.points, maxRingPoints/n), 1))
-	if err != nil {
-		panic(err) // ordinals are distinct, and n is bounded by budget.MaxBuckets
-	}
-	c.rings.Add(n, r)
-	return r
 }

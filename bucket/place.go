@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ring"
 )
 
 // Partition names a part of an instance in which one script can access every key.
@@ -57,4 +58,24 @@ func ParseReceipt(text string) (bucket, epoch int64, ok bool) {
 		return 0, 0, false
 	}
 	return bucket, epoch, true
+}
+
+// ringOf returns the ring over the ordinals of n buckets. Budgets with the same number share it.
+func (c *Budgets) ringOf(n int) *ring.Ring {
+	if n == 0 {
+		return nil
+	}
+	if r, ok := c.rings.Get(n); ok {
+		return r
+	}
+	nodes := make([]string, n)
+	for i := range nodes {
+		nodes[i] = strconv.Itoa(i)
+	}
+	r, err := ring.New(nodes, max(min(c.points, maxRingPoints/n), 1))
+	if err != nil {
+		panic(err) // ordinals are distinct, and n is bounded by budget.MaxBuckets
+	}
+	c.rings.Add(n, r)
+	return r
 }

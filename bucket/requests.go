@@ -287,3 +287,30 @@ type PartitionView struct {
 	// budgets in store mode held some seconds ago. It is nil if SQL could not be read.
 	AtRisk *int64
 }
+
+// OverrideRequest sets or removes overrides of a limit.
+type OverrideRequest struct {
+	Budget BudgetRef
+	Limit  string
+	// Set has at most limit.MaxOverrideList overrides.
+	Set []budget.Override
+	// Remove is the value whose override is removed, one per dimension; nil for none.
+	Remove []string
+}
+
+// OverridesRequest asks for a page of the overrides of a limit.
+type OverridesRequest struct {
+	Budget BudgetRef
+	Limit  string
+	// Values asks for the override of one value; nil asks for those after a key, at most Most.
+	Values []string
+	After  string
+	Most   int
+}
+
+// Overrides are overrides of a limit, and how many it has. Last is the key of the last one.
+type Overrides struct {
+	List  []budget.Override
+	Count int64
+	Last  string
+}

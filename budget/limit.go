@@ -1,6 +1,9 @@
 package budget
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Limit bounds how much each value of a dimension, such as one person or device, may take in a
 // window. A Rule bounds all callers together. A name identifies a limit within its budget.
@@ -17,19 +20,30 @@ type Limit struct {
 	Max     int64   `json:"max"`
 	Measure Measure `json:"measure"`
 	// Enforce false counts and never refuses, even above Max.
-	Enforce   bool       `json:"enforce"`
+	Enforce bool `json:"enforce"`
+	// Overrides are those that a new definition gives the limit; nil leaves them as they are. A limit
+	// that is read has none: SQL has a row for each.
 	Overrides []Override `json:"overrides,omitempty"`
+	// OverrideCount is how many values have an override. OverrideSeries identifies their rows; 0 if
+	// there never were any. SQL assigns both.
+	OverrideCount  int64 `json:"-"`
+	OverrideSeries int64 `json:"-"`
 	// ChangedVersion and ChangedAt are the limits version and the SQL time of the last change to
 	// what is counted (dimension, window or measure). SQL assigns them.
 	ChangedVersion int64     `json:"-"`
 	ChangedAt      time.Time `json:"-"`
 }
 
+// Dimensions returns the parts of the limit's dimension, in its order.
+func (l *Limit) Dimensions() []string { return strings.Split(l.Dimension, "+") }
+
 // Limits are the limits of a budget, in the order given.
 type Limits struct {
 	// Version increases with each change.
 	Version int64
-	List    []Limit
+	// OverridesVersion increases with each change of overrides.
+	OverridesVersion int64
+	List             []Limit
 }
 
 // Measure says what a limit counts.

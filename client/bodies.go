@@ -51,6 +51,7 @@ type (
 	NodeList        = api.NodeList
 	OpenHold        = api.OpenHold
 	Override        = api.Override
+	OverridePage    = api.OverridePage
 	Page            = api.Page
 	Partition       = api.Partition
 	PatchRequest    = api.PatchRequest

@@ -69,6 +69,19 @@ func TestLimitRequests(t *testing.T) {
 			_, err := c.Nearest(ctx, "b", "per user", 5)
 			return err
 		}, seen{"GET", "/v1/budgets/b/limits/per%20user/nearest?limit=5&tenant=games", "", "", ""}},
+		{"overrides", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Overrides(ctx, "b", "per-user", client.OverrideQuery{Values: []string{"a", "b"}, PageSize: 5, PageToken: "t"})
+			return err
+		}, seen{"GET", "/v1/budgets/b/limits/per-user/overrides?page_size=5&page_token=t&tenant=games&value=a&value=b", "", "", ""}},
+		{"overrides are set", func(ctx context.Context, c *client.Client) error {
+			_, err := c.SetOverrides(ctx, "b", "per-user", aDay.Overrides...)
+			return err
+		}, seen{"PUT", "/v1/budgets/b/limits/per-user/overrides?tenant=games",
+			`{"overrides":[{"value":"thief","max":0},{"values":["staff"],"exempt":true}]}`, "application/json", ""}},
+		{"an override is removed", func(ctx context.Context, c *client.Client) error {
+			_, err := c.RemoveOverride(ctx, "b", "per-user", "vip")
+			return err
+		}, seen{"DELETE", "/v1/budgets/b/limits/per-user/overrides?tenant=games&value=vip", "", "", ""}},
 		{"nearest, usual number", func(ctx context.Context, c *client.Client) error {
 			_, err := c.Nearest(ctx, "b", "per-user", 0)
 			return err

@@ -14,8 +14,7 @@ import (
 // Bounds of definitions.
 const (
 	MaxLimits     = 32
-	MaxDimensions = 4 // combined in one limit
-	MaxOverrides  = 1_000
+	MaxDimensions = 4      // combined in one limit
 	MaxSlots      = 10_000 // of one window; a commit reads all slots of a value
 	MaxLength     = 10 * 366 * 24 * time.Hour
 
@@ -80,33 +79,7 @@ func checkLimit(path string, l budget.Limit) []budget.FieldError {
 		faults.add(path+"measure", `must be "amount" or "count"`)
 	}
 	faults = append(faults, checkWindow(path+"window", l.Window)...)
-	if len(l.Overrides) > MaxOverrides {
-		faults.add(path+"overrides", "must be at most %d", MaxOverrides)
-		return faults
-	}
-	seen := map[string]bool{}
-	for i, o := range l.Overrides {
-		at := fmt.Sprintf("%soverrides[%d].", path, i)
-		values := overridden(o, dimensions)
-		switch {
-		case (o.Value == "") == (len(o.Values) == 0):
-			faults.add(at+"value", "one of value and values must be given")
-		case values == nil:
-			faults.add(at+"value", "must be %d values, 1 to %d bytes each; give them as values, one by one",
-				len(dimensions), maxDimensionBytes)
-		case seen[key(values)]:
-			faults.add(at+"value", "has another override already")
-		default:
-			seen[key(values)] = true
-		}
-		switch {
-		case o.Max < 0 || o.Max > budget.MaxAmount:
-			faults.add(at+"max", "must be 0 to %d", budget.MaxAmount)
-		case o.Exempt && o.Max != 0:
-			faults.add(at+"max", "does not belong to a value that is exempt")
-		}
-	}
-	return faults
+	return append(faults, checkOverrides(path+"overrides", l.Overrides, dimensions)...)
 }
 
 func checkDimensions(names []string) string {
@@ -129,26 +102,6 @@ func checkDimension(name string) string {
 		return "must not contain +, which joins several"
 	}
 	return budget.CheckKey(name)
-}
-
-// overridden returns the values of an override, one per dimension, or nil if they are invalid.
-func overridden(o budget.Override, dimensions []string) []string {
-	values := o.Values
-	if len(values) == 0 {
-		values = []string{o.Value}
-		if len(dimensions) > 1 {
-			values = strings.Split(o.Value, "+")
-		}
-	}
-	if len(values) != len(dimensions) {
-		return nil
-	}
-	for _, value := range values {
-		if value == "" || len(value) > maxDimensionBytes {
-			return nil
-		}
-	}
-	return values
 }
 
 // everies are the calendar windows.

@@ -22,8 +22,14 @@ type storedWindow struct {
 	Slot     string            `json:"slot,omitzero"`
 }
 
-// Encode returns the canonical text of a limit, without the time of its last change.
+// Encode returns the canonical text of a limit, without its overrides and the time of its last
+// change.
 func Encode(l budget.Limit) []byte {
+	l.Overrides = nil
+	return encode(l)
+}
+
+func encode(l budget.Limit) []byte {
 	w := l.Window
 	s := stored{l, storedWindow{Kind: w.Kind, Every: w.Every, Anchor: w.Anchor,
 		Timezone: w.Timezone}}
@@ -62,15 +68,20 @@ func Decode(text []byte) (budget.Limit, error) {
 	return l, nil
 }
 
-// EncodeAll returns the canonical text of a list of limits, "" for none. Two lists are equal if
-// their texts are.
-func EncodeAll(limits *budget.Limits) string {
+// EncodeAll returns the canonical text of a list of limits with the overrides that they are given,
+// "" for none.
+func EncodeAll(limits *budget.Limits) string { return encodeAll(limits, encode) }
+
+// Same reports whether two lists of limits are equal apart from overrides.
+func Same(a, b *budget.Limits) bool { return encodeAll(a, Encode) == encodeAll(b, Encode) }
+
+func encodeAll(limits *budget.Limits, encode func(budget.Limit) []byte) string {
 	if limits == nil || len(limits.List) == 0 {
 		return ""
 	}
 	var out []json.RawMessage
 	for _, l := range limits.List {
-		out = append(out, Encode(l))
+		out = append(out, encode(l))
 	}
 	text, _ := json.Marshal(out)
 	return string(text)

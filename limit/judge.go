@@ -12,7 +12,9 @@ func (t *Charge) State(usage *Usage) budget.LimitState {
 	used, reset := usage.Used()
 	state := budget.LimitState{Limit: t.Limit.Name, Dimension: t.Limit.Dimension,
 		Value: strings.Join(t.Values, "+"), Used: min(used, budget.MaxAmount)}
-	state.Max, state.Exempt = t.Limit.Bound(t.Key)
+	if state.Exempt = usage.Bound.Exempt; !state.Exempt {
+		state.Max = usage.Bound.Max
+	}
 	if reset != 0 {
 		state.ResetAt = time.UnixMilli(reset).UTC()
 	}

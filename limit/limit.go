@@ -30,7 +30,6 @@ type Limit struct {
 	zone         *time.Location
 	length, slot int64 // ms
 	changedMS    int64
-	bounds       map[string]budget.Override // by key
 	// calendar caches the latest calendar window: most calls ask for the present one.
 	calendar atomic.Pointer[calendarWindow]
 }
@@ -61,12 +60,6 @@ func Compile(limits *budget.Limits) (*Set, error) {
 				return nil, fmt.Errorf("limit %q: %w", l.Name, err)
 			}
 			c.zone = zone
-		}
-		if len(l.Overrides) > 0 {
-			c.bounds = make(map[string]budget.Override, len(l.Overrides))
-		}
-		for _, o := range l.Overrides {
-			c.bounds[key(overridden(o, c.dimensions))] = o
 		}
 		set.List = append(set.List, c)
 	}
@@ -169,17 +162,23 @@ func key(values []string) string {
 	if len(values) == 1 && len(values[0]) <= longestKey {
 		return values[0]
 	}
+	text := joined(values)
+	if len(text) <= longestKey {
+		return text
+	}
+	sum := sha256.Sum256([]byte(text))
+	return "#" + hex.EncodeToString(sum[:])
+}
+
+// joined returns values one after the other, each prefixed by its length.
+func joined(values []string) string {
 	var out strings.Builder
 	for _, value := range values {
 		out.WriteString(strconv.Itoa(len(value)))
 		out.WriteByte(':')
 		out.WriteString(value)
 	}
-	if out.Len() <= longestKey {
-		return out.String()
-	}
-	sum := sha256.Sum256([]byte(out.String()))
-	return "#" + hex.EncodeToString(sum[:])
+	return out.String()
 }
 
 // Kept returns what a deduction still counts after a refund of rolledBack. A call counts as long as
@@ -201,16 +200,8 @@ func (l *Limit) Kept(counts, amount, rolledBack int64) int64 {
 	return int64(kept) //nolint:gosec // at most counts
 }
 
-// Bound returns the most that a value may take. If exempt, there is no bound.
-func (l *Limit) Bound(key string) (most int64, exempt bool) {
-	if o, ok := l.bounds[key]; ok {
-		return o.Max, o.Exempt
-	}
-	return l.Max, false
-}
-
 // Begin returns the limits of a new budget, or nil for none. They count from its creation, so no
-// count is loaded from the ledger for them.
+// count is loaded from the ledger for them. See Change about overrides.
 func Begin(list []budget.Limit, now time.Time) *budget.Limits {
 	if len(list) == 0 {
 		return nil
@@ -218,6 +209,7 @@ func Begin(list []budget.Limit, now time.Time) *budget.Limits {
 	out := &budget.Limits{Version: createdVersion, List: make([]budget.Limit, len(list))}
 	for i, l := range list {
 		l.ChangedVersion, l.ChangedAt = createdVersion, now
+		override(out, &l, budget.Limit{})
 		out.List[i] = l
 	}
 	return out
@@ -227,12 +219,14 @@ func Begin(list []budget.Limit, now time.Time) *budget.Limits {
 const createdVersion = 1
 
 // Change returns the limits after a change, under a new version. A limit whose dimension, window
-// and measure are unchanged keeps counting; any other is marked as changed now.
+// and measure are unchanged keeps counting; any other is marked as changed now. A limit that gets a
+// list of overrides has them under a new series. Without one it keeps those that it has, unless its
+// dimension changes.
 func Change(before *budget.Limits, list []budget.Limit, now time.Time) *budget.Limits {
 	out := &budget.Limits{Version: createdVersion + 1, List: make([]budget.Limit, len(list))}
 	old := map[string]budget.Limit{}
 	if before != nil {
-		out.Version = before.Version + 1
+		out.Version, out.OverridesVersion = before.Version+1, before.OverridesVersion
 		for _, l := range before.List {
 			old[l.Name] = l
 		}
@@ -244,6 +238,7 @@ func Change(before *budget.Limits, list []budget.Limit, now time.Time) *budget.L
 		} else {
 			l.ChangedVersion, l.ChangedAt = out.Version, now
 		}
+		override(out, &l, was)
 		out.List[i] = l
 	}
 	return out

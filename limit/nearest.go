@@ -19,13 +19,16 @@ func (l *Limit) Settled(nowMS int64) bool {
 }
 
 // State returns the usage of the limit by the value of a row at an instant; see Now. Counts from
-// before the last change of the limit are ignored.
-func (c *Counters) State(l *Limit, key string, nowMS int64) budget.LimitState {
+// before the last change of the limit are ignored. bounds has the override of the value, if there
+// is one.
+func (c *Counters) State(l *Limit, key string, bounds *Bounds, budgetID, nowMS int64,
+) budget.LimitState {
 	usage := c.Usage(l, key, c.Now(nowMS))
 	if _, _, stale := usage.Stale(); stale {
 		usage = NewUsage(l, key, nowMS)
 	}
-	charge := Charge{Limit: l, Values: l.valuesOf(key), Key: key}
+	bounds.Apply(budgetID, l, &usage)
+	charge := Charge{Limit: l, Values: valuesOf(l.dimensions, key), Key: key}
 	return charge.State(&usage)
 }
 
@@ -49,13 +52,13 @@ func compareShares(a, b *budget.LimitState) int {
 	return cmp.Or(cmp.Compare(high, high2), cmp.Compare(low, low2))
 }
 
-// valuesOf returns the values that a row's key stands for, in the order of the limit's Dimensions.
+// valuesOf returns the values that a row's key stands for, in the order of a limit's dimensions.
 // It returns the key itself if that is a hash, which cannot be undone.
-func (l *Limit) valuesOf(key string) []string {
-	if len(l.dimensions) == 1 {
+func valuesOf(dimensions []string, key string) []string {
+	if len(dimensions) == 1 {
 		return []string{key}
 	}
-	values := make([]string, 0, len(l.dimensions))
+	values := make([]string, 0, len(dimensions))
 	for rest := key; rest != ""; {
 		length, tail, _ := strings.Cut(rest, ":")
 		n, err := strconv.Atoi(length)

@@ -32,15 +32,15 @@ func TestNearestOrder(t *testing.T) {
 func TestValuesOfKeys(t *testing.T) {
 	pair := &Limit{dimensions: []string{"user", "ad"}}
 	for _, values := range [][]string{{"a", "b"}, {"1:a", "2:b:"}, {"#", "é"}} {
-		if got := pair.valuesOf(key(values)); fmt.Sprint(got) != fmt.Sprint(values) {
+		if got := valuesOf(pair.dimensions, key(values)); fmt.Sprint(got) != fmt.Sprint(values) {
 			t.Errorf("%q: %q", values, got)
 		}
 	}
 	one := &Limit{dimensions: []string{"user"}}
-	if got := one.valuesOf("1:a"); len(got) != 1 || got[0] != "1:a" {
+	if got := valuesOf(one.dimensions, "1:a"); len(got) != 1 || got[0] != "1:a" {
 		t.Errorf("a single value: %q", got)
 	}
-	if got := pair.valuesOf("#00ff"); len(got) != 1 || got[0] != "#00ff" {
+	if got := valuesOf(pair.dimensions, "#00ff"); len(got) != 1 || got[0] != "#00ff" {
 		t.Errorf("a hash: %q", got)
 	}
 }

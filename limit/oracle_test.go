@@ -224,6 +224,11 @@ func (w *table) usage(charge limit.Charge, now int64) *limit.Usage {
 	if c := w.hits[rowKey{limit: l.Name, value: charge.Key}]; c != nil && firstHit {
 		usage = c.Usage(l, charge.Key, now)
 	}
+	var bounds limit.Bounds
+	for _, o := range l.Overrides {
+		bounds.Put(limit.OverrideID{Series: l.OverrideSeries, Key: o.Value}, limit.BoundOf(o))
+	}
+	bounds.Apply(0, l, &usage)
 	for key, row := range w.rows {
 		if key.limit == l.Name && key.value == charge.Key && !firstHit {
 			usage.Read(key.window, row)

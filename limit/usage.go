@@ -87,6 +87,8 @@ func (l *Limit) loads(beganMS, nowMS int64) bool {
 type Usage struct {
 	Limit *Limit
 	Key   string
+	// Bound is the most that the value may take: the limit's, unless the value has an override.
+	Bound Bound
 	// Values are a charge's; loading the usage needs them.
 	Values []string
 	// WindowMS is the key of the locked row, Row. SlotMS is the key of the present slot, Slot.
@@ -103,9 +105,9 @@ type Usage struct {
 	past, oldest int64  // their sum, and the first instant of the oldest
 }
 
-// NewUsage returns an empty usage at an instant.
+// NewUsage returns an empty usage at an instant, with the limit's own bound.
 func NewUsage(l *Limit, key string, nowMS int64) Usage {
-	t := Usage{Limit: l, Key: key, nowMS: nowMS}
+	t := Usage{Limit: l, Key: key, Bound: Bound{Max: l.Max}, nowMS: nowMS}
 	from, to := l.span(nowMS)
 	t.toMS = to
 	switch l.Window.Kind {

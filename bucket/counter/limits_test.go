@@ -2,10 +2,12 @@ package counter_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/counter"
 	"github.com/budgetd/budgetd/budget"
 )
 
@@ -178,7 +180,7 @@ func TestPeriods(t *testing.T) {
 			}
 			w.settled(b, books{T: 100, F: 70, O: 20, S: 10})
 			w.clock.Advance(24 * time.Hour)
-			w.clock.Advance(time.Second)
+			time.Sleep(time.Second) // the clock of the stores goes on with it
 			w.settled(b, books{T: 100, F: 70, O: 20, S: 10})
 			w.deduct(b, "three", 15)
 			got := w.books(b.ID)
@@ -312,6 +314,49 @@ func TestReplayHasNoOlderFigures(t *testing.T) {
 			if !a.RemainingUnknown && a.BucketRemaining > 95 || !a.FiguresUnknown && a.BudgetRemaining > 95 {
 				w.Errorf("after 5 of 100: %+v", a)
 			}
+		}
+	})
+}
+
+// TestOverridesOfTwoNodes checks that an override that one node changes holds on another within a
+// second, that counts stay, and that a new node judges nobody by the limit's own maximum first.
+func TestOverridesOfTwoNodes(t *testing.T) {
+	everywhere(t, 2, func(w *world) {
+		b := w.create(limited(1000))
+		other, _ := w.newNode(func(*counter.Config) {})
+		user, n := "ann", 0
+		try := func(node *node, amount int64, want budget.Code) {
+			w.Helper()
+			n++
+			w.codes(node, b, fmt.Sprint("r", n), user, amount, want)
+		}
+		override := func(set []budget.Override, remove ...string) {
+			w.Helper()
+			_, err := w.defs.Override(w.Context(), b.ID, bucket.OverrideRequest{Limit: "calls", Set: set, Remove: remove})
+			w.ok(err)
+			w.ok(w.node.Push(w.Context(), b.ID))
+			time.Sleep(time.Second) // the clock of the stores goes on with it
+		}
+		try(w.node, 5, "")
+		try(other, 5, "")
+		try(other, 5, budget.LimitExceeded)
+		override([]budget.Override{{Value: "ann", Max: 3}})
+		try(other, 5, "")
+		try(other, 5, budget.LimitExceeded)
+		override([]budget.Override{{Value: "ann", Exempt: true}})
+		try(other, 5, "")
+		override(nil, "ann")
+		try(other, 5, budget.LimitExceeded)
+		user = "vip"
+		third, _ := w.newNode(func(*counter.Config) {})
+		for range 4 {
+			try(third, 5, "")
+		}
+		a, err := third.Deduct(w.Context(), bucket.DeductRequest{Budget: ref(b), RequestID: "state", Amount: 1,
+			Dimensions: map[string]string{"user": user}})
+		w.ok(err)
+		if s := a.Limits[0]; s.Used != 5 || !s.Exempt || s.Max != 0 {
+			w.Errorf("%+v", s)
 		}
 	})
 }

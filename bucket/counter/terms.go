@@ -60,23 +60,14 @@ func (s *Service) Count(o *deduct.Op, now time.Time) error {
 		return err
 	}
 	o.Value, o.Counts, o.Max = r.Dimensions[o.Budget.RoutingDimension], nil, nil
+	o.Bounds = nil
 	if o.Value == "" || len(set.List) == 0 {
 		return nil
 	}
+	if err := bound(o, set); err != nil {
+		return err
+	}
 	for i, l := range set.List {
-		most, exempt := l.Bound(o.Value)
-		if exempt || !l.Enforce {
-			most = budget.MaxAmount
-		}
-		if most != o.Terms.Limits[i].Max && o.Max == nil {
-			o.Max = make([]int64, len(set.List))
-			for j := range o.Max {
-				o.Max[j] = o.Terms.Limits[j].Max
-			}
-		}
-		if o.Max != nil {
-			o.Max[i] = most
-		}
 		counted, own := r.Counts[l.Name]
 		if own && o.Counts == nil {
 			o.Counts = make([]int64, len(set.List))
@@ -89,6 +80,32 @@ func (s *Service) Count(o *deduct.Op, now time.Time) error {
 		}
 		if own {
 			o.Counts[i] = counted
+		}
+	}
+	return nil
+}
+
+// bound sets by which maximums the store judges the value, if they are others than the limits'.
+func bound(o *deduct.Op, set *limit.Set) error {
+	for i, l := range set.List {
+		own, err := o.Budget.Bound(l, o.Value)
+		if err != nil {
+			return err
+		}
+		if own == (limit.Bound{Max: l.Max}) {
+			continue
+		}
+		if o.Bounds == nil {
+			o.Bounds, o.Max = make([]limit.Bound, len(set.List)), make([]int64, len(set.List))
+			for j, other := range set.List {
+				o.Bounds[j], o.Max[j] = limit.Bound{Max: other.Max}, o.Terms.Limits[j].Max
+			}
+		}
+		if o.Bounds[i] = own; l.Enforce {
+			o.Max[i] = own.Max
+		}
+		if own.Exempt {
+			o.Max[i] = budget.MaxAmount
 		}
 	}
 	return nil
@@ -126,6 +143,9 @@ func eachCharge(o *deduct.Op, do func(*limit.Charge, *limit.Usage)) {
 			slots = o.Stored.Slots[at]
 		}
 		usage := limit.NewUsage(charge.Limit, charge.Key, o.StoreMS)
+		if o.Bounds != nil {
+			usage.Bound = o.Bounds[at]
+		}
 		usage.Restore(o.Stored.Limits[at].Used, o.Stored.Limits[at].ResetMS, slots)
 		do(charge, &usage)
 	}

@@ -58,7 +58,7 @@ func (c *cut) VersionSum(ctx context.Context, ids []int64) (int, bucket.Version,
 // without lets budgets be served for a minute by definitions that cannot be read.
 func (w *world) without(c *counter.Config, definitions bucket.Definitions) {
 	w.Helper()
-	budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: definitions, Clock: w.clock,
+	budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: definitions, Overrides: w.defs, Clock: w.clock,
 		Without: time.Minute})
 	w.ok(err)
 	c.Budgets = budgets

@@ -158,7 +158,7 @@ func (w *world) begin() {
 // newNode adds a node.
 func (w *world) newNode(change func(*counter.Config)) (*node, *bucket.Budgets) {
 	w.Helper()
-	budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: w.defs, Clock: w.clock})
+	budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: w.defs, Overrides: w.defs, Clock: w.clock})
 	w.ok(err)
 	c := counter.Config{Budgets: budgets, Stores: w.stores, Clock: w.clock, Now: w.db.Now,
 		Ledger: w.part, Availability: commit.New(w.db), States: deduct.NewStates(0),

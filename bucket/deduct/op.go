@@ -27,6 +27,8 @@ type Op struct {
 	Terms       *bucket.Terms
 	Value       string
 	Counts, Max []int64
+	// Bounds has the bound of the value in each limit; nil if it is the limits' own.
+	Bounds []limit.Bound
 
 	// Results of the last step.
 	Step     Step

@@ -162,6 +162,9 @@ func judge(before budget.Definition, change bucket.Change, now time.Time) (
 	}
 	if change.Limits != nil {
 		after.Limits = limit.Change(limit.Zoned(before), limit.Zoned(after).List, now)
+		if faults := limit.CheckCount(after.Limits); len(faults) > 0 {
+			return after, &budget.Error{Code: budget.Invalid, Op: "change", Fields: faults}
+		}
 	}
 	if after.Archived && after.StatusAt(now) != budget.Expired {
 		return after, budget.Refuse(budget.BudgetNotOver, "change",
@@ -186,5 +189,5 @@ func sameChange(recorded, tried budget.Definition) bool {
 		recorded.EndAt.Equal(tried.EndAt) && recorded.LateRefund == tried.LateRefund &&
 		recorded.Timezone == tried.Timezone &&
 		allocation.SameRule(recorded.Rule, tried.Rule) &&
-		limit.EncodeAll(recorded.Limits) == limit.EncodeAll(tried.Limits)
+		limit.Same(recorded.Limits, tried.Limits)
 }

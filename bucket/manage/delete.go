@@ -25,6 +25,10 @@ const (
 
 // deletes remove the rows of a budget, in lock order, after the grants.
 var deletes = []string{
+	`INSERT INTO limit_override_series (budget_id, series, gone_ms)
+		SELECT l.budget_id, l.override_series, 0 FROM budget_limit l WHERE l.budget_id = ?
+		AND l.override_series > 0`, // their overrides are removed in steps
+	`DELETE FROM limit_override_removed WHERE budget_id = ?`,
 	`DELETE FROM budget_limit WHERE budget_id = ?`,
 	`DELETE FROM limit_counter WHERE budget_id = ?`,
 	`DELETE FROM bucket_epoch WHERE budget_id = ?`,

@@ -153,7 +153,9 @@ func (s *Service) defaultBuckets(d budget.Definition) int {
 func (s *Service) preview(d budget.Definition) bucket.View {
 	const shown = 3
 	now := s.Clock.Now()
-	d.Limits, d.CreatedAt = limit.Zoned(d), now
+	if d.Limits, d.CreatedAt = limit.Zoned(d), now; d.Limits != nil {
+		d.Limits = limit.Begin(d.Limits.List, now)
+	}
 	unfunded, first := allocation.Begin(d, now)
 	v := bucket.View{Definition: d, Period: first, Plan: allocation.Preview(d, now, shown)}
 	v.Figures = ledger.Figures{Total: d.TotalQuantity, Unfunded: unfunded, InBuckets: first.Funded,

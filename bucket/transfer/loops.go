@@ -100,15 +100,25 @@ func (l *SweepLoop) RunOnce(ctx context.Context) error {
 	return err
 }
 
-// CounterLoop removes limit counters whose windows have ended.
+// CounterLoop removes limit counters whose windows have ended, and overrides that no limit has any
+// more.
 type CounterLoop struct{ s *Service }
 
-// RunOnce removes at most 10,000 counters.
+// RunOnce removes at most 10,000 counters and as many overrides.
 func (l *CounterLoop) RunOnce(ctx context.Context) error {
 	const limit, rounds = 500, 20
 	for range rounds {
 		n, err := l.s.Ledger.ExpireCounters(ctx, limit)
-		if err != nil || n < limit {
+		if err != nil {
+			return err
+		}
+		if n < limit {
+			break
+		}
+	}
+	for range rounds {
+		more, err := l.s.Ledger.RemoveOverrides(ctx, limit)
+		if err != nil || !more {
 			return err
 		}
 	}

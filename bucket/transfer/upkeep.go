@@ -84,6 +84,50 @@ func (l *Ledger) ExpireCounters(ctx context.Context, limit int) (removed int, er
 	return removed, nil
 }
 
+const (
+	selectGoneSeries = `SELECT budget_id, series FROM limit_override_series
+		WHERE gone_ms <= ? ORDER BY gone_ms LIMIT 1`
+	// selectOverrideAt reads where a step ends.
+	selectOverrideAt = `SELECT value FROM limit_override WHERE budget_id = ? AND series = ?
+		ORDER BY value LIMIT 1 OFFSET ?`
+	deleteOverridesTo = `DELETE FROM limit_override WHERE budget_id = ? AND series = ?
+		AND value <= ?`
+	deleteOverrides = `DELETE FROM limit_override WHERE budget_id = ? AND series = ?`
+	deleteSeries    = `DELETE FROM limit_override_series WHERE budget_id = ? AND series = ?`
+	// goneFor is how long nodes may still judge by the overrides of a series that is gone, in ms.
+	goneFor = 60_000
+)
+
+// RemoveOverrides removes at most limit overrides of a series that no limit has any more. It
+// reports whether there may be others.
+func (l *Ledger) RemoveOverrides(ctx context.Context, limit int) (more bool, err error) {
+	before := engine.ToMS(l.db.Now()) - goneFor
+	err = l.db.Write(ctx, "remove overrides", func(t *engine.Tx) error {
+		var gone struct {
+			Budget int64 `db:"budget_id"`
+			Series int64 `db:"series"`
+		}
+		more, err = t.Get(&gone, selectGoneSeries, before)
+		if err != nil || !more {
+			return err
+		}
+		var last []byte
+		found, err := t.Get(&last, selectOverrideAt, gone.Budget, gone.Series, limit-1)
+		if err != nil {
+			return err
+		}
+		if found {
+			_, err = t.Exec(deleteOverridesTo, gone.Budget, gone.Series, last)
+			return err
+		}
+		if _, err = t.Exec(deleteOverrides, gone.Budget, gone.Series); err == nil {
+			_, err = t.Exec(deleteSeries, gone.Budget, gone.Series)
+		}
+		return err
+	})
+	return more, err
+}
+
 // counterRow identifies a version of a row of limit_counter.
 type counterRow struct {
 	Budget    int64  `db:"budget_id"`

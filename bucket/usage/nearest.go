@@ -65,9 +65,15 @@ func nearest(r *engine.Reader, after counters.Key, l *limit.Limit, most, keep in
 			return bucket.Nearest{}, err
 		}
 		more := len(found) > page
-		for i := range found[:min(page, len(found))] {
+		found = found[:min(page, len(found))]
+		bounds, err := boundsOf(r, l, found)
+		if err != nil {
+			return bucket.Nearest{}, err
+		}
+		for i := range found {
 			row := &found[i]
-			out.Values = append(out.Values, row.Counts.State(l, row.Key.Value, nowMS))
+			out.Values = append(out.Values, row.Counts.State(l, row.Key.Value,
+				bounds, row.Key.Budget, nowMS))
 			after, out.Read = row.Key, out.Read+1
 		}
 		out.Values = limit.Nearest(out.Values, keep)
@@ -76,4 +82,17 @@ func nearest(r *engine.Reader, after counters.Key, l *limit.Limit, most, keep in
 			return out, nil
 		}
 	}
+}
+
+// boundsOf reads the overrides of the values of rows.
+func boundsOf(r *engine.Reader, l *limit.Limit, found []counters.Row) (*limit.Bounds, error) {
+	if !l.Overridden() {
+		return &limit.Bounds{}, nil
+	}
+	ids := make([]limit.OverrideID, len(found))
+	for i := range found {
+		key := found[i].Key
+		ids[i] = limit.OverrideID{Budget: key.Budget, Series: l.OverrideSeries, Key: key.Value}
+	}
+	return counters.ReadOverrides(r, ids)
 }

@@ -189,6 +189,7 @@ name.
 type changes struct {
 	rule                      ruleFlags
 	limits                    limitChange
+	own                       ownFlags
 	corrections               corrections
 	sharding, end, lateRefund string
 	timezone                  string
@@ -222,11 +223,27 @@ func (a *app) setCommand() *cobra.Command {
 	c.rule.add(cmd)
 	lateRefundFlag(cmd, &c.lateRefund)
 	c.limits.add(cmd)
+	c.own.add(cmd)
 	c.corrections.add(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		own, err := c.own.read()
+		if err != nil {
+			return err
+		}
+		if c.own.given() && !c.others(cmd) {
+			return call(a, cmd, func(ctx context.Context, to *client.Client) (*client.Budget, error) {
+				if err := a.changeOverrides(ctx, to, args[0], own); err != nil {
+					return nil, err
+				}
+				return to.Budget(ctx, args[0])
+			}, view)
+		}
 		request, err := c.read(cmd)
 		if err != nil {
 			return err
+		}
+		if c.own.given() {
+			return usagef("--override and --remove-override change nothing else in the same call")
 		}
 		if c.limits.given(cmd) {
 			return a.patchLimits(cmd, args[0], &c.limits, request.Limits, request)
@@ -234,6 +251,14 @@ func (a *app) setCommand() *cobra.Command {
 		return a.patch(cmd, args[0], request)
 	}
 	return cmd
+}
+
+// others reports whether flags change anything but single overrides.
+func (c *changes) others(cmd *cobra.Command) (some bool) {
+	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+		some = some || f.Changed && f.Name != "override" && f.Name != "remove-override"
+	})
+	return some
 }
 
 // read makes the request from the flags. An error names the wrong flag.

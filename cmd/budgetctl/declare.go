@@ -49,6 +49,7 @@ type applied struct {
 	patch      *client.PatchRequest
 	total      int64               // the total to set; 0 means no change
 	thresholds *[]client.Threshold // to set; nil means no change
+	own        []ownMaximums       // overrides to change
 	before     *client.Budget
 }
 
@@ -182,6 +183,11 @@ func (a *app) declare(ctx context.Context, c *client.Client, wanted *declaration
 // it once.
 func (d *applied) do(ctx context.Context, c *client.Client) error {
 	err := d.define(ctx, c)
+	for i := range d.own {
+		if err == nil {
+			err = d.own[i].do(ctx, c, d.Name)
+		}
+	}
 	if err == nil && d.thresholds != nil {
 		_, err = c.SetThresholds(ctx, d.Name, *d.thresholds)
 	}
@@ -283,6 +289,16 @@ func export(ctx context.Context, c *client.Client, names []string) (*declaration
 		}
 	}
 	for i := range out.Budgets {
+		for j := range out.Budgets[i].Limits {
+			l, err := &out.Budgets[i].Limits[j], error(nil)
+			if l.OverrideCount == 0 {
+				continue
+			}
+			l.OverrideCount = 0
+			if l.Overrides, err = allOverrides(ctx, c, out.Budgets[i].Name, l.Name); err != nil {
+				return nil, err
+			}
+		}
 		own, err := c.Thresholds(ctx, out.Budgets[i].Name)
 		if err != nil {
 			return nil, err

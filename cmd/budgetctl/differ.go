@@ -32,6 +32,11 @@ func differing(ctx context.Context, c *client.Client, d *declared) (*applied, er
 		return nil, err
 	}
 	out.definition(d, full)
+	var lines []string
+	if out.own, lines, err = overrideDifference(ctx, c, out.before, d.Limits); err != nil {
+		return nil, err
+	}
+	out.Lines = append(out.Lines, lines...)
 	if err := out.amount(d); err != nil {
 		return nil, err
 	}
@@ -55,11 +60,19 @@ func differing(ctx context.Context, c *client.Client, d *declared) (*applied, er
 func (out *applied) creation(ctx context.Context, c *client.Client, d *declared) error {
 	trial := d.CreateRequest
 	trial.DryRun = true
+	trial.Limits = longBare(d.Limits)
 	full, err := c.Create(ctx, trial)
 	if err != nil {
 		return err
 	}
-	out.Action, out.create = "create", &d.CreateRequest
+	create := d.CreateRequest
+	create.Limits = longBare(d.Limits)
+	out.Action, out.create = "create", &create
+	for _, l := range d.Limits {
+		if len(l.Overrides) > overridesAtOnce {
+			out.own = append(out.own, ownMaximums{limit: l.Name, set: l.Overrides})
+		}
+	}
 	out.Lines = append(out.Lines, "made with "+fmt.Sprint(cell(orUnlimited(
 		full.TotalQuantity)))+" units in "+grouped(int64(full.BucketQuantity))+" buckets")
 	if d.Status == budget.Paused {
@@ -100,6 +113,7 @@ func over(b *client.Budget, d *declared) client.CreateRequest {
 	if to.Limits == nil {
 		to.Limits = is.Limits
 	}
+	to.Limits = longBare(to.Limits)
 	return to
 }
 
@@ -164,9 +178,9 @@ func (out *applied) definition(d *declared, full *client.Budget) {
 		patch.LateRefund = d.LateRefund
 		say("late_refund: %s -> %s", b.LateRefund, d.LateRefund)
 	}
-	if d.Limits != nil && textOf(full.Limits) != textOf(b.Limits) {
-		patch.Limits = d.Limits
-		out.Lines = append(out.Lines, limitDifference(b.Limits, full.Limits)...)
+	if d.Limits != nil && textOf(bare(full.Limits)) != textOf(bare(b.Limits)) {
+		patch.Limits = bare(d.Limits)
+		out.Lines = append(out.Lines, limitDifference(bare(b.Limits), bare(full.Limits))...)
 		say("what was used in the windows of these limits counts")
 	}
 	switch paused := b.Status == budget.Paused; {

@@ -289,8 +289,8 @@ func limitText(l client.Limit) string {
 	if l.Enforce != nil && !*l.Enforce {
 		parts = append(parts, "counted only")
 	}
-	if n := len(l.Overrides); n > 0 {
-		parts = append(parts, fmt.Sprintf("overrides %d", n))
+	if n := max(int64(len(l.Overrides)), l.OverrideCount); n > 0 {
+		parts = append(parts, "overrides "+grouped(n))
 	}
 	return strings.Join(parts, "; ")
 }

@@ -46,6 +46,9 @@ func (c *limitChange) of(cmd *cobra.Command, before, given []client.Limit) ([]cl
 	}
 	for _, l := range given {
 		if i := at(l.Name); i >= 0 {
+			if l.Overrides == nil && l.Dimension == after[i].Dimension {
+				l.OverrideCount = after[i].OverrideCount // it keeps them
+			}
 			after[i] = l
 		} else {
 			after = append(after, l)
@@ -75,10 +78,17 @@ func (a *app) patchLimits(cmd *cobra.Command, name string, c *limitChange, given
 		if request.IfVersion == 0 {
 			request.IfVersion = b.Version
 		}
-		for _, line := range limitDifference(b.Limits, request.Limits) {
+		_, own, err := overrideDifference(ctx, to, b, request.Limits)
+		if err != nil {
+			return nil, err
+		}
+		for _, line := range append(limitDifference(b.Limits, request.Limits), own...) {
 			if _, err := io.WriteString(a.stderr, printable(line)+"\n"); err != nil {
 				return nil, fmt.Errorf("output: %w", err)
 			}
+		}
+		for i := range request.Limits {
+			request.Limits[i].OverrideCount = 0
 		}
 		return to.Patch(ctx, name, request)
 	}, view)

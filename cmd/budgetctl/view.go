@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/budgetd/budgetd/client"
@@ -21,7 +22,11 @@ func (a *app) getCommand() *cobra.Command {
 				return err
 			}
 			return call(a, cmd, func(ctx context.Context, c *client.Client) (*client.Budget, error) {
-				return c.Budget(ctx, args[0])
+				b, err := c.Budget(ctx, args[0])
+				if err == nil && a.output == "table" {
+					err = addOverrides(ctx, c, b)
+				}
+				return b, err
 			}, view)
 		},
 	}
@@ -59,6 +64,10 @@ func view(b *client.Budget) string {
 	}
 	for _, l := range b.Limits {
 		fields = append(fields, field{"limit " + l.Name, limitText(l)})
+		for _, o := range l.Overrides {
+			fields = append(fields, field{"override " + l.Name + "=" + strings.Join(valueOf(o), "+"),
+				overrideText(o)})
+		}
 	}
 	fields = append(fields, []field{
 		{"sharding quantity", bound(b.ShardingQuantity)}, {"adjust cnt", bound(int64(b.AdjustCnt))},

@@ -124,6 +124,7 @@ var bodies = map[string]string{
 	"confirm": `{"request_id":"o1"}`, "extend": `{"request_id":"o1","hold_ttl":"5m"}`,
 	"batch": `{"deductions":[{"budget":"sale","request_id":"a","amount":1}]}`, "check": `{"checks":[{"budget":"sale","amount":1}]}`,
 	"append": `{"request_id":"a1","quantity":5}`, "change": `{"status":"paused"}`, "release": `{"request_id":"q","reason":"r"}`,
+	"set overrides":  `{"value":"vip","max":5}`,
 	"set thresholds": `{"thresholds":null}`, "create webhook": `{"url":"https://example.com/","secret":"shop"}`,
 	"change webhook": `{"enabled":false}`, "create key": `{"principal":"till","role":"read"}`,
 }
@@ -148,6 +149,8 @@ func TestEveryRouteWithEveryKey(t *testing.T) {
 		switch call.Op {
 		case "deduction":
 			target += "?request_id=o1"
+		case "remove override":
+			target += "?value=vip"
 		case "usage":
 			target += "?user=u1"
 		case "remaining":

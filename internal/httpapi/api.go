@@ -41,6 +41,7 @@ import (
 type Service interface {
 	DataPath
 	Budgets
+	OverrideList
 	Lookups
 	Usages
 	Movements
@@ -59,6 +60,7 @@ type Parts struct {
 	Checks
 	Holds
 	Budgets
+	OverrideList
 	Usages
 	Movements
 	Audits

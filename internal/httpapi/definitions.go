@@ -160,13 +160,7 @@ func limitsIn(list []api.Limit) []budget.Limit {
 		if to.Measure == "" {
 			to.Measure = budget.MeasureCount
 		}
-		for _, o := range l.Overrides {
-			override := budget.Override{Value: o.Value, Values: o.Values, Exempt: o.Exempt}
-			if o.Max != nil {
-				override.Max = *o.Max
-			}
-			to.Overrides = append(to.Overrides, override)
-		}
+		to.Overrides = overridesIn(l.Overrides)
 		out = append(out, to)
 	}
 	return out
@@ -292,16 +286,9 @@ func limitsOf(limits *budget.Limits) []api.Limit {
 			w.Timezone = cmp.Or(w.Timezone, "UTC")
 		}
 		views[i] = api.Limit{Name: l.Name, Dimension: l.Dimension, Optional: l.Optional, Max: l.Max,
-			Measure: l.Measure, Enforce: &l.Enforce,
+			Measure: l.Measure, Enforce: &l.Enforce, OverrideCount: l.OverrideCount,
 			Window: api.Window{Kind: w.Kind, Every: w.Every, Anchor: w.Anchor, Timezone: w.Timezone,
 				Length: lengthOf(w.Length), Slot: lengthOf(w.Slot)}}
-		for _, o := range l.Overrides {
-			view := api.Override{Value: o.Value, Values: o.Values, Exempt: o.Exempt}
-			if !o.Exempt {
-				view.Max = &o.Max
-			}
-			views[i].Overrides = append(views[i].Overrides, view)
-		}
 	}
 	return views
 }

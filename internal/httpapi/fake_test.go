@@ -244,11 +244,11 @@ var aCappedView = bucket.View{
 		RoutingDimension: "user", Version: 3, CreatedAt: at, UpdatedAt: at,
 		Limits: &budget.Limits{Version: 2, List: []budget.Limit{
 			{Name: "per-user", Dimension: "user", Max: 5, Measure: budget.MeasureCount, Enforce: true,
-				Window:    budget.LimitWindow{Kind: budget.WindowCalendar, Every: budget.Day, Timezone: "Europe/Berlin"},
-				Overrides: []budget.Override{{Value: "vip", Max: 50}, {Value: "staff", Exempt: true}, {Value: "thief"}}},
+				Window:        budget.LimitWindow{Kind: budget.WindowCalendar, Every: budget.Day, Timezone: "Europe/Berlin"},
+				OverrideCount: 3},
 			{Name: "per-ad", Dimension: "user+ad", Optional: true, Max: 100, Measure: budget.MeasureAmount,
-				Window:    budget.LimitWindow{Kind: budget.WindowSliding, Length: 48 * time.Hour, Slot: 10 * time.Minute},
-				Overrides: []budget.Override{{Values: []string{"vip", "a+b"}, Max: 7}}}}}},
+				Window:        budget.LimitWindow{Kind: budget.WindowSliding, Length: 48 * time.Hour, Slot: 10 * time.Minute},
+				OverrideCount: 1}}}},
 	Status:  budget.Effective,
 	Figures: ledger.Figures{Used: 3, Online: 2},
 }
@@ -289,6 +289,15 @@ func (f *fake) Check(_ context.Context, requests []bucket.CheckRequest) []bucket
 
 func (f *fake) Usage(_ context.Context, r bucket.UsageRequest) (bucket.Usage, error) {
 	return bucket.Usage{Calls: 4, Amount: 9, RolledBack: 2}, f.note("usage %+v", r)
+}
+
+func (f *fake) Override(_ context.Context, r bucket.OverrideRequest) (bucket.Overrides, error) {
+	return bucket.Overrides{List: r.Set, Count: 3}, f.note("override %+v", r)
+}
+
+func (f *fake) Overrides(_ context.Context, r bucket.OverridesRequest) (bucket.Overrides, error) {
+	return bucket.Overrides{List: []budget.Override{{Value: "staff", Exempt: true}, {Values: []string{"vip", "a+b"}, Max: 7}}[:min(2, r.Most)],
+		Count: 2, Last: "k"}, f.note("overrides %+v", r)
 }
 
 func (f *fake) Nearest(_ context.Context, r bucket.NearestRequest) (bucket.Nearest, error) {

@@ -34,6 +34,9 @@ type route struct {
 // unrouted is the route of a request whose route is not known yet.
 var unrouted route
 
+// own is the path of the overrides of a limit.
+const own = "/v1/budgets/{budget}/limits/{name}/overrides"
+
 // routes lists all calls on one screen.
 func (a *API) routes() []route {
 	const budgets, one, hook = "/v1/budgets", "/v1/budgets/{budget}", "/v1/webhooks/{id}"
@@ -55,13 +58,15 @@ func (a *API) routes() []route {
 		{pattern: "GET " + one + "/deductions", handle: a.deduction},
 		{pattern: "GET " + one + "/usage", handle: a.usage},
 		{pattern: "GET " + one + "/limits/{name}/nearest", handle: a.nearest},
+		{pattern: "GET " + own, handle: a.listOverrides},
+		{pattern: "PUT " + own, changes: true, handle: a.setOverrides},
+		{pattern: "DELETE " + own, changes: true, handle: a.removeOverride},
 		{pattern: "GET " + one + "/holds", handle: a.openHolds},
 		{pattern: "POST /v1/checks", data: a.checks, maxBody: large},
 		{pattern: "POST /v1/deductions:batch", changes: true, data: a.batch, maxBody: large},
 
 		{pattern: "GET " + one + "/buckets", handle: a.buckets},
-		{pattern: "POST " + one + "/buckets/{key}/offline", changes: true,
-			handle: a.offline},
+		{pattern: "POST " + one + "/buckets/{key}/offline", changes: true, handle: a.offline},
 		{pattern: "POST " + one + "/buckets/{key}/online", changes: true, handle: a.online},
 		{pattern: "POST " + one + "/buckets/{key}/apply", changes: true, handle: a.apply},
 		{pattern: "POST " + one + "/buckets/{key}/resume", changes: true, handle: a.resume},

@@ -27,6 +27,7 @@ type Books struct {
 
 	Budgets     Set[Budget, int64]
 	Limits      Set[Limit, [2]any]
+	Overrides   Set[Override, OverrideID]
 	Periods     Set[Period, [2]int64]
 	Buckets     Set[Bucket, int64]
 	Deductions  Set[Deduction, ID]
@@ -42,15 +43,23 @@ type Books struct {
 	Releases    Set[Release, [4]any]
 	Feeds       Set[Feed, [2]int64]
 	Runs        Set[Run, [2]int64]
+	// RemovedOverrides and GoneSeries are only added.
+	RemovedOverrides Set[RemovedOverride, RemovedOverride]
+	GoneSeries       Set[GoneSeries, [2]int64]
 }
 
 // New returns Books without rows.
 func New(nowMS int64) *Books {
 	return &Books{
-		NowMS:   nowMS,
-		Back:    map[ID]int64{},
-		Budgets: newSet("budget_management_bucket", func(r *Budget) int64 { return r.ID }),
-		Limits:  newSet("budget_limit", func(r *Limit) [2]any { return [2]any{r.Budget, r.Name} }),
+		NowMS:     nowMS,
+		Back:      map[ID]int64{},
+		Budgets:   newSet("budget_management_bucket", func(r *Budget) int64 { return r.ID }),
+		Limits:    newSet("budget_limit", func(r *Limit) [2]any { return [2]any{r.Budget, r.Name} }),
+		Overrides: newSet("limit_override", (*Override).ID),
+		RemovedOverrides: newSet("limit_override_removed",
+			func(r *RemovedOverride) RemovedOverride { return *r }),
+		GoneSeries: newSet("limit_override_series",
+			func(r *GoneSeries) [2]int64 { return [2]int64{r.Budget, r.Series} }),
 		Periods: newSet("budget_period",
 			func(r *Period) [2]int64 { return [2]int64{r.Budget, r.Number} }),
 		Buckets:    newSet("sharding_budget_management_bucket", func(r *Bucket) int64 { return r.ID }),
@@ -84,7 +93,8 @@ type Written interface {
 
 // Sets returns the tables in the order in which they are written: the lock order of schema.sql.
 func (b *Books) Sets() []Written {
-	return []Written{&b.Budgets, &b.Limits, &b.Periods, &b.Buckets, &b.Deductions, &b.Holds,
+	return []Written{&b.Budgets, &b.Limits, &b.Overrides, &b.RemovedOverrides, &b.GoneSeries,
+		&b.Periods, &b.Buckets, &b.Deductions, &b.Holds,
 		&b.GiveBacks, &b.Groups, &b.Counters, &b.Epochs, &b.Grants, &b.Adjustments, &b.Partitions,
 		&b.Quarantines, &b.Releases, &b.Feeds, &b.Runs}
 }

@@ -80,6 +80,7 @@ func (u *Budget) define(d Budget) {
 
 // replaceLimits replaces the limits of a budget by those of a definition.
 func (b *Books) replaceLimits(u *Budget, d budget.Definition) {
+	b.dropSeries(u, d)
 	b.Limits.Remove(func(l *Limit) bool { return l.Budget == u.ID })
 	b.addLimits(u, d)
 }
@@ -189,7 +190,7 @@ func (b *Books) DefinitionOf(u *Budget) (budget.Definition, error) {
 	if u.LimitsVersion == 0 {
 		return d, nil
 	}
-	d.Limits = &budget.Limits{Version: u.LimitsVersion}
+	d.Limits = &budget.Limits{Version: u.LimitsVersion, OverridesVersion: u.OverridesVersion}
 	list := slices.Clone(b.Limits.All())
 	slices.SortFunc(list, func(x, y *Limit) int { return cmp.Compare(x.Ordinal, y.Ordinal) })
 	for _, row := range list {
@@ -199,6 +200,7 @@ func (b *Books) DefinitionOf(u *Budget) (budget.Definition, error) {
 				Message: "a limit cannot be read"}
 		}
 		l.ChangedVersion, l.ChangedAt = row.ChangedVersion, at(row.ChangedMS)
+		l.OverrideCount, l.OverrideSeries = row.Overrides, row.Series
 		d.Limits.List = append(d.Limits.List, l)
 	}
 	return d, nil

@@ -117,10 +117,12 @@ func (b *Books) addLimits(u *Budget, d budget.Definition) {
 	if d.Limits == nil {
 		return
 	}
-	u.LimitsVersion = d.Limits.Version
+	u.LimitsVersion, u.OverridesVersion = d.Limits.Version, d.Limits.OverridesVersion
 	for i, l := range d.Limits.List {
+		b.addOverrides(u, &l)
 		b.Limits.Add(Limit{Budget: u.ID, Name: l.Name, Definition: string(limit.Encode(l)),
-			Ordinal: int64(i), ChangedVersion: l.ChangedVersion, ChangedMS: ms(l.ChangedAt)})
+			Ordinal: int64(i), ChangedVersion: l.ChangedVersion, ChangedMS: ms(l.ChangedAt),
+			Overrides: l.OverrideCount, Series: l.OverrideSeries})
 	}
 }
 

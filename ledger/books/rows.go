@@ -47,7 +47,9 @@ type Budget struct {
 	Version       int64   `db:"version"`
 	ListVersion   int64   `db:"list_version"`
 	LimitsVersion int64   `db:"limits_version"`
-	NextRun       int64   `db:"next_run"`
+	// OverridesVersion increases with each change of overrides.
+	OverridesVersion int64 `db:"overrides_version"`
+	NextRun          int64 `db:"next_run"`
 	// ContractionBound is what Bring left over at most when it took buckets offline.
 	ContractionBound int64 `db:"contraction_bound"`
 	ContractedMS     int64 `db:"contracted_ms"`
@@ -63,6 +65,8 @@ type Limit struct {
 	Ordinal        int64  `db:"ordinal"`
 	ChangedVersion int64  `db:"changed_version"`
 	ChangedMS      int64  `db:"changed_ms"`
+	Overrides      int64  `db:"override_count"`
+	Series         int64  `db:"override_series"`
 }
 
 // Period is a row of budget_period.

@@ -39,7 +39,7 @@ var bounds = map[string]int64{
 	"dimensions": budget.MaxDimensions,
 	"combined":   limit.MaxDimensions,
 	"limits":     limit.MaxLimits,
-	"overrides":  limit.MaxOverrides,
+	"overrides":  limit.MaxOverrideList,
 	"windows":    allocation.MaxWindows,
 	"thresholds": alert.MaxThresholds,
 	"types":      int64(len(alert.Types())),

@@ -72,7 +72,7 @@ func newNode(t *testing.T, w *servers, g *gate) *node {
 		counters[name] = &counter.Store{Counter: s, Entries: s, Changes: s, Memories: s, Copies: s}
 	}
 	defs, flights, moves, part := manage.NewLedger(n.db), commit.New(n.db), transfer.NewLedger(n.db), store.New(n.db)
-	n.budgets, err = bucket.NewBudgets(bucket.BudgetsConfig{Definitions: defs})
+	n.budgets, err = bucket.NewBudgets(bucket.BudgetsConfig{Definitions: defs, Overrides: defs})
 	must()
 	places, err := placement.New(w.partitions, 100)
 	must()

@@ -193,7 +193,7 @@ func TestExceptions(t *testing.T) {
 		seen := each(budget.Day, "seen", "user", 1)
 		seen.Enforce = &off
 		b := w.create("sale", 1000, day, seen)
-		if len(b.Limits) != 2 || len(b.Limits[0].Overrides) != 3 || *b.Limits[1].Enforce {
+		if len(b.Limits) != 2 || b.Limits[0].OverrideCount != 3 || *b.Limits[1].Enforce {
 			w.Fatalf("as created: %+v", b.Limits)
 		}
 		for user, most := range map[string]int{"u1": 2, "vip": 4, "thief": 0, "staff": 9} {

@@ -76,7 +76,7 @@ func serveLimits(t *testing.T, clock *movedClock, db *engine.DB) *limitWorld {
 	t.Helper()
 	const patience = 30 * time.Second
 	flights, defined := commit.New(db), manage.NewLedger(db)
-	budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: defined, Size: 1000})
+	budgets, err := bucket.NewBudgets(bucket.BudgetsConfig{Definitions: defined, Overrides: defined, Size: 1000})
 	must(t, err)
 	observer, moved := metrics.New("test"), transfer.NewLedger(db)
 	mover := transfer.New(transfer.Config{Ledger: moved, Budgets: budgets,

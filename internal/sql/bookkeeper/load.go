@@ -2,6 +2,7 @@ package bookkeeper
 
 import (
 	"database/sql"
+	"slices"
 	"strings"
 
 	"github.com/budgetd/budgetd/internal/sql/engine"
@@ -57,8 +58,11 @@ func byKey[R any, K comparable](set func(*books.Books) *books.Set[R, K], l lock,
 }
 
 // The tables of a query.
-func budgets(b *books.Books) *books.Set[books.Budget, int64]            { return &b.Budgets }
-func limits(b *books.Books) *books.Set[books.Limit, [2]any]             { return &b.Limits }
+func budgets(b *books.Books) *books.Set[books.Budget, int64] { return &b.Budgets }
+func limits(b *books.Books) *books.Set[books.Limit, [2]any]  { return &b.Limits }
+func overrides(b *books.Books) *books.Set[books.Override, books.OverrideID] {
+	return &b.Overrides
+}
 func periods(b *books.Books) *books.Set[books.Period, [2]int64]         { return &b.Periods }
 func buckets(b *books.Books) *books.Set[books.Bucket, int64]            { return &b.Buckets }
 func epochs(b *books.Books) *books.Set[books.Epoch, books.Position]     { return &b.Epochs }
@@ -271,6 +275,22 @@ func Limits(id int64) Query {
 	return rowsOf(limits, under, numbered(`budget_limit r WHERE r.budget_id = ? ORDER BY r.ordinal`,
 		id))
 }
+
+// Overrides loads overrides of a budget that is locked.
+func Overrides(ids []books.OverrideID) (out []Query) {
+	slices.SortFunc(ids, func(a, b books.OverrideID) int { return strings.Compare(a.Value, b.Value) })
+	for chunk := range slices.Chunk(ids, engine.ListChunk) {
+		keys := make([][]any, len(chunk))
+		for i, id := range chunk {
+			keys[i] = []any{id.Budget, id.Series, []byte(id.Value)}
+		}
+		out = append(out, byKey(overrides, under, keys))
+	}
+	return out
+}
+
+// LockBudget locks a budget alone.
+func LockBudget(id int64) Query { return lockBudget(id) }
 
 // Partitions keeps partitions, sorted and without duplicates, as they are until the commit.
 func Partitions(list ...books.PartitionID) Query {

@@ -124,6 +124,7 @@ func (t *trial) readAhead(ctx context.Context, conn *engine.PacketConn, ids bool
 	}
 	found := map[counters.Key]*counters.Row{}
 	queries = append(queries, counters.Queries(t.limits.keys(), "", found, &failed)...)
+	queries = append(queries, counters.Overrides(t.limits.overrides(t.flight), &t.limits.bounds)...)
 	if err := cmp.Or(bookkeeper.LookOn(ctx, conn, queries), failed); err != nil {
 		return false, err
 	}

@@ -15,6 +15,8 @@ type limitRows struct {
 	// The charges of operation i are charges[of[i]:of[i+1]].
 	of      []int
 	charges []chargedRow
+	// bounds has the overrides of the values.
+	bounds limit.Bounds
 }
 
 // limitRow is a row of limit_counter, which may not exist yet.
@@ -82,6 +84,14 @@ func (b *limitRows) keys() []counters.Key {
 	return out
 }
 
+// overrides lists the overrides that the charges are judged by.
+func (b *limitRows) overrides(f *flight) (ids []limit.OverrideID) {
+	for i := range f.ops {
+		ids = append(ids, limit.Overrides(f.ops[i].Budget.ID, f.ops[i].Charges)...)
+	}
+	return ids
+}
+
 // put stores a row that was read.
 func (b *limitRows) put(row *counters.Row) {
 	if p := b.rows[row.Key]; p != nil {
@@ -106,7 +116,9 @@ func (b *limitRows) usage(f *flight, nowMS int64) (stale []chargedRow) {
 		for j := range f.ops[i].Charges {
 			charge, m := &f.ops[i].Charges[j], &b.charges[b.of[i]+j]
 			made := false
-			if m.usage, made = m.row.usage(charge, nowMS); made {
+			m.usage, made = m.row.usage(charge, nowMS)
+			b.bounds.Apply(f.ops[i].Budget.ID, charge.Limit, &m.usage.Usage)
+			if made {
 				if _, _, load := m.usage.Stale(); load {
 					stale = append(stale, *m)
 				}

@@ -115,6 +115,7 @@ func (l *locking) queries(b *books.Books) (out []bookkeeper.Query) {
 	out = append(out, l.groupRows()...)
 	l.counts = map[counters.Key]*counters.Row{}
 	out = append(out, counters.Queries(l.limits.keys(), rows.Locked, l.counts, &l.failed)...)
+	out = append(out, counters.Overrides(l.limits.overrides(l.flight), &l.limits.bounds)...)
 	if l.whole != nil {
 		out = append(out, l.whole[1:]...)
 	} else {

@@ -31,7 +31,9 @@ type usageKey struct {
 
 func usages(r *engine.Reader, asked []bucket.Charged, nowMS int64) ([][]*limit.Usage, error) {
 	var keys []counters.Key
+	var own []limit.OverrideID
 	for i := range asked {
+		own = append(own, limit.Overrides(asked[i].Budget, asked[i].Charges)...)
 		for j := range asked[i].Charges {
 			keys = append(keys, keyOf(asked[i].Budget, &asked[i].Charges[j]))
 		}
@@ -40,6 +42,10 @@ func usages(r *engine.Reader, asked []bucket.Charged, nowMS int64) ([][]*limit.U
 		return make([][]*limit.Usage, len(asked)), nil
 	}
 	found, err := counters.Read(r, keys)
+	if err != nil {
+		return nil, err
+	}
+	bounds, err := counters.ReadOverrides(r, own)
 	if err != nil {
 		return nil, err
 	}
@@ -55,6 +61,7 @@ func usages(r *engine.Reader, asked []bucket.Charged, nowMS int64) ([][]*limit.U
 					return nil, err
 				}
 			}
+			bounds.Apply(asked[i].Budget, charge.Limit, made[key])
 			out[i] = append(out[i], made[key])
 		}
 	}

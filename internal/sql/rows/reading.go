@@ -28,8 +28,9 @@ const (
 	selectBudgets = `SELECT ` + BudgetColumns + ` FROM budget_management_bucket WHERE `
 	// selectLimits reads limits of budgets with their version in one statement, hence in one
 	// snapshot. It does not sort, because a server that sorts texts writes them to a file first.
-	selectLimits = `SELECT b.id, b.limits_version, l.ordinal, l.definition, l.changed_version,
-		l.changed_ms FROM budget_management_bucket b LEFT JOIN budget_limit l ON l.budget_id = b.id
+	selectLimits = `SELECT b.id, b.limits_version, b.overrides_version, l.ordinal, l.definition,
+		l.changed_version, l.changed_ms, l.override_count, l.override_series
+		FROM budget_management_bucket b LEFT JOIN budget_limit l ON l.budget_id = b.id
 		WHERE `
 )
 
@@ -124,10 +125,13 @@ func LimitsOf(r *engine.Reader, ids []int64) (map[int64]*budget.Limits, error) {
 type limitRow struct {
 	Budget         int64  `db:"id"`
 	Version        int64  `db:"limits_version"`
+	Overridden     int64  `db:"overrides_version"`
 	Ordinal        *int64 `db:"ordinal"`
 	Definition     []byte `db:"definition"`
 	ChangedVersion *int64 `db:"changed_version"`
 	ChangedMS      *int64 `db:"changed_ms"`
+	Overrides      *int64 `db:"override_count"`
+	Series         *int64 `db:"override_series"`
 }
 
 // addLimits adds the limits of budgets that have or had any.
@@ -144,10 +148,11 @@ func addLimits(out map[int64]*budget.Limits, read []limitRow) error {
 		}
 		limits := out[row.Budget]
 		if limits == nil {
-			limits = &budget.Limits{Version: row.Version}
+			limits = &budget.Limits{Version: row.Version, OverridesVersion: row.Overridden}
 			out[row.Budget] = limits
 		}
-		if row.Definition == nil || row.ChangedVersion == nil || row.ChangedMS == nil {
+		if row.Definition == nil || row.ChangedVersion == nil || row.ChangedMS == nil ||
+			row.Overrides == nil || row.Series == nil {
 			continue // the budget has no limits any more
 		}
 		l, err := limit.Decode(row.Definition)
@@ -155,6 +160,7 @@ func addLimits(out map[int64]*budget.Limits, read []limitRow) error {
 			return engine.Defect("a limit of budget %d cannot be read: %v", row.Budget, err)
 		}
 		l.ChangedVersion, l.ChangedAt = *row.ChangedVersion, engine.FromMS(*row.ChangedMS)
+		l.OverrideCount, l.OverrideSeries = *row.Overrides, *row.Series
 		limits.List = append(limits.List, l)
 	}
 	return nil

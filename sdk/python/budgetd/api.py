@@ -69,6 +69,7 @@ class Limit(TypedDict):
     measure: NotRequired[Literal["count", "amount"]]
     enforce: NotRequired[bool]
     overrides: NotRequired[list["Override"]]
+    override_count: NotRequired[int]
 
 
 class LimitWindow(TypedDict):
@@ -85,6 +86,20 @@ class Override(TypedDict):
     values: NotRequired[list["Key256"]]
     max: NotRequired["Units"]
     exempt: NotRequired[bool]
+
+
+class OverrideChange(TypedDict):
+    value: NotRequired["Key256"]
+    values: NotRequired[list["Key256"]]
+    max: NotRequired["Units"]
+    exempt: NotRequired[bool]
+    overrides: NotRequired[list["Override"]]
+
+
+class OverridePage(TypedDict):
+    overrides: list["Override"]
+    override_count: int
+    next_page_token: NotRequired[str]
 
 
 class BudgetDefinition(TypedDict):

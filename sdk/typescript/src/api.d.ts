@@ -270,6 +270,34 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/budgets/{budget}/limits/{name}/overrides": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Lists the overrides of a limit.
+         * @description With `value`, the override of that value alone, if it has one. A limit that the budget does not have is `invalid`.
+         */
+        get: operations["listOverrides"];
+        /**
+         * Gives values of a limit their own maximum, or none.
+         * @description The body has one override, or up to 1,000 in `overrides`. Other overrides and all counts stay as they are. It applies on every node within a second. A budget has at most 1,000,000 overrides. The same again changes nothing.
+         */
+        put: operations["setOverrides"];
+        post?: never;
+        /**
+         * Removes the override of a value, which then has the limit's maximum.
+         * @description Without an override of the value it changes nothing.
+         */
+        delete: operations["removeOverride"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/budgets/{budget}/ledger": {
         parameters: {
             query?: never;
@@ -1258,7 +1286,13 @@ export interface components {
             measure?: "count" | "amount";
             /** @description With `false` it counts, and refuses nothing; default `true`. */
             enforce?: boolean;
+            /** @description In a new definition: all overrides of the limit. Left out, a changed limit keeps those that it has, unless its dimension changes. Answers do not have it: see `listOverrides`. */
             overrides?: components["schemas"]["Override"][];
+            /**
+             * Format: int64
+             * @description How many values have an override. Requests may repeat it; it changes nothing.
+             */
+            override_count?: number;
         };
         LimitWindow: {
             /** @enum {string} */
@@ -1278,6 +1312,24 @@ export interface components {
             values?: components["schemas"]["Key256"][];
             max?: components["schemas"]["Units"];
             exempt?: boolean;
+        };
+        /** @description One override, or several. */
+        OverrideChange: {
+            value?: components["schemas"]["Key256"];
+            /** @description The values of a combined dimension, one by one. */
+            values?: components["schemas"]["Key256"][];
+            max?: components["schemas"]["Units"];
+            exempt?: boolean;
+            overrides?: components["schemas"]["Override"][];
+        };
+        OverridePage: {
+            overrides: components["schemas"]["Override"][];
+            /**
+             * Format: int64
+             * @description How many overrides the limit has.
+             */
+            override_count: number;
+            next_page_token?: string;
         };
         BudgetDefinition: {
             name: components["schemas"]["Name"];
@@ -2331,6 +2383,15 @@ export interface components {
          * @example per-day
          */
         LimitName: string;
+        /** @description The value; for a combined dimension once for each part, in its order. */
+        OverriddenValue: components["schemas"]["Key256"][];
+        /**
+         * @description The value; for a combined dimension once for each part, in its order.
+         * @example [
+         *       "staff"
+         *     ]
+         */
+        RemovedValue: components["schemas"]["Key256"][];
         /** @description The most values. */
         MostValues: number;
         /** @description The name of an instance. */
@@ -2984,6 +3045,122 @@ export interface operations {
             };
             404: components["responses"]["Problem"];
             409: components["responses"]["Problem"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    listOverrides: {
+        parameters: {
+            query?: {
+                /** @description The tenant; left out: the one of the key, else `default`. */
+                tenant?: components["parameters"]["Tenant"];
+                /** @description The value; for a combined dimension once for each part, in its order. */
+                value?: components["parameters"]["OverriddenValue"];
+                /** @description The most elements of a page. */
+                page_size?: components["parameters"]["PageSize"];
+                /** @description `next_page_token` of the page before. */
+                page_token?: components["parameters"]["PageToken"];
+            };
+            header?: never;
+            path: {
+                /** @description The name or the id of a budget. */
+                budget: components["parameters"]["Budget"];
+                /**
+                 * @description The name of a limit of the budget.
+                 * @example per-day
+                 */
+                name: components["parameters"]["LimitName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OverridePage"];
+                };
+            };
+            404: components["responses"]["Problem"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    setOverrides: {
+        parameters: {
+            query?: {
+                /** @description The tenant; left out: the one of the key, else `default`. */
+                tenant?: components["parameters"]["Tenant"];
+            };
+            header?: never;
+            path: {
+                /** @description The name or the id of a budget. */
+                budget: components["parameters"]["Budget"];
+                /**
+                 * @description The name of a limit of the budget.
+                 * @example per-day
+                 */
+                name: components["parameters"]["LimitName"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["OverrideChange"];
+            };
+        };
+        responses: {
+            /** @description These overrides as they are now, and how many the limit has. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OverridePage"];
+                };
+            };
+            404: components["responses"]["Problem"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    removeOverride: {
+        parameters: {
+            query: {
+                /** @description The tenant; left out: the one of the key, else `default`. */
+                tenant?: components["parameters"]["Tenant"];
+                /**
+                 * @description The value; for a combined dimension once for each part, in its order.
+                 * @example [
+                 *       "staff"
+                 *     ]
+                 */
+                value: components["parameters"]["RemovedValue"];
+            };
+            header?: never;
+            path: {
+                /** @description The name or the id of a budget. */
+                budget: components["parameters"]["Budget"];
+                /**
+                 * @description The name of a limit of the budget.
+                 * @example per-day
+                 */
+                name: components["parameters"]["LimitName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description How many overrides the limit has now. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OverridePage"];
+                };
+            };
+            404: components["responses"]["Problem"];
             default: components["responses"]["Problem"];
         };
     };

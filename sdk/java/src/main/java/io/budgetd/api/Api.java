@@ -39,7 +39,8 @@ public final class Api {
       long max,
       String measure,
       Boolean enforce,
-      List<Override> overrides) {}
+      List<Override> overrides,
+      Long overrideCount) {}
 
   public record LimitWindow(
       String kind,
@@ -54,6 +55,18 @@ public final class Api {
       List<String> values,
       Long max,
       Boolean exempt) {}
+
+  public record OverrideChange(
+      String value,
+      List<String> values,
+      Long max,
+      Boolean exempt,
+      List<Override> overrides) {}
+
+  public record OverridePage(
+      List<Override> overrides,
+      long overrideCount,
+      String nextPageToken) {}
 
   public record BudgetDefinition(
       String name,
