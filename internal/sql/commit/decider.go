@@ -26,8 +26,9 @@ const (
 type Decider struct {
 	db *engine.DB
 	// hints has what flights found in buckets. The fast form relies on it, and fails if it is wrong.
-	hints *lru.Cache[int64, hint]
-	air   inAir
+	hints    *lru.Cache[int64, hint]
+	counters *counterHints
+	air      inAir
 	// repeats is the number of coming flights that read their ids before they write.
 	repeats atomic.Int64
 	// packets and lockings count flights by the form that completed them.
@@ -68,7 +69,8 @@ func New(db *engine.DB) *Decider {
 	if err != nil {
 		panic(err) // only for a size below 1
 	}
-	return &Decider{db: db, hints: hints, air: inAir{units: map[int64]int64{}}}
+	return &Decider{db: db, hints: hints, counters: newCounterHints(),
+		air: inAir{units: map[int64]int64{}}}
 }
 
 // Commit judges operations in order and writes the accepted ones. It uses one transaction for up to
@@ -96,10 +98,13 @@ func (d *Decider) commit(ctx context.Context, f *flight) error {
 	unsure := false
 	if d.db.TakesPackets() {
 		ids := d.repeats.Load() > 0
-		sent, err := d.fastForm(ctx, f, ids)
-		if sent == engine.Failed && engine.IsTaken(err) && !ids {
+		hinted, sent, err := d.fastForm(ctx, f, ids, false)
+		taken := sent == engine.Failed && engine.IsTaken(err) && !ids
+		if taken {
 			d.repeats.Store(repeatsAhead)
-			sent, err = d.fastForm(ctx, f, true)
+		}
+		if taken || sent == engine.Failed && hinted {
+			_, sent, err = d.fastForm(ctx, f, ids || taken, true)
 		}
 		switch {
 		case sent == engine.Committed:
@@ -111,6 +116,7 @@ func (d *Decider) commit(ctx context.Context, f *flight) error {
 		unsure = sent == engine.NoReply
 	}
 	d.lockings.Add(1)
+	defer d.counters.forget(f)
 	return d.sure(ctx, unsure, func(first bool) error { return d.locked(ctx, f, first) })
 }
 

@@ -17,39 +17,39 @@ import (
 
 // fastForm writes a flight as one packet without taking locks first. It assumes that all ids are
 // new, that the buckets' epochs are those seen last, and that limit rows are as it reads them
-// without locks. If an assumption is wrong, the packet fails before its COMMIT, and the caller
-// continues with the locking form. An operation whose bucket is believed to have too little is
-// Short without a packet, which is marked as a guess. ids says that the rows of the ids are read
-// before, as they are after a packet that failed for one of them.
+// without locks, or as this node wrote them last. If an assumption is wrong, the packet fails
+// before its COMMIT, and the caller continues with the locking form. An operation whose bucket is
+// believed to have too little is Short without a packet, which is marked as a guess. ids says that
+// the rows of the ids are read before, as they are after a packet that failed for one of them; fresh
+// says that all limit rows are read. hinted reports that not all were.
 //
 // It returns an error with Failed, and with NoReply if the packet may have been committed and may
 // still be running. NoReply without an error means that the outcome of the packet is final.
-func (d *Decider) fastForm(ctx context.Context, f *flight, ids bool) (engine.Sent, error) {
-	t, ok := d.hintedTrial(f)
-	if !ok {
-		return engine.Unsent, nil
-	}
+func (d *Decider) fastForm(ctx context.Context, f *flight, ids, fresh bool) (
+	hinted bool, _ engine.Sent, _ error) {
 	conn, err := d.db.PacketConn(ctx)
 	if err != nil {
-		return engine.Unsent, nil // the locking form reports why
+		return false, engine.Unsent, nil // the locking form reports why
 	}
 	defer conn.Close()
-	if ok, err := t.readAhead(ctx, conn, ids); err != nil || !ok {
-		return engine.Unsent, nil
+	t := d.judged(ctx, f, conn, ids, fresh)
+	if t != nil && t.limits.hinted && t.count(bucket.Limited) > 0 {
+		t = d.judged(ctx, f, conn, ids, true)
+	}
+	if t == nil {
+		return false, engine.Unsent, nil
 	}
 	d.repeats.Add(-1)
-	clear(f.out)
-	t.judgeAll()
 	if ok, err := t.refuseLimited(ctx, conn); err != nil || !ok || len(t.freed) > 0 {
-		return engine.Unsent, nil
+		return false, engine.Unsent, nil
 	}
 	if t.accepted == 0 {
 		t.remaining()
-		return engine.Committed, nil
+		return false, engine.Committed, nil
 	}
 	packet, ok := t.packet(conn)
 	if !ok {
-		return engine.Unsent, nil
+		return false, engine.Unsent, nil
 	}
 	d.air.add(t, 1)
 	defer d.air.add(t, -1)
@@ -58,15 +58,32 @@ func (d *Decider) fastForm(ctx context.Context, f *flight, ids bool) (engine.Sen
 	case sent == engine.Committed:
 		t.remaining()
 		d.rememberHints(f)
-		return sent, nil
+		d.counters.keep(&t.limits, t.nextVersion)
+		return false, sent, nil
 	case sent == engine.NoReply:
 		if e := conn.Kill(ctx); e != nil {
-			return sent, engine.MaybeDone("commit", err)
+			return false, sent, engine.MaybeDone("commit", err)
 		}
 	case sent == engine.Failed:
-		return sent, err
+		return t.limits.hinted, sent, err
 	}
-	return sent, nil
+	return false, sent, nil
+}
+
+// judged judges a flight by hints and by what it reads without locks. It returns nil if the fast
+// form cannot succeed.
+func (d *Decider) judged(ctx context.Context, f *flight, conn *engine.PacketConn,
+	ids, fresh bool) *trial {
+	t, ok := d.hintedTrial(f)
+	if !ok {
+		return nil
+	}
+	if ok, err := t.readAhead(ctx, conn, d.counters, ids, fresh); err != nil || !ok {
+		return nil
+	}
+	clear(f.out)
+	t.judgeAll()
+	return t
 }
 
 // hintedTrial begins a trial with the hints about the buckets. ok is false if the fast form cannot
@@ -108,13 +125,15 @@ func (d *Decider) hint(op *bucket.Operation) *bucketState {
 	return nil
 }
 
-// readAhead reads without locks what the operations are judged by: limit rows and, if ids is set,
-// the rows of their ids. ok is false if a limit must be counted from the ledger.
-func (t *trial) readAhead(ctx context.Context, conn *engine.PacketConn, ids bool) (
-	ok bool, err error) {
+// readAhead reads without locks what the operations are judged by: the limit rows for which there
+// is no hint, all of them if fresh is set, and the rows of their ids if ids is set. ok is false if
+// a limit must be counted from the ledger.
+func (t *trial) readAhead(ctx context.Context, conn *engine.PacketConn, hints *counterHints,
+	ids, fresh bool) (ok bool, err error) {
 	t.limits.open(t.flight)
-	if !ids && t.limits.empty() {
-		return true, nil
+	keys := t.limits.keys()
+	if !fresh {
+		keys = hints.fill(&t.limits, t.nowMS)
 	}
 	var queries []bookkeeper.Query
 	var failed error
@@ -123,11 +142,14 @@ func (t *trial) readAhead(ctx context.Context, conn *engine.PacketConn, ids bool
 		queries = rows.DeductionsOf(t.ids(all), "", true, t.known, &failed)
 	}
 	found := map[counters.Key]*counters.Row{}
-	queries = append(queries, counters.Queries(t.limits.keys(), "", found, &failed)...)
+	queries = append(queries, counters.Queries(keys, "", found, &failed)...)
 	queries = append(queries, counters.Overrides(t.limits.overrides(t.flight), &t.limits.bounds)...)
-	if err := cmp.Or(bookkeeper.LookOn(ctx, conn, queries), failed); err != nil {
-		return false, err
+	if len(queries) > 0 {
+		if err := cmp.Or(bookkeeper.LookOn(ctx, conn, queries), failed); err != nil {
+			return false, err
+		}
 	}
+	hints.check(keys, found)
 	for _, row := range found {
 		t.limits.put(row)
 	}

@@ -17,6 +17,8 @@ type limitRows struct {
 	charges []chargedRow
 	// bounds has the overrides of the values.
 	bounds limit.Bounds
+	// hinted says that a row is as a hint has it.
+	hinted bool
 }
 
 // limitRow is a row of limit_counter, which may not exist yet.
@@ -25,6 +27,8 @@ type limitRow struct {
 	exists  bool
 	usages  []*rowUsage
 	counted bool
+	// packed is Counts as it is written.
+	packed string
 }
 
 // rowUsage is the count of one limit in a row.
@@ -71,9 +75,6 @@ func (b *limitRows) open(f *flight) {
 	}
 	slices.SortFunc(b.list, func(x, y *limitRow) int { return x.Key.Compare(y.Key) })
 }
-
-// empty reports whether no operation charges a limit.
-func (b *limitRows) empty() bool { return len(b.list) == 0 }
 
 // keys lists the rows in lock order.
 func (b *limitRows) keys() []counters.Key {
@@ -172,6 +173,7 @@ func (b *limitRows) close() (existing, added []*limitRow) {
 				p.Counts.Put(&t.Usage)
 			}
 		}
+		p.packed = p.Counts.Pack()
 		if p.exists {
 			existing = append(existing, p)
 		} else {

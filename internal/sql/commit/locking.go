@@ -255,7 +255,7 @@ func (l *locking) writePages(m *engine.Move) error {
 	for _, p := range existing {
 		s := m.Statement()
 		s.Fill(writePage, func(at int) {
-			s.Value([]any{l.nextVersion(p), []byte(p.Counts.Pack()), p.Counts.ExpiresMS(),
+			s.Value([]any{l.nextVersion(p), []byte(p.packed), p.Counts.ExpiresMS(),
 				p.Key.Budget, []byte(p.Key.Dimension), []byte(p.Key.Value)}[at])
 		})
 		m.Save(s)

@@ -175,7 +175,7 @@ func (t *trial) insertLimitRows(begin inserter, rows []*limitRow, or string) err
 		to.Bytes(p.Key.Dimension)
 		to.Bytes(p.Key.Value)
 		to.Number(t.nextVersion(p))
-		to.Bytes(p.Counts.Pack())
+		to.Bytes(p.packed)
 		to.Number(p.Counts.ExpiresMS())
 	}
 	return to.End()
