@@ -20,8 +20,8 @@ import (
 // without locks, or as this node wrote them last. If an assumption is wrong, the packet fails
 // before its COMMIT, and the caller continues with the locking form. An operation whose bucket is
 // believed to have too little is Short without a packet, which is marked as a guess. ids says that
-// the rows of the ids are read before, as they are after a packet that failed for one of them; fresh
-// says that all limit rows are read. hinted reports that not all were.
+// the rows of the ids are read before, as they are after a packet that failed for one of them;
+// fresh says that all limit rows are read. hinted reports that not all were.
 //
 // It returns an error with Failed, and with NoReply if the packet may have been committed and may
 // still be running. NoReply without an error means that the outcome of the packet is final.
