@@ -50,7 +50,7 @@ func (e ending) measure(s *stage) (measurement, error) {
 	if err != nil {
 		return measurement{}, err
 	}
-	middle, err := newSale(s, c, "middle", e.durability, 1, endless)
+	middle, err := newSale(s, c, "middle", e.durability, endingBuckets, 1, endless)
 	if err != nil {
 		return measurement{}, err
 	}
@@ -58,7 +58,8 @@ func (e ending) measure(s *stage) (measurement, error) {
 	if err != nil {
 		return measurement{}, err
 	}
-	end, err := newSale(s, c, "ending", e.durability, max(s.scaled(endingBudgets), 2), endingUnits)
+	end, err := newSale(s, c, "ending", e.durability, endingBuckets, max(s.scaled(endingBudgets), 2),
+		endingUnits)
 	if err != nil {
 		return measurement{}, err
 	}
@@ -106,13 +107,13 @@ type sale struct {
 
 // newSale creates the budgets of a sale.
 func newSale(
-	s *stage, c *client.Client, name, durability string, budgets int, units int64,
+	s *stage, c *client.Client, name, durability string, buckets, budgets int, units int64,
 ) (*sale, error) {
 	out := &sale{stage: s, client: c, name: name, budgets: make([]books, budgets)}
 	return out, s.create(c, budgets, func(i int) client.CreateRequest {
 		out.budgets[i].total = units
 		return client.CreateRequest{Name: out.budget(i), TotalQuantity: units,
-			BucketQuantity: endingBuckets, Durability: budget.Durability(durability)}
+			BucketQuantity: buckets, Durability: budget.Durability(durability)}
 	})
 }
 
@@ -250,4 +251,34 @@ func (s *sale) settle(n int) error {
 		}
 		return nil
 	})
+}
+
+// bucketed is the row of a budget in ledger mode with a number of buckets, sold by callers that
+// share the nodes equally. Each bucket that a flight touches is a row more for SQL, and nodes that
+// touch the same bucket wait for each other.
+type bucketed struct {
+	buckets, nodes int
+	away           *time.Duration // SQL
+}
+
+const bucketedCallers = 64
+
+func (r bucketed) measure(s *stage) (measurement, error) {
+	b, err := s.budgetd(ours{durability: "ledger", nodes: r.nodes, sqlAway: r.away})
+	if err != nil {
+		return measurement{}, err
+	}
+	c, err := client.New("http://" + b.address)
+	if err != nil {
+		return measurement{}, err
+	}
+	sold, err := newSale(s, c, "buckets", "ledger", r.buckets, 1, endless)
+	if err != nil {
+		return measurement{}, err
+	}
+	m, _, err := sold.sell(s.ctx, b, bucketedCallers, s.seconds(2), s.seconds(5))
+	if err != nil {
+		return m, err
+	}
+	return m, sold.settle(0)
 }

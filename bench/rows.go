@@ -123,6 +123,15 @@ func distant() (all []row) {
 				return ours{durability: "store", connections: n, redisAway: away}
 			})
 	}
+	for _, buckets := range []int{1, 4, 16, 64} {
+		for _, nodes := range []int{1, 2, 4} {
+			each(fmt.Sprintf("buckets-%d-%d", buckets, nodes),
+				fmt.Sprintf("ledger mode, single calls, %d callers, buckets: %d, nodes: %d, SQL",
+					bucketedCallers, buckets, nodes), near, func(away *time.Duration) measurer {
+					return bucketed{buckets, nodes, away}
+				})
+		}
+	}
 	each("creates", fmt.Sprintf("creates of budgets in ledger mode, %d callers, %d buckets each, SQL",
 		creators, createdBuckets), far, func(away *time.Duration) measurer { return creates{away} })
 	each("verbs", "administrative verbs, one caller, SQL", far,

@@ -17,7 +17,7 @@ import (
 // The largest numbers of lines of code, without blank lines and comments, in Go and Lua.
 const (
 	mostProduct = 60_800 // what budgetd, budgetctl and the client are made of
-	mostSupport = 10_541 // all other code outside tests
+	mostSupport = 10_580 // all other code outside tests
 	mostTests   = 67_880
 )
 
