@@ -22,7 +22,7 @@ import javax.net.ssl.TrustManagerFactory;
 
 /** Settings of TLS from PEM files. */
 public final class Tls {
-  private static final String BEGIN = "-----BEGIN PRIVATE KEY-----";
+  private static final String BEGIN = "-----BEGIN PRIVATE KEY-----"; // not a secret
   private static final String END = "-----END PRIVATE KEY-----";
 
   private Tls() {}
