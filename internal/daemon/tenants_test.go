@@ -69,7 +69,8 @@ func TestTwoLiveKeys(t *testing.T) {
 
 // callBodies are valid bodies of the calls that need one.
 var callBodies = map[string]string{
-	"deduct": `{"request_id":"o1","amount":5}`, "rollback": `{"request_id":"o1"}`, "cancel": `{"request_id":"o1"}`,
+	"set overrides": `{"value":"u1","max":5}`,
+	"deduct":        `{"request_id":"o1","amount":5}`, "rollback": `{"request_id":"o1"}`, "cancel": `{"request_id":"o1"}`,
 	"confirm": `{"request_id":"o1"}`, "extend": `{"request_id":"o1","hold_ttl":"5m"}`, "append": `{"request_id":"a1","quantity":5}`,
 	"change": `{"status":"paused"}`, "release": `{"request_id":"q","reason":"r"}`, "set thresholds": `{"thresholds":[]}`,
 	"change webhook": `{"enabled":false}`,
@@ -112,7 +113,8 @@ func (o *securedNode) foreignIsLikeMissing(t *testing.T) {
 		}
 	}
 	for _, call := range access.Calls() {
-		query, pairs := map[string]string{"deduction": "request_id=o1", "usage": "user=u1"}[call.Op], [][2]string{}
+		query, pairs := map[string]string{"deduction": "request_id=o1", "usage": "user=u1",
+			"remove override": "value=u1"}[call.Op], [][2]string{}
 		path := strings.NewReplacer("{key}", "hidden:bucket-0", "{message}", "msg_1").Replace(call.Pattern)
 		switch {
 		case strings.Contains(path, "{budget}"):
