@@ -34,7 +34,7 @@ const (
 // BudgetsConfig configures a Budgets. Zero numbers mean the defaults after the semicolons.
 type BudgetsConfig struct {
 	Definitions Definitions
-	// Overrides reads the overrides of budgets in store mode. Without budgets in store mode it may be nil.
+	// Overrides reads the overrides of budgets in store mode. Without such budgets it may be nil.
 	Overrides overrides.Rows
 	Clock     Clock
 	// Size is the number of cached budgets; 10,000.

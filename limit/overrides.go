@@ -17,7 +17,8 @@ const (
 	MaxOverrideList = 1_000
 )
 
-// Bound is the most that a value may take, in calls or minor units. An exempt value may take any amount.
+// Bound is the most that a value may take, in calls or minor units. An exempt value may take any
+// amount.
 type Bound struct {
 	Max    int64
 	Exempt bool

@@ -148,7 +148,8 @@ type Copy struct {
 	series  map[int64]table
 	version int64 // up to which it is complete; 0 if it has nothing
 
-	// reading is closed when the reader ends; it is nil while nobody reads. wanted is what it reads next.
+	// reading is closed when the reader ends, and nil while nobody reads. wanted is what it reads
+	// next.
 	reading chan struct{}
 	wanted  *budget.Limits
 }
