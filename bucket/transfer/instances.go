@@ -25,7 +25,7 @@ func (s *Service) Partitions(ctx context.Context) ([]bucket.PartitionView, error
 	defer cancel()
 	problems := s.problems(step)
 	rows, err := s.Ledger.PartitionRows(step)
-	if err != nil {
+	if err != nil && ctx.Err() == nil {
 		s.Log.Warn("partitions shown without their buckets", "error", err)
 	}
 	known := map[bucket.Partition]PartitionRow{}
