@@ -167,7 +167,7 @@ func TestAnAnswerWithoutEndIsCutOff(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	c, err := client.New(server.URL, client.WithRetry(client.Retry{Attempts: 1}))
+	c, err := client.New(server.URL, client.WithRetry(client.Retry{Attempts: 1, AttemptTimeout: time.Minute}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -159,7 +159,7 @@ func TestServiceOfStoreMode(t *testing.T) {
 // each gets its own answer.
 func TestRollbacksShareTransactions(t *testing.T) {
 	withService(t, func(w *fixture.World, s *hold.Service, o *told) {
-		const n = 200
+		const n = 60
 		b := w.Create("b", 10_000, 2)
 		for i := range n {
 			w.Use(b.Buckets[i%2], fmt.Sprint("order-", i), int64(1+i%7))
