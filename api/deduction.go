@@ -73,6 +73,9 @@ type DeductAnswer struct {
 	Unlimited bool `json:"unlimited,omitzero"`
 	// HoldUntil is when a hold expires, by the database's clock.
 	HoldUntil time.Time `json:"hold_until,omitzero"`
+	// ExpiresIn is the seconds from the answer until HoldUntil, by the database's clock, rounded down
+	// to milliseconds; 0 if nothing is held any more, nil if there is no HoldUntil.
+	ExpiresIn *float64 `json:"expires_in,omitzero"`
 	// Limits are those that it counts for, and their usage.
 	Limits []LimitState `json:"limits"`
 	// Receipt helps a later rollback or cancel to find the deduction; it is opaque.
@@ -143,9 +146,11 @@ type Deduction struct {
 	State      string `json:"state"`
 	Amount     int64  `json:"amount"`
 	RolledBack int64  `json:"rolled_back"`
-	// Confirmed is the confirmed part of a hold, HoldUntil its expiry, Group its group.
+	// Confirmed is the confirmed part of a hold, HoldUntil its expiry, Group its group. ExpiresIn is
+	// as in DeductAnswer.
 	Confirmed  int64             `json:"confirmed,omitzero"`
 	HoldUntil  time.Time         `json:"hold_until,omitzero"`
+	ExpiresIn  *float64          `json:"expires_in,omitzero"`
 	Group      string            `json:"group,omitzero"`
 	Bucket     string            `json:"bucket,omitzero"`
 	Dimensions map[string]string `json:"dimensions,omitempty"`

@@ -63,6 +63,8 @@ type OpenHold struct {
 	Bucket    string    `json:"bucket"`
 	HeldAt    time.Time `json:"held_at"`
 	HoldUntil time.Time `json:"hold_until"`
+	// ExpiresIn is as in DeductAnswer.
+	ExpiresIn float64 `json:"expires_in"`
 }
 
 // HoldList lists open holds.

@@ -60,7 +60,7 @@ var scenario = []string{
 
 // varying are members whose values are never the same twice. Those of budget_remaining and
 // period_remaining may be a second old.
-var varying = []string{"created_at", "updated_at", "effective_at", "counted_at", "hold_until", "at",
+var varying = []string{"created_at", "updated_at", "effective_at", "counted_at", "hold_until", "at", "expires_in",
 	"from", "to", "began_at", "ended_at", "reset_at", "next_reset_at", "start", "end", "start_at",
 	"receipt", "token", "id", "key_id", "head", "removed", "hash", "seq", "correlation_id", "source",
 	"next", "next_page_token", "number", "retry_after", "rate_per_s", "last_used_at", "detail",

@@ -123,6 +123,8 @@ type Config struct {
 	NewID func() string
 	// Now is the clock of latencies. The default is time.Now.
 	Now func() time.Time
+	// SQLNow is the database's clock, by which holds end. The default is Now.
+	SQLNow func() time.Time
 }
 
 // CallSet is a set of calls for one listener.
@@ -167,6 +169,7 @@ type API struct {
 	tracer    trace.Tracer // may be nil
 	newID     func() string
 	now       func() time.Time
+	sqlNow    func() time.Time
 	mux       *http.ServeMux
 	methods   []string
 	// dataRoutes lists the routes with a data handler.
@@ -187,8 +190,8 @@ type API struct {
 // New returns an API. It does not call the service.
 func New(c Config) *API {
 	a := &API{service: c.Service, drivers: c.Drivers, limits: c.Limits, log: c.Log,
-		observer: c.Observer, tracer: c.Tracer, newID: c.NewID, now: c.Now, mux: http.NewServeMux(),
-		left: make(chan struct{}), keys: c.Keys,
+		observer: c.Observer, tracer: c.Tracer, newID: c.NewID, now: c.Now, sqlNow: c.SQLNow,
+		mux: http.NewServeMux(), left: make(chan struct{}), keys: c.Keys,
 		alerts: c.Alerts, webhooks: c.Webhooks,
 		admission: newAdmission(c), dashboard: c.Dashboard, gauges: c.Gauges}
 	if a.log == nil {
@@ -202,6 +205,9 @@ func New(c Config) *API {
 	}
 	if a.now == nil {
 		a.now = time.Now
+	}
+	if a.sqlNow == nil {
+		a.sqlNow = a.now
 	}
 	a.register(c)
 	return a

@@ -160,7 +160,7 @@ func (a *API) deductAll(d *data, items []*batchItem, at []int, results []any) {
 			results[i] = a.itemProblem(d.ctx, items[i], got.Err)
 			continue
 		}
-		accepted[n] = acceptedOf(&got.Answer)
+		accepted[n] = a.acceptedOf(&got.Answer, requests[n].HoldTTL)
 		results[i] = &accepted[n]
 	}
 }
@@ -217,7 +217,7 @@ func (a *API) dryRun(ctx context.Context, request bucket.DeductRequest) (answer,
 		return answer{}, errorOf(err, "deduct", false)
 	}
 	if got.Recorded != nil {
-		recorded := acceptedOf(got.Recorded)
+		recorded := a.acceptedOf(got.Recorded, 0)
 		return answer{body: &recorded}, nil
 	}
 	out := foreseenOf(&got)

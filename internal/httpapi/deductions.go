@@ -11,6 +11,7 @@ import (
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/httpapi/strictjson"
+	"github.com/budgetd/budgetd/ledger"
 )
 
 // DataPath is the part of the service that data calls use. Each method runs on the goroutine of the
@@ -57,7 +58,7 @@ func (a *API) deduct(d *data) (answer, error) {
 		*got, err = a.service.Deduct(d.ctx, *request)
 	}
 	a.observeDeduction(d.ctx, request, got, err)
-	one.made = acceptedOf(got)
+	one.made = a.acceptedOf(got, request.HoldTTL)
 	return answer{body: &one.made}, err
 }
 
@@ -137,10 +138,10 @@ func (a *API) rollback(d *data) (answer, error) {
 	}
 	if body.Group != "" {
 		views, err := a.service.RollbackGroup(d.ctx, request)
-		return answer{body: heldOf(body.Group, views)}, err
+		return answer{body: a.heldOf(body.Group, views, 0)}, err
 	}
 	view, err := a.service.Rollback(d.ctx, request)
-	return answer{body: deductionOf(&view)}, err
+	return answer{body: a.deductionOf(&view, 0)}, err
 }
 
 func (a *API) cancel(d *data) (answer, error) {
@@ -155,7 +156,7 @@ func (a *API) cancel(d *data) (answer, error) {
 	view, err := a.service.Cancel(d.ctx, bucket.RollbackRequest{Budget: ref,
 		RequestID: body.RequestID, Receipt: body.Receipt, OnlyBy: d.onlyBy(), Key: body.Key,
 		NoKey: body.NoKey, Dimensions: body.Dimensions})
-	return answer{body: deductionOf(&view)}, err
+	return answer{body: a.deductionOf(&view, 0)}, err
 }
 
 func (a *API) deduction(c *call) (answer, error) {
@@ -181,7 +182,7 @@ func (a *API) deduction(c *call) (answer, error) {
 		return answer{}, err
 	}
 	view, err := a.service.Deduction(c.ctx, request)
-	return answer{body: deductionOf(&view)}, err
+	return answer{body: a.deductionOf(&view, 0)}, err
 }
 
 // Holds is the part of the service that acts on the hold of a request id, or on a group of holds.
@@ -207,7 +208,7 @@ func (a *API) confirm(d *data) (answer, error) {
 	views, err := a.service.Confirm(d.ctx, bucket.ConfirmRequest{Budget: ref,
 		RequestID: body.RequestID, Group: body.Group, Amount: body.Amount, Receipt: body.Receipt,
 		OnlyBy: d.onlyBy()})
-	return answer{body: heldOf(body.Group, views)}, err
+	return answer{body: a.heldOf(body.Group, views, 0)}, err
 }
 
 func (a *API) extend(d *data) (answer, error) {
@@ -219,9 +220,10 @@ func (a *API) extend(d *data) (answer, error) {
 	if err := d.read(&body); err != nil {
 		return answer{}, err
 	}
+	ttl := lengthIn(body.HoldTTL)
 	views, err := a.service.Extend(d.ctx, bucket.ExtendRequest{Budget: ref, RequestID: body.RequestID,
-		Group: body.Group, HoldTTL: lengthIn(body.HoldTTL), Receipt: body.Receipt, OnlyBy: d.onlyBy()})
-	return answer{body: heldOf(body.Group, views)}, err
+		Group: body.Group, HoldTTL: ttl, Receipt: body.Receipt, OnlyBy: d.onlyBy()})
+	return answer{body: a.heldOf(body.Group, views, ttl)}, err
 }
 
 // openHolds answers the open holds of a budget, those that expire first at the beginning.
@@ -239,38 +241,68 @@ func (a *API) openHolds(c *call) (answer, error) {
 	out := api.HoldList{Holds: make([]api.OpenHold, len(list))}
 	for i, h := range list {
 		out.Holds[i] = api.OpenHold{RequestID: h.RequestID, Group: h.Group, Amount: h.Amount,
-			Bucket: h.BucketKey, HeldAt: inUTC(h.At), HoldUntil: inUTC(h.Until)}
+			Bucket: h.BucketKey, HeldAt: inUTC(h.At), HoldUntil: inUTC(h.Until),
+			ExpiresIn: a.secondsUntil(h.Until)}
 	}
 	return answer{body: out}, err
 }
 
-// acceptedOf returns the body that shows d. It shares d's figures.
-func acceptedOf(d *bucket.DeductAnswer) api.DeductAnswer {
-	a := api.DeductAnswer{
-		RequestID: d.RequestID, Outcome: "accepted", Amount: d.Amount, State: string(d.State),
-		Bucket: d.Bucket, PeriodRemaining: d.PeriodRemaining, Unlimited: d.Unlimited,
-		HoldUntil: inUTC(d.HoldUntil), Limits: statesOf(d.Limits), Receipt: d.Receipt,
-		Replayed: d.Replayed,
-	}
-	if d.Unlimited {
-		return a
-	}
-	if !d.RemainingUnknown {
-		a.BucketRemaining = &d.BucketRemaining
-	}
-	if d.FiguresUnknown {
-		a.PeriodRemaining = nil
-	} else {
-		a.BudgetRemaining = &d.BudgetRemaining
-	}
-	return a
+// secondsUntil returns the seconds until an instant by the database's clock, rounded down to
+// milliseconds; 0 if it has passed.
+func (a *API) secondsUntil(end time.Time) float64 {
+	left := end.Sub(a.sqlNow())
+	return float64(max(0, left.Milliseconds())) / 1000
 }
 
-// deductionOf returns the body that shows d.
-func deductionOf(d *bucket.DeductionView) api.Deduction {
+// expiresIn returns how long a hold lasts from now, and nil if a deduction never was a hold. ttl,
+// unless it is 0, is the most: this node knows the database's clock only to some milliseconds, and
+// the hold was given ttl just now.
+func (a *API) expiresIn(until time.Time, state ledger.State, ttl time.Duration) *float64 {
+	if until.IsZero() {
+		return nil
+	}
+	var left float64
+	if state == ledger.StateHeld {
+		left = a.secondsUntil(until)
+	}
+	if ttl > 0 {
+		left = min(left, float64(ttl.Milliseconds())/1000)
+	}
+	return &left
+}
+
+// acceptedOf returns the body that shows d, which asked for a hold of ttl, or 0. It shares d's
+// figures.
+func (a *API) acceptedOf(d *bucket.DeductAnswer, ttl time.Duration) api.DeductAnswer {
+	if d.Replayed { // it may have been extended
+		ttl = 0
+	}
+	out := api.DeductAnswer{
+		RequestID: d.RequestID, Outcome: "accepted", Amount: d.Amount, State: string(d.State),
+		Bucket: d.Bucket, PeriodRemaining: d.PeriodRemaining, Unlimited: d.Unlimited,
+		HoldUntil: inUTC(d.HoldUntil), ExpiresIn: a.expiresIn(d.HoldUntil, d.State, ttl),
+		Limits: statesOf(d.Limits), Receipt: d.Receipt, Replayed: d.Replayed,
+	}
+	if d.Unlimited {
+		return out
+	}
+	if !d.RemainingUnknown {
+		out.BucketRemaining = &d.BucketRemaining
+	}
+	if d.FiguresUnknown {
+		out.PeriodRemaining = nil
+	} else {
+		out.BudgetRemaining = &d.BudgetRemaining
+	}
+	return out
+}
+
+// deductionOf returns the body that shows d, which was just extended by ttl, or 0.
+func (a *API) deductionOf(d *bucket.DeductionView, ttl time.Duration) api.Deduction {
 	return api.Deduction{
 		RequestID: d.RequestID, State: string(d.State), Amount: d.Amount, RolledBack: d.RolledBack,
-		Confirmed: d.Confirmed, HoldUntil: inUTC(d.HoldUntil), Group: d.Group,
+		Confirmed: d.Confirmed, HoldUntil: inUTC(d.HoldUntil),
+		ExpiresIn: a.expiresIn(d.HoldUntil, d.State, ttl), Group: d.Group,
 		Bucket: d.Bucket, Dimensions: dimensionsIn(d.Dimensions), Reference: d.Reference,
 		CountedAt: inUTC(d.CountedAt), Receipt: d.Receipt, Replayed: d.Replayed,
 	}
@@ -289,14 +321,14 @@ func dimensionsIn(text string) map[string]string {
 	return dimensions
 }
 
-// heldOf returns the body that shows one deduction, or those of a group.
-func heldOf(group string, views []bucket.DeductionView) any {
+// heldOf returns the body that shows one deduction, or those of a group, extended by ttl, or 0.
+func (a *API) heldOf(group string, views []bucket.DeductionView, ttl time.Duration) any {
 	if group == "" && len(views) == 1 {
-		return deductionOf(&views[0])
+		return a.deductionOf(&views[0], ttl)
 	}
 	out := api.Group{Group: group, Deductions: make([]api.Deduction, len(views))}
 	for i := range views {
-		out.Deductions[i] = deductionOf(&views[i])
+		out.Deductions[i] = a.deductionOf(&views[i], ttl)
 	}
 	return out
 }

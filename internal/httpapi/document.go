@@ -110,6 +110,10 @@ func (d *document) accepted(a *api.DeductAnswer) {
 		d.Raw(`,"hold_until":`)
 		d.instant(a.HoldUntil)
 	}
+	if a.ExpiresIn != nil {
+		d.Raw(`,"expires_in":`)
+		d.Value(*a.ExpiresIn)
+	}
 	d.Raw(`,"limits":`)
 	d.states(a.Limits)
 	d.Raw(`,"receipt":`)

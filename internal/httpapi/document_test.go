@@ -32,6 +32,7 @@ func TestDocumentsAreAsTheLibraryWritesThem(t *testing.T) {
 	field := rapid.Custom(func(t *rapid.T) budget.FieldError {
 		return budget.FieldError{Field: text.Draw(t, "field"), Message: text.Draw(t, "wrong")}
 	})
+	clocked := &API{sqlNow: time.Now}
 	rapid.Check(t, func(t *rapid.T) {
 		seen := foreseenOf(&bucket.CheckAnswer{Amount: number.Draw(t, "amount"), BudgetRemaining: number.Draw(t, "remaining"),
 			PeriodRemaining: rapid.Ptr(number, true).Draw(t, "period"), Unlimited: rapid.Bool().Draw(t, "unlimited"),
@@ -65,7 +66,12 @@ func TestDocumentsAreAsTheLibraryWritesThem(t *testing.T) {
 				PeriodRemaining: rapid.Ptr(number, true).Draw(t, "period remaining"), Unlimited: rapid.Bool().Draw(t, "unlimited"),
 				HoldUntil: instant.Draw(t, "hold"), Limits: rapid.SliceOfN(limit, 0, 3).Draw(t, "limits"),
 				Receipt: text.Draw(t, "receipt"), Replayed: rapid.Bool().Draw(t, "replayed")}
-			one := acceptedOf(&got)
+			one := clocked.acceptedOf(&got, 0)
+			one.ExpiresIn = nil
+			if rapid.Bool().Draw(t, "expires") {
+				seconds := float64(rapid.Int64Range(0, 366*86_400_000).Draw(t, "expires in")) / 1000
+				one.ExpiresIn = &seconds
+			}
 			compare(t, &one)
 			results = append(results, &one)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -188,6 +189,7 @@ func (f *fake) Deduct(ctx context.Context, r bucket.DeductRequest) (bucket.Deduc
 		BucketRemaining: 495, BudgetRemaining: 595, Receipt: "r.1"}
 	if r.HoldTTL > 0 {
 		answer.State, answer.HoldUntil = ledger.StateHeld, at.Add(r.HoldTTL)
+		answer.Replayed = r.RequestID == "again"
 	}
 	if r.Budget.Name == "coupons" {
 		answer.PeriodRemaining = new(int64) // 0 is a figure
@@ -226,11 +228,15 @@ func (f *fake) Confirm(_ context.Context, r bucket.ConfirmRequest) ([]bucket.Ded
 }
 
 func (f *fake) Extend(_ context.Context, r bucket.ExtendRequest) ([]bucket.DeductionView, error) {
-	return holdsOf(r.Group), f.note("extend %+v", r)
+	views := slices.Clone(holdsOf(r.Group))
+	for i := range views {
+		views[i].State, views[i].HoldUntil, views[i].Confirmed = ledger.StateHeld, at.Add(r.HoldTTL), 0
+	}
+	return views, f.note("extend %+v", r)
 }
 
 func (f *fake) HoldsOf(_ context.Context, ref bucket.BudgetRef, limit int) ([]bucket.OpenHold, error) {
-	return []bucket.OpenHold{{RequestID: "o1", Amount: 5, BucketKey: "sale:bucket-0"}}, f.note("holds %+v %d", ref, limit)
+	return []bucket.OpenHold{{RequestID: "o1", Amount: 5, BucketKey: "sale:bucket-0", At: at, Until: at.Add(3 * time.Second)}}, f.note("holds %+v %d", ref, limit)
 }
 
 func (f *fake) RollbackGroup(_ context.Context, r bucket.RollbackRequest) ([]bucket.DeductionView, error) {
@@ -313,7 +319,11 @@ func (f *fake) Cancel(_ context.Context, r bucket.RollbackRequest) (bucket.Deduc
 }
 
 func (f *fake) Deduction(_ context.Context, r bucket.RollbackRequest) (bucket.DeductionView, error) {
-	return aDeduction, f.note("deduction %+v %q", r.Budget, r.RequestID)
+	view := aDeduction
+	if r.RequestID == "held" {
+		view.State, view.HoldUntil = ledger.StateHeld, at.Add(2*time.Second)
+	}
+	return view, f.note("deduction %+v %q", r.Budget, r.RequestID)
 }
 
 func (f *fake) Buckets(_ context.Context, ref bucket.BudgetRef) ([]bucket.BucketView, error) {

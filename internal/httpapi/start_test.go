@@ -46,7 +46,7 @@ func start(t *testing.T, change ...func(*httpapi.Config)) (*fake, *running, *htt
 	t.Helper()
 	f := new(fake)
 	c := httpapi.Config{Service: f, Gauges: shown{}, Alerts: f, Webhooks: f, Limits: limits, Drivers: map[string]string{"redis-a": "redis", "redis-b": "redis"},
-		NewID: func() string { return "corr-1" }, Log: slog.New(slog.DiscardHandler),
+		NewID: func() string { return "corr-1" }, SQLNow: func() time.Time { return at }, Log: slog.New(slog.DiscardHandler),
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "budgetd_up 1") })}
 	for _, change := range change {
 		change(&c)

@@ -16,9 +16,9 @@ import (
 
 // The largest numbers of lines of code, without blank lines and comments, in Go and Lua.
 const (
-	mostProduct = 60_800 // what budgetd, budgetctl and the client are made of
+	mostProduct = 60_840 // what budgetd, budgetctl and the client are made of
 	mostSupport = 10_580 // all other code outside tests
-	mostTests   = 67_880
+	mostTests   = 67_940
 )
 
 // lineCount counts lines of code and lines that have only a comment.

@@ -12,6 +12,7 @@ UnitsOrNone = Union[int, None]
 Number = int
 Instant = str
 Duration = str
+ExpiresIn = float
 Dimensions = dict[str, "Key256"]
 Counts = dict[str, "Units"]
 Empty = dict[str, Any]
@@ -223,6 +224,7 @@ class OpenHold(TypedDict):
     bucket: "Key256"
     held_at: "Instant"
     hold_until: "Instant"
+    expires_in: "ExpiresIn"
 
 
 class RemainingList(TypedDict):
@@ -358,6 +360,7 @@ class DeductAnswer(TypedDict):
     period_remaining: NotRequired["Units"]
     unlimited: NotRequired[bool]
     hold_until: NotRequired["Instant"]
+    expires_in: NotRequired["ExpiresIn"]
     limits: list["LimitState"]
     receipt: NotRequired["Key256"]
     replayed: NotRequired[bool]
@@ -389,6 +392,7 @@ class DeductResult(TypedDict):
     period_remaining: NotRequired["Units"]
     unlimited: NotRequired[bool]
     hold_until: NotRequired["Instant"]
+    expires_in: NotRequired["ExpiresIn"]
     limits: NotRequired[list["LimitState"]]
     receipt: NotRequired["Key256"]
     replayed: NotRequired[bool]
@@ -468,6 +472,7 @@ class Deduction(TypedDict):
     rolled_back: "Units"
     confirmed: NotRequired["Units"]
     hold_until: NotRequired["Instant"]
+    expires_in: NotRequired["ExpiresIn"]
     group: NotRequired["RequestID"]
     bucket: NotRequired["Key256"]
     dimensions: NotRequired["Dimensions"]
@@ -484,6 +489,7 @@ class Settlement(TypedDict):
     rolled_back: NotRequired["Units"]
     confirmed: NotRequired["Units"]
     hold_until: NotRequired["Instant"]
+    expires_in: NotRequired["ExpiresIn"]
     group: NotRequired["RequestID"]
     bucket: NotRequired["Key256"]
     dimensions: NotRequired["Dimensions"]

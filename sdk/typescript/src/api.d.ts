@@ -1199,6 +1199,11 @@ export interface components {
         Instant: string;
         /** @description A length of time, such as `15m`, `8h`, `1h30m` or `2d`. */
         Duration: string;
+        /**
+         * Format: double
+         * @description The seconds from the answer until `hold_until`, by the database's clock, rounded down to milliseconds: a caller needs no clock of its own to know when to extend. 0 if nothing is held any more. It stands beside every `hold_until`.
+         */
+        ExpiresIn: number;
         /** @description At most 16 dimensions with their values. */
         Dimensions: {
             [key: string]: components["schemas"]["Key256"];
@@ -1493,6 +1498,7 @@ export interface components {
             bucket: components["schemas"]["Key256"];
             held_at: components["schemas"]["Instant"];
             hold_until: components["schemas"]["Instant"];
+            expires_in: components["schemas"]["ExpiresIn"];
         };
         /** @description What budgets have left, by name. */
         RemainingList: {
@@ -1608,6 +1614,7 @@ export interface components {
             period_remaining?: components["schemas"]["Units"];
             unlimited?: boolean;
             hold_until?: components["schemas"]["Instant"];
+            expires_in?: components["schemas"]["ExpiresIn"];
             limits: components["schemas"]["LimitState"][];
             /** @description Finds the deduction again, also in store mode. */
             receipt?: components["schemas"]["Key256"];
@@ -1647,6 +1654,7 @@ export interface components {
             period_remaining?: components["schemas"]["Units"];
             unlimited?: boolean;
             hold_until?: components["schemas"]["Instant"];
+            expires_in?: components["schemas"]["ExpiresIn"];
             limits?: components["schemas"]["LimitState"][];
             /** @description Finds the deduction again, also in store mode. */
             receipt?: components["schemas"]["Key256"];
@@ -1741,6 +1749,7 @@ export interface components {
             rolled_back: components["schemas"]["Units"];
             confirmed?: components["schemas"]["Units"];
             hold_until?: components["schemas"]["Instant"];
+            expires_in?: components["schemas"]["ExpiresIn"];
             group?: components["schemas"]["RequestID"];
             bucket?: components["schemas"]["Key256"];
             dimensions?: components["schemas"]["Dimensions"];
@@ -1760,6 +1769,7 @@ export interface components {
             rolled_back?: components["schemas"]["Units"];
             confirmed?: components["schemas"]["Units"];
             hold_until?: components["schemas"]["Instant"];
+            expires_in?: components["schemas"]["ExpiresIn"];
             group?: components["schemas"]["RequestID"];
             bucket?: components["schemas"]["Key256"];
             dimensions?: components["schemas"]["Dimensions"];

@@ -181,7 +181,8 @@ public final class Api {
       long amount,
       String bucket,
       String heldAt,
-      String holdUntil) {}
+      String holdUntil,
+      double expiresIn) {}
 
   public record RemainingList(
       Map<String, Gauge> budgets) {}
@@ -408,6 +409,7 @@ public final class Api {
       Long periodRemaining,
       Boolean unlimited,
       String holdUntil,
+      Double expiresIn,
       List<LimitState> limits,
       String receipt,
       Boolean replayed) {}
@@ -436,6 +438,7 @@ public final class Api {
       Long periodRemaining,
       Boolean unlimited,
       String holdUntil,
+      Double expiresIn,
       List<LimitState> limits,
       String receipt,
       Boolean replayed,
@@ -657,6 +660,7 @@ public final class Api {
       long rolledBack,
       Long confirmed,
       String holdUntil,
+      Double expiresIn,
       String group,
       String bucket,
       Map<String, String> dimensions,
@@ -672,6 +676,7 @@ public final class Api {
       Long rolledBack,
       Long confirmed,
       String holdUntil,
+      Double expiresIn,
       String group,
       String bucket,
       Map<String, String> dimensions,
