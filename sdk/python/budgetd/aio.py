@@ -199,6 +199,7 @@ class AsyncHold(Scope):
             await self._unhindered(self._client._run(
                 self._client.calls.run(what, self._client.calls.deadline(SETTLE_TIMEOUT))), error)  # fmt: skip
             raise
+        self._learn(self.answer)
         self._beats = asyncio.create_task(self._heartbeat())
         return self
 
@@ -244,15 +245,15 @@ class AsyncHold(Scope):
         except BudgetdError as error:
             self._ends(op, amount, error)
             raise
-        self._ends(op, amount, None)
         self._stop()
+        self._ends(op, amount, None)
         return answer
 
     async def _heartbeat(self) -> None:
         while True:
             await asyncio.sleep(self._period())
             try:
-                await self._client._settle("extend", self.budget, self._beat(), self._period())
+                self._learn(await self._client._settle("extend", self.budget, self._beat(), self._period()))
             except BudgetdError as error:
                 if not self._goes_on(error):
                     return

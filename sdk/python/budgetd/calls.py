@@ -371,8 +371,7 @@ class Calls:
         except BudgetdError as error:
             faults = ("malformed", "invalid", "too_large", "unsupported_media_type")
             return final if final.code in faults and error.code in faults else self._unknown(what, final)
-        final.cancelled = True
-        return final
+        return final.as_cancelled()
 
     def _given_up(self, what: What, deadline: float, last: BudgetdError, settling: bool = False) -> Steps:
         """Returns the error of a call whose attempts ended with one unanswered."""

@@ -10,8 +10,12 @@ from typing import Any, Protocol, Unpack
 
 from . import api, http11
 from .calls import Answer, Calls, NoAnswer, Result, Retry, Send, Sleep, Steps, seconds
-from .errors import BudgetdError, Conflict, NotNow, Unknown
+from .errors import BudgetdError, Conflict, Faulty, NotNow, Unknown
 from .sockets import Sockets
+
+
+SHORTEST_BEAT = 0.05
+"""The fewest seconds between two heartbeats."""
 
 
 class Clock(Protocol):
@@ -164,6 +168,8 @@ class Scope:
     """What a hold as a scope knows, in both clients."""
 
     def __init__(self, budget: str, request: Any, timeout: float | None) -> None:
+        if not request.get("hold_ttl"):
+            raise Faulty("deduct", "deduct: a hold needs a hold_ttl")
         self.budget = budget
         self.request = request
         self.timeout = timeout
@@ -171,7 +177,8 @@ class Scope:
         self.done = ""
         """How it ended: "confirmed", "rolled_back", or "lost" if it was over before; "" before."""
         self.lost: BudgetdError | None = None
-        """Why the heartbeat found that the hold is over."""
+        """Why the heartbeat found that the hold is over, if it was not settled after all."""
+        self._lasts = seconds(request["hold_ttl"])  # after the latest answer
         self._dispatched = False
         self._tried: tuple[str, int | None] | None = None  # a settling that may have happened
 
@@ -179,10 +186,13 @@ class Scope:
         """Notes that the work has begun, so that an end without a confirm uses the estimate."""
         self._dispatched = True
 
+    def _learn(self, answer: Any) -> None:
+        """Notes how long the hold lasts from an answer on."""
+        self._lasts = answer.get("expires_in", self._lasts)
+
     def _period(self) -> float:
         """Returns the seconds between two heartbeats: a third of what is left."""
-        left: Any = self.answer.get("expires_in") or seconds(self.request["hold_ttl"])
-        return float(left) / 3
+        return max(SHORTEST_BEAT, self._lasts / 3)
 
     def _settling(self, amount: int | None = None) -> dict[str, Any]:
         request: dict[str, Any] = {"request_id": self.request["request_id"]}
@@ -200,6 +210,7 @@ class Scope:
         """Notes what came of a settling."""
         if error is None:
             self.done = "confirmed" if op == "confirm" else "rolled_back"
+            self.lost = None  # what a heartbeat found was this end
         elif isinstance(error, Conflict):
             self.done = "lost"
         self._tried = (op, amount) if isinstance(error, (NotNow, Unknown)) else None
@@ -223,11 +234,13 @@ class Hold(Scope):
         super().__init__(budget, request, timeout)
         self._client = client
         self._stop: Callable[[], None] = lambda: None
-        self._ended = threading.Event()
+        self._ended = False
+        self._lock = threading.Lock()  # of _ended, _stop and lost
 
     def __enter__(self) -> Hold:
         self.answer = self._client.deduct(self.budget, timeout=self.timeout, **self.request)
-        self._stop = self._client.clock.later(self._period(), self._heartbeat)
+        self._learn(self.answer)
+        self._beat_later()
         return self
 
     def confirm(self, amount: int | None = None) -> api.Settlement:
@@ -241,8 +254,7 @@ class Hold(Scope):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._ended.set()
-        self._stop()
+        self._finish()
         if self.done:
             return
         try:
@@ -258,18 +270,27 @@ class Hold(Scope):
         except BudgetdError as error:
             self._ends(op, amount, error)
             raise
+        self._finish()
         self._ends(op, amount, None)
-        self._ended.set()
-        self._stop()
         return answer
 
+    def _finish(self) -> None:
+        with self._lock:
+            self._ended = True
+            self._stop()
+
+    def _beat_later(self) -> None:
+        with self._lock:
+            if not self._ended:
+                self._stop = self._client.clock.later(self._period(), self._heartbeat)
+
     def _heartbeat(self) -> None:
-        if self._ended.is_set():
+        if self._ended:
             return
         try:
-            self._client._settle("extend", self.budget, self._beat(), self._period())
+            self._learn(self._client._settle("extend", self.budget, self._beat(), self._period()))
         except BudgetdError as error:
-            if not self._goes_on(error):
-                return
-        if not self._ended.is_set():
-            self._stop = self._client.clock.later(self._period(), self._heartbeat)
+            with self._lock:
+                if self._ended or not self._goes_on(error):
+                    return
+        self._beat_later()

@@ -34,6 +34,12 @@ class BudgetdError(Exception):
         """An earlier attempt was unanswered, so the client cancelled the request id."""
         self.__dict__.update(more)
 
+    def as_cancelled(self) -> BudgetdError:
+        """Returns a copy that is cancelled, because the items of a batch may share an error."""
+        copy = type(self)(self.op, super().__str__())
+        copy.__dict__.update(self.__dict__, cancelled=True)
+        return copy.with_traceback(self.__traceback__)
+
     def __str__(self) -> str:
         text = super().__str__()
         if self.retry_after:

@@ -178,6 +178,27 @@ class Transport(unittest.TestCase):
                 self.assertEqual(self.outcome(self.serve(reply)), want)
                 self.assertEqual(self.outcome_async(self.serve(reply)), want)
 
+    def test_a_heartbeat_after_the_end_is_not_lost(self):
+        beating, ended = threading.Event(), threading.Event()
+
+        def transport(send):
+            op = send.target.rpartition("/")[2]
+            if op == "extend":
+                beating.set()
+                ended.wait(10)
+                return budgetd.Answer(409, {}, b'{"code":"not_held","status":409}')
+            body = b'{"state":"held","outcome":"accepted","expires_in":0}'
+            return budgetd.Answer(200, {}, body if op == "deduct" else b'{"state":"rolled_back"}')
+
+        client = budgetd.Client("http://node", transport=transport)
+        with client.hold("b", request_id="o1", amount=1, hold_ttl="1m") as hold:
+            self.assertTrue(beating.wait(10))
+        ended.set()
+        for timer in threading.enumerate():
+            if isinstance(timer, threading.Timer):
+                timer.join(10)
+        self.assertEqual((hold.done, hold.lost), ("rolled_back", None))
+
     def test_nobody_listens(self):
         with socket.create_server(("127.0.0.1", 0)) as listener:
             url = f"http://127.0.0.1:{listener.getsockname()[1]}"

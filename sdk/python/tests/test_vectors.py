@@ -201,13 +201,16 @@ class Cases(unittest.TestCase):
             try:
                 scope(h, call["steps"])
             except BodyFailed:
-                return {"done": h.done, "raised": True}
-            return {"done": h.done}
+                return {"done": h.done, "raised": True, **self.lost(h)}
+            return {"done": h.done, **self.lost(h)}
         if op in ("batch", "check"):
             return {"results": [self.outcome(r) for r in ask(op, request)]}
         if op in ("feed", "follow"):
             request = {("wait" if k == "wait_ms" else k): (n / 1000 if k == "wait_ms" else n) for k, n in request.items()}
         return {"answer": ask(op, call["budget"], **request)}
+
+    def lost(self, hold):
+        return {"lost": hold.lost.code} if hold.lost else {}
 
     def outcome(self, result):
         self.assertNotEqual(result.answer is None, result.error is None)

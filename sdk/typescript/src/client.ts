@@ -86,6 +86,7 @@ export class Client {
   async hold(
     budget: string, request: Schemas['DeductRequest'] & { hold_ttl: string }, bounds?: Bounds,
   ): Promise<Hold> {
+    if (!request.hold_ttl) throw new Faulty('deduct', 'deduct: a hold needs a hold_ttl')
     try {
       return new Hold(this, budget, request, await this.deduct(budget, request, bounds), bounds?.timeout)
     } catch (error) {
@@ -338,9 +339,7 @@ export class Client {
       const faults = ['malformed', 'invalid', 'too_large', 'unsupported_media_type']
       return faults.includes(final.code) && faults.includes(failure(error).code) ? final : unknown(what, final)
     }
-    final.cancelled = true
-    final.message += ' (the request id was cancelled: try again with another)'
-    return final
+    return final.asCancelled()
   }
 
   /** Returns the error of a call whose attempts ended with one unanswered. */

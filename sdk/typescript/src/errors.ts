@@ -29,6 +29,14 @@ export class BudgetdError extends Error {
     Object.assign(this, more)
     this.name = new.target.name
   }
+
+  /** Returns a copy that is cancelled, because the items of a batch may share an error. */
+  asCancelled(): BudgetdError {
+    const text = this.message + ' (the request id was cancelled: try again with another)'
+    const copy = new (this.constructor as typeof BudgetdError)(this.op, text)
+    const { message: _, ...known } = this
+    return Object.assign(copy, known, { cancelled: true })
+  }
 }
 
 /** Understood, and the answer is no; nothing was changed. */

@@ -10,18 +10,23 @@ type Schemas = components['schemas']
 export class Hold {
   /** How it ended: "lost" if it was over before. */
   done: '' | 'confirmed' | 'rolled_back' | 'lost' = ''
-  /** Why the heartbeat found that the hold is over. */
+  /** Why the heartbeat found that the hold is over, if it was not settled after all. */
   lost: BudgetdError | undefined
   #dispatched = false
   #tried: { op: 'confirm' | 'rollback'; amount: number | undefined } | undefined // may have happened
   #stop = () => {}
   #ended = false
+  #lasts: number // the milliseconds that it lasts after the latest answer
 
   constructor(
     private readonly client: Client, readonly budget: string,
     private readonly request: Schemas['DeductRequest'] & { hold_ttl: string },
     readonly answer: Schemas['DeductAnswer'], private readonly timeout?: number,
-  ) { this.#next() }
+  ) {
+    this.#lasts = milliseconds(request.hold_ttl)
+    this.#learn(answer)
+    this.#next()
+  }
 
   /** Notes that the work has begun, so that an end without a confirm uses the estimate. */
   dispatched(): void { this.#dispatched = true }
@@ -46,6 +51,7 @@ export class Hold {
       const answer = await this.client[op](this.budget, request, { timeout: this.timeout })
       this.done = op === 'confirm' ? 'confirmed' : 'rolled_back'
       this.#close()
+      this.lost = undefined // what a heartbeat found was this end
       return answer
     } catch (error) {
       if (error instanceof Conflict) this.done = 'lost'
@@ -59,11 +65,13 @@ export class Hold {
     return { request_id: this.request.request_id, ...(receipt ? { receipt } : {}) }
   }
 
-  /** The milliseconds between two heartbeats. */
-  #period(): number {
-    const left = (this.answer as { expires_in?: number }).expires_in
-    return (left === undefined ? milliseconds(this.request.hold_ttl) : left * 1000) / 3
+  /** Notes how long the hold lasts from an answer on. */
+  #learn(answer: { expires_in?: number }): void {
+    if (answer.expires_in !== undefined) this.#lasts = answer.expires_in * 1000
   }
+
+  /** The milliseconds between two heartbeats: a third of what is left. */
+  #period(): number { return Math.max(shortestBeat, this.#lasts / 3) }
 
   #next(): void { this.#stop = this.client.clock.later(this.#period(), () => void this.#beat()) }
 
@@ -74,8 +82,8 @@ export class Hold {
 
   async #beat(): Promise<void> {
     try {
-      await this.client.extend(this.budget, { ...this.#named(), hold_ttl: this.request.hold_ttl },
-        { timeout: this.#period() })
+      this.#learn(await this.client.extend(this.budget, { ...this.#named(), hold_ttl: this.request.hold_ttl },
+        { timeout: this.#period() }))
     } catch (error) {
       if (!(error instanceof NotNow || error instanceof Unknown)) {
         if (!this.#ended) this.lost = error as BudgetdError
@@ -85,6 +93,9 @@ export class Hold {
     if (!this.#ended) this.#next()
   }
 }
+
+/** The fewest milliseconds between two heartbeats. */
+const shortestBeat = 50
 
 const units: Record<string, number> = { ns: 1e-6, us: 1e-3, 'µs': 1e-3, ms: 1, s: 1e3, m: 6e4, h: 36e5, d: 864e5 }
 

@@ -105,10 +105,10 @@ class BodyFailed extends Error {}
 
 async function scope(client, clock, v, bounds) {
   const { budget, request, steps } = v.call
-  let done = () => ''
+  let end = () => ({})
   const body = async () => {
     const h = await client.hold(budget, request, bounds)
-    done = () => h.done
+    end = () => ({ done: h.done, ...(h.lost ? { lost: h.lost.code } : {}) })
     let failed
     try { // what `await using` does
       for (const step of steps) {
@@ -130,10 +130,10 @@ async function scope(client, clock, v, bounds) {
   try {
     await body()
   } catch (error) {
-    if (error instanceof BodyFailed) return { done: done(), raised: true }
+    if (error instanceof BodyFailed) return { ...end(), raised: true }
     throw error
   }
-  return { done: done() }
+  return end()
 }
 
 const outcome = (r) => {

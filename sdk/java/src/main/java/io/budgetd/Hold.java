@@ -13,7 +13,8 @@ public final class Hold implements AutoCloseable {
   /** The time in which a hold that may have been made is cancelled, in nanoseconds. */
   static final long SETTLE_TIMEOUT = 10_000_000_000L;
 
-  private static final long SHORTEST_BEAT = 1_000_000;
+  /** The fewest nanoseconds between two heartbeats. */
+  private static final long SHORTEST_BEAT = 50_000_000;
 
   private final Client client;
   private final String budget;
@@ -22,6 +23,7 @@ public final class Hold implements AutoCloseable {
   private volatile boolean dispatched;
   private volatile String done = "";
   private volatile BudgetdException lost;
+  private volatile long lasts; // the nanoseconds that it lasts after the latest answer
   private Settling tried; // may have happened
   private boolean ended;
   private Runnable stop = () -> {};
@@ -34,6 +36,8 @@ public final class Hold implements AutoCloseable {
     this.budget = budget;
     this.request = request;
     this.answer = answer;
+    this.lasts = Durations.parse(request.holdTtl());
+    learn(answer.expiresIn());
     beatLater();
   }
 
@@ -47,7 +51,10 @@ public final class Hold implements AutoCloseable {
     return done;
   }
 
-  /** Returns why the heartbeat found that the hold is over; null if it did not. */
+  /**
+   * Returns why the heartbeat found that the hold is over, if it was not settled after all; null
+   * if it did not.
+   */
   public BudgetdException lost() {
     return lost;
   }
@@ -93,6 +100,7 @@ public final class Hold implements AutoCloseable {
       done = how.op.equals("confirm") ? "confirmed" : "rolled_back";
       tried = null;
       finish();
+      lost = null; // what a heartbeat found was this end
       return settlement;
     } catch (BudgetdException e) {
       if (e instanceof Conflict) {
@@ -103,9 +111,16 @@ public final class Hold implements AutoCloseable {
     }
   }
 
-  /** Returns the nanoseconds between two heartbeats. */
+  /** Notes for how many seconds the hold lasts from an answer on; null says nothing. */
+  private void learn(Double expiresIn) {
+    if (expiresIn != null) {
+      lasts = Math.round(expiresIn * 1000) * 1_000_000;
+    }
+  }
+
+  /** Returns the nanoseconds between two heartbeats: a third of what is left. */
   private long period() {
-    return Math.max(SHORTEST_BEAT, Durations.parse(request.holdTtl()) / 3);
+    return Math.max(SHORTEST_BEAT, lasts / 3);
   }
 
   private synchronized void beatLater() {
@@ -130,7 +145,8 @@ public final class Hold implements AutoCloseable {
       Until until = new Until(client.calls.clock.now() + period(), false);
       Api.ExtendRequest extend = new Api.ExtendRequest(
           request.requestId(), null, request.holdTtl(), answer.receipt());
-      client.calls.run(What.settle("extend", budget, request.requestId(), null, extend), until);
+      learn(client.calls.run(What.settle("extend", budget, request.requestId(), null, extend), until,
+          Api.Settlement.class).expiresIn());
     } catch (NotNow | Unknown e) {
       // the next heartbeat repeats it
     } catch (BudgetdException e) {

@@ -147,6 +147,9 @@ final class VectorsTest {
       got.put("raised", true);
     }
     got.put("done", kept.done());
+    if (kept.lost() != null) {
+      got.put("lost", kept.lost().code());
+    }
     return got;
   }
 
