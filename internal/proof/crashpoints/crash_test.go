@@ -47,6 +47,8 @@ type verb struct {
 	used, held int64
 	// rest says that the rest of the budget can be deducted afterwards.
 	rest bool
+	// check, if not nil, checks the rest of what the verb shall have done.
+	check func(w *world)
 }
 
 // world is a budget on which a verb is executed.
@@ -175,6 +177,9 @@ func (w *world) settle(v *verb) {
 	b := w.audit()
 	if b.Used != v.used || b.Held != v.held {
 		w.Errorf("S is %d and H %d, want %d and %d", b.Used, b.Held, v.used, v.held)
+	}
+	if v.check != nil {
+		v.check(w)
 	}
 	if !v.rest {
 		return

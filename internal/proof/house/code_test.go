@@ -18,7 +18,7 @@ import (
 const (
 	mostProduct = 60_840 // what budgetd, budgetctl and the client are made of
 	mostSupport = 10_580 // all other code outside tests
-	mostTests   = 67_950
+	mostTests   = 68_135
 )
 
 // lineCount counts lines of code and lines that have only a comment.
