@@ -75,6 +75,8 @@ type CreateRequest struct {
 	// DryRun creates nothing: the answer is the budget as it would be, with what its Periods would
 	// get.
 	DryRun bool `json:"dry_run,omitzero"`
+	// Status budget.Paused makes a budget that is paused; "" means budget.Effective.
+	Status budget.Status `json:"status,omitzero" check:"status"`
 }
 
 // PatchRequest changes a budget; nil and "" leave a field unchanged.

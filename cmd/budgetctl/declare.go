@@ -28,7 +28,6 @@ only with allow_past: true, which export writes.`
 // declared is a budget in a file of apply. Status may be paused.
 type declared struct {
 	client.CreateRequest `json:",inline"`
-	Status               budget.Status `json:"status,omitzero"`
 	// Thresholds are the budget's own, nil if the defaults apply or the file does not say.
 	Thresholds *[]client.Threshold `json:"thresholds,omitzero"`
 }
@@ -47,9 +46,10 @@ type applied struct {
 
 	create     *client.CreateRequest
 	patch      *client.PatchRequest
-	total      int64               // the total to set; 0 means no change
-	thresholds *[]client.Threshold // to set; nil means no change
-	own        []ownMaximums       // overrides to change
+	total      int64                // the total to set; 0 means no change
+	thresholds *[]client.Threshold  // to set; nil means no change
+	own        []ownMaximums        // overrides to change
+	then       *client.PatchRequest // when they are set; nil means nothing
 	before     *client.Budget
 }
 
@@ -182,11 +182,18 @@ func (a *app) declare(ctx context.Context, c *client.Client, wanted *declaration
 // request id of a change of the total is derived from the version, so two concurrent applies change
 // it once.
 func (d *applied) do(ctx context.Context, c *client.Client) error {
-	err := d.define(ctx, c)
-	for i := range d.own {
-		if err == nil {
-			err = d.own[i].do(ctx, c, d.Name)
-		}
+	err := d.each(func(m *ownMaximums) error { return m.add(ctx, c, d.Name, false) })
+	if err == nil {
+		err = d.define(ctx, c)
+	}
+	if err == nil {
+		err = d.each(func(m *ownMaximums) error { return m.add(ctx, c, d.Name, true) })
+	}
+	if err == nil && d.then != nil {
+		_, err = c.Patch(ctx, d.Name, *d.then)
+	}
+	if err == nil {
+		err = d.each(func(m *ownMaximums) error { return m.drop(ctx, c, d.Name) })
 	}
 	if err == nil && d.thresholds != nil {
 		_, err = c.SetThresholds(ctx, d.Name, *d.thresholds)
@@ -194,13 +201,20 @@ func (d *applied) do(ctx context.Context, c *client.Client) error {
 	return err
 }
 
+// each calls do for each limit whose overrides change, until it fails.
+func (d *applied) each(do func(m *ownMaximums) error) error {
+	for i := range d.own {
+		if err := do(&d.own[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // define creates or changes the budget itself.
 func (d *applied) define(ctx context.Context, c *client.Client) error {
 	if d.create != nil {
-		made, err := c.Create(ctx, *d.create)
-		if err == nil && d.patch != nil {
-			_, err = c.Patch(ctx, made.Name, *d.patch)
-		}
+		_, err := c.Create(ctx, *d.create)
 		return err
 	}
 	now := d.before

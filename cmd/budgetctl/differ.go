@@ -37,6 +37,9 @@ func differing(ctx context.Context, c *client.Client, d *declared) (*applied, er
 		return nil, err
 	}
 	out.Lines = append(out.Lines, lines...)
+	if err := out.place(d.Limits, full.Limits); err != nil {
+		return nil, err
+	}
 	if err := out.amount(d); err != nil {
 		return nil, err
 	}
@@ -70,14 +73,17 @@ func (out *applied) creation(ctx context.Context, c *client.Client, d *declared)
 	out.Action, out.create = "create", &create
 	for _, l := range d.Limits {
 		if len(l.Overrides) > overridesAtOnce {
-			out.own = append(out.own, ownMaximums{limit: l.Name, set: l.Overrides})
+			out.own = append(out.own, ownMaximums{limit: l.Name, set: l.Overrides, fresh: true})
 		}
 	}
 	out.Lines = append(out.Lines, "made with "+fmt.Sprint(cell(orUnlimited(
 		full.TotalQuantity)))+" units in "+grouped(int64(full.BucketQuantity))+" buckets")
-	if d.Status == budget.Paused {
-		out.patch = &client.PatchRequest{Status: budget.Paused}
+	switch {
+	case d.Status == budget.Paused:
 		out.Lines = append(out.Lines, "paused at once")
+	case len(out.own) > 0:
+		create.Status, out.then = budget.Paused, &client.PatchRequest{Status: budget.Effective}
+		out.Lines = append(out.Lines, "paused until its overrides are set")
 	}
 	if d.Thresholds != nil {
 		out.Lines = append(out.Lines, "thresholds: "+thresholdsText(*d.Thresholds))

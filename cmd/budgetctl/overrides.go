@@ -23,6 +23,8 @@ type ownMaximums struct {
 	limit  string
 	set    []client.Override
 	remove []client.Override
+	// fresh says that the limit gets them only after it is made.
+	fresh bool
 }
 
 // valueOf returns the values of an override, one per dimension.
@@ -115,13 +117,21 @@ func (m *ownMaximums) line(sign string, o client.Override) string {
 		overrideText(o))
 }
 
-// do makes the changes.
-func (m *ownMaximums) do(ctx context.Context, c *client.Client, name string) error {
+// add sets the overrides of a limit that is fresh, or is not.
+func (m *ownMaximums) add(ctx context.Context, c *client.Client, name string, fresh bool) error {
+	if m.fresh != fresh {
+		return nil
+	}
 	for chunk := range slices.Chunk(m.set, overridesAtOnce) {
 		if _, err := c.SetOverrides(ctx, name, m.limit, chunk...); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// drop removes overrides.
+func (m *ownMaximums) drop(ctx context.Context, c *client.Client, name string) error {
 	for _, o := range m.remove {
 		if _, err := c.RemoveOverride(ctx, name, m.limit, valueOf(o)...); err != nil {
 			return err
@@ -247,7 +257,10 @@ func (a *app) changeOverrides(ctx context.Context, c *client.Client, name string
 				return fmt.Errorf("output: %w", err)
 			}
 		}
-		if err := m.do(ctx, c, name); err != nil {
+		if err := m.add(ctx, c, name, m.fresh); err != nil {
+			return err
+		}
+		if err := m.drop(ctx, c, name); err != nil {
 			return err
 		}
 	}

@@ -1,7 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -41,4 +50,90 @@ func TestDifferenceOfOverrides(t *testing.T) {
 	if got := shown(make([]string, 25)); len(got) != 21 || got[20] != "… and 5 more lines of overrides" {
 		t.Errorf("%q", got)
 	}
+}
+
+// TestOverridesOfApply checks that apply lets no value be judged by a maximum that it has neither
+// before nor after: by the order of its calls, and by what they carry.
+func TestOverridesOfApply(t *testing.T) {
+	server, file := serveReal(t), filepath.Join(t.TempDir(), "b.yaml")
+	to, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var calls []string
+	forward := httputil.NewSingleHostReverseProxy(to)
+	between := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		if text := string(body); r.Method != http.MethodGet && !strings.Contains(text, `"dry_run":true`) {
+			name := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
+			said := regexp.MustCompile(`"(status|enforce|value|max)":[^,}]*`).FindAllString(text, 5)
+			calls = append(calls, fmt.Sprint(r.Method, " ", name, r.URL.RawQuery, " ", said))
+		}
+		forward.ServeHTTP(w, r)
+	}))
+	defer between.Close()
+	of := func(n int) string {
+		var out strings.Builder
+		for i := range n {
+			fmt.Fprintf(&out, "{value: v%04d, max: %d},", i, 10+i)
+		}
+		return out.String()
+	}
+	one := func(name, window, rest string) string {
+		return "\n      - {name: " + name + ", dimension: user, measure: count, window: {" + window + "}, " + rest + "}"
+	}
+	const day, ever = "kind: calendar, every: day", "kind: lifetime"
+	apply := func(limits string, want ...string) {
+		t.Helper()
+		calls = nil
+		text := "budgets:\n  - name: b\n    unit: count\n    type: promo\n    total_quantity: 9\n    bucket_quantity: 1\n    limits:" + limits
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		must1(t, between.URL, "apply -f "+file)
+		if fmt.Sprint(calls) != fmt.Sprint(want) {
+			t.Errorf("calls:\n%s\nwant:\n%s", strings.Join(calls, "\n"), strings.Join(want, "\n"))
+		}
+		if r := must1(t, server, "apply -f "+file+" --dry-run"); !strings.Contains(r.stdout, "1 as they were") {
+			t.Errorf("it is not as the file says: %s", r.stdout)
+		}
+		if r := must1(t, server, "get b -o json"); !strings.Contains(r.stdout, `"effective"`) {
+			t.Errorf("it stays paused: %s", r.stdout)
+		}
+	}
+	first := one("a", day, "max: 2, overrides: ["+of(1001)+"]")
+	apply(first, `POST budgets ["max":2 "status":"paused"]`,
+		`PUT overrides ["value":"v0000" "max":10 "value":"v0001" "max":11 "value":"v0002"]`,
+		`PUT overrides ["value":"v1000" "max":1010]`, `PATCH b ["status":"effective"]`)
+	// What a value gets is set before the limit changes, what it loses is removed afterwards.
+	a := one("a", day, "max: 1, overrides: ["+of(999)+"{value: x, max: 7}]")
+	apply(a, `PUT overrides ["value":"x" "max":7]`, `PATCH b ["max":1]`, `DELETE overridesvalue=v0999 []`,
+		`DELETE overridesvalue=v1000 []`)
+	// A new limit comes with its overrides, or refuses nothing until it has them.
+	apply(a+one("b", ever, "max: 1, overrides: [{value: x, max: 7}]"),
+		`PATCH b ["max":1 "max":1 "value":"x" "max":7]`)
+	c := a + one("c", ever, "max: 1, overrides: ["+of(1001)+"]")
+	apply(c, `PATCH b ["max":1 "max":1 "enforce":false]`,
+		`PUT overrides ["value":"v0000" "max":10 "value":"v0001" "max":11 "value":"v0002"]`,
+		`PUT overrides ["value":"v1000" "max":1010]`, `PATCH b ["max":1 "max":1]`)
+	// A limit that begins to count otherwise does so with other overrides, at once.
+	apply(one("a", ever, "max: 1, overrides: [{value: x, max: 8}]"), `PATCH b ["max":1 "value":"x" "max":8]`)
+	text := strings.Replace(c, "name: c", "name: a2", 1)
+	text = strings.Replace(strings.Replace(text, a, "", 1), "name: a2", "name: a", 1)
+	text = strings.Replace(text, ever, day, 1)
+	calls = nil
+	if err := os.WriteFile(file, []byte("budgets:\n  - name: b\n    limits:"+text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	checkFailure(t, command(t, between.URL, "apply -f "+file), exitError, "give it another name")
+	if len(calls) > 0 {
+		t.Errorf("calls of an apply that fails: %q", calls)
+	}
+	paused := "budgets: [{name: p, unit: count, type: promo, total_quantity: 9, status: paused}]"
+	if err := os.WriteFile(file, []byte(paused), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	checkContains(t, must1(t, server, "apply -f "+file).stderr, "paused at once")
+	checkFailure(t, command(t, server, "deduct p 1 --request-id o1"), exitRefused, "budget_paused")
 }

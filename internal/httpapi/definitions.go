@@ -72,6 +72,7 @@ func definitionOf(r *api.CreateRequest) budget.Definition {
 		EndAt:            r.EndAt,
 		AllowPast:        r.AllowPast,
 		DryRun:           r.DryRun,
+		Paused:           r.Status == budget.Paused,
 	}
 	if list := limitsIn(r.Limits); len(list) > 0 {
 		d.Limits = &budget.Limits{List: list}

@@ -125,6 +125,7 @@ class BudgetDefinition(TypedDict):
     on_loss: NotRequired["OnLoss"]
     limits: NotRequired[list["Limit"]]
     dry_run: NotRequired[bool]
+    status: NotRequired[Literal["paused", "effective"]]
 
 
 class BudgetChange(TypedDict):

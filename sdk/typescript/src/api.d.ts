@@ -1375,6 +1375,11 @@ export interface components {
             limits?: components["schemas"]["Limit"][];
             /** @description Makes nothing; default `false`. */
             dry_run?: boolean;
+            /**
+             * @description `paused`: nothing can be deducted until a change resumes the budget; default `effective`.
+             * @enum {string}
+             */
+            status?: "paused" | "effective";
         };
         BudgetChange: {
             /** @enum {string} */

@@ -89,7 +89,8 @@ public final class Api {
       String lateRefund,
       String onLoss,
       List<Limit> limits,
-      Boolean dryRun) {}
+      Boolean dryRun,
+      String status) {}
 
   public record BudgetChange(
       String status,
