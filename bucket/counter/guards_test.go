@@ -78,9 +78,10 @@ func TestBalanceAtClose(t *testing.T) {
 					created_at) VALUES (?, ?, ?, ?, 'apply', ?, 'pending', 1)`, e.Bucket, e.Number,
 					e.NextGrant, b.ID, test.pending)
 			}
-			_, err := w.part.Closed(t.Context(), w.memory(0), []store.Closing{{
-				Ref: b.Buckets[0].Ref(), Entry: bucket.Entry{Verdict: bucket.Accepted, Epoch: e.Number,
-					Taken: test.taken, Balance: test.balance, LastGrant: e.NextGrant - 1}}}, -1)
+			_, err := w.part.Settle(t.Context(), []store.Told{{Memory: w.memory(0),
+				Closings: []store.Closing{{Ref: b.Buckets[0].Ref(),
+					Entry: bucket.Entry{Verdict: bucket.Accepted, Epoch: e.Number, Taken: test.taken,
+						Balance: test.balance, LastGrant: e.NextGrant - 1}}}}}, -1)
 			w.ok(err)
 			now := w.read(b.ID).Buckets[0].Epoch
 			if ended := now.Status == ledger.Closed; ended != test.ends || ended == (now.Halted != "") {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
@@ -26,7 +25,7 @@ func (s *Service) push(ctx context.Context, buckets []int64, need int64) error {
 		if len(buckets) == 0 {
 			break
 		}
-		begun, failed, err := s.pushOnce(ctx, ctx, buckets, need)
+		begun, failed, err := s.pushOnce(ctx, buckets, need)
 		if err != nil {
 			return err
 		}
@@ -38,13 +37,13 @@ func (s *Service) push(ctx context.Context, buckets []int64, need int64) error {
 	return first
 }
 
-// pushPatiently is one round of push. It waits for a part of the deadline of a deduction, and
-// returns the errors of partitions that failed or have not answered by then. Their calls go on.
-func (s *Service) pushPatiently(ctx context.Context, buckets []int64, need int64) (
+// pushPatiently does tasks. It waits for a part of the deadline of a deduction, and returns the
+// errors of partitions that failed or have not answered by then. Their calls go on.
+func (s *Service) pushPatiently(ctx context.Context, tasks []store.Task, need int64) (
 	begun []int64, failed map[bucket.Partition]error, err error) {
 	patience, cancel := s.patience(ctx)
 	defer cancel()
-	return s.pushOnce(ctx, patience, buckets, need)
+	return s.do(ctx, patience, tasks, need)
 }
 
 // patience bounds how long a slow partition is waited for.
@@ -53,33 +52,38 @@ func (s *Service) patience(ctx context.Context) (context.Context, context.Cancel
 	return context.WithTimeout(ctx, s.set.Deadline/share)
 }
 
-// pushOnce pushes buckets once, until patience ends. begun are those that began another epoch.
-func (s *Service) pushOnce(ctx, patience context.Context, buckets []int64, need int64) (
+// pushOnce pushes buckets once. begun are those that began another epoch.
+func (s *Service) pushOnce(ctx context.Context, buckets []int64, need int64) (
 	begun []int64, failed map[bucket.Partition]error, err error) {
 	tasks, err := s.ledger.Tasks(ctx, buckets)
 	if err != nil {
 		return nil, nil, err
 	}
+	return s.do(ctx, ctx, tasks, need)
+}
+
+// do does tasks, until patience ends. begun are the buckets that began another epoch.
+func (s *Service) do(ctx, patience context.Context, tasks []store.Task, need int64) (
+	begun []int64, failed map[bucket.Partition]error, err error) {
 	byPartition := map[bucket.Partition][]store.Task{}
 	for _, t := range tasks {
 		if !t.Halted {
 			byPartition[t.Partition] = append(byPartition[t.Partition], t)
 		}
 	}
-	// Calls that go on after patience must not write to the result: it is read once more on return.
-	var mu sync.Mutex
-	var found []int64
+	var r round
 	failed = s.sideBySide(ctx, patience, slices.Collect(maps.Keys(byPartition)),
 		func(ctx context.Context, name bucket.Partition) error {
-			some, err := s.pushPartition(ctx, name, byPartition[name], need)
-			mu.Lock()
-			found = append(found, some...)
-			mu.Unlock()
-			return err
+			p, err := s.pushPartition(ctx, name, byPartition[name])
+			if p == nil || p.isIdle() || r.add(p) {
+				return err
+			}
+			_, late, e := s.settle(ctx, []*pushing{p}, need)
+			return orFirst(err, orFirst(late[name], e))
 		})
-	mu.Lock()
-	defer mu.Unlock()
-	return slices.Clone(found), failed, nil
+	begun, other, err := s.settle(ctx, r.end(), need)
+	maps.Copy(failed, other)
+	return begun, failed, err
 }
 
 // sideBySide makes one call for each partition, and returns the errors of those that failed, and of
@@ -116,9 +120,10 @@ func (s *Service) sideBySide(ctx, patience context.Context, names []bucket.Parti
 	return failed
 }
 
-// pushPartition pushes buckets of one partition. begun are those with new epochs.
-func (s *Service) pushPartition(ctx context.Context, name bucket.Partition, tasks []store.Task,
-	need int64) (begun []int64, err error) {
+// pushPartition tells the store of one partition what it must know of buckets. What it answered is
+// in the result, which SQL does not have yet, also if the last call fails; nil means nothing.
+func (s *Service) pushPartition(ctx context.Context, name bucket.Partition, tasks []store.Task) (
+	*pushing, error) {
 	l := s.partitionOf(name)
 	if l == nil {
 		return nil, notConfigured(name)
@@ -144,13 +149,16 @@ func (s *Service) pushPartition(ctx context.Context, name bucket.Partition, task
 			return nil, err
 		}
 	}
-	for _, do := range []func(context.Context) error{p.open, p.grant, p.confirm} {
+	for _, do := range []func(context.Context) error{p.open, p.grant} {
 		if err := do(ctx); err != nil {
 			return nil, p.failed(err)
 		}
 	}
-	begun, err = p.close(ctx, need)
-	return begun, p.failed(err)
+	err = p.close(ctx)
+	if errors.Is(err, bucket.ErrOtherMemory) { // what an epoch never opened for comes back
+		return nil, p.failed(err)
+	}
+	return p, p.failed(err)
 }
 
 // pushing is one push on one partition.
@@ -160,7 +168,11 @@ type pushing struct {
 	growing, closings []store.Task
 	orphans           bool
 	done              map[bucket.Ref]*store.Done
+	closed            []store.Closing
 }
+
+// isIdle reports whether the store has done nothing.
+func (p *pushing) isIdle() bool { return len(p.done)+len(p.closed) == 0 }
 
 // failed turns an answer from another memory into an error of the partition.
 func (p *pushing) failed(err error) error {
@@ -262,25 +274,9 @@ func (p *pushing) handleLost(ctx context.Context, ref bucket.Ref, v bucket.Verdi
 	return nil
 }
 
-// confirm records in SQL what the store has.
-func (p *pushing) confirm(ctx context.Context) error {
-	if len(p.done) == 0 {
-		return nil
-	}
-	done := make([]store.Done, 0, len(p.done))
-	for _, d := range p.done {
-		done = append(done, *d)
-	}
-	for chunk := range slices.Chunk(done, store.MaxEpochs) {
-		if err := p.l.s.ledger.Confirm(ctx, p.m.Memory, chunk); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// close closes the epochs whose status is closing, those of a budget together.
-func (p *pushing) close(ctx context.Context, need int64) (begun []int64, err error) {
+// close closes the epochs whose status is closing.
+func (p *pushing) close(ctx context.Context) error {
+	// Those of a budget stand together in a transaction.
 	slices.SortStableFunc(p.closings, func(x, y store.Task) int {
 		return cmp.Compare(x.Budget, y.Budget)
 	})
@@ -291,23 +287,17 @@ func (p *pushing) close(ctx context.Context, need int64) (begun []int64, err err
 		}
 		entries, err := p.l.store.Close(ctx, p.m.Memory, refs, false)
 		if err != nil {
-			return begun, p.unanswered(err)
+			return p.unanswered(err)
 		}
-		var closed []store.Closing
 		for i, e := range entries {
 			if e.Verdict == bucket.Accepted {
-				closed = append(closed, store.Closing{Ref: refs[i], Entry: e})
+				p.closed = append(p.closed, store.Closing{Ref: refs[i], Entry: e})
 			} else if err := p.handleLost(ctx, refs[i], e.Verdict); err != nil {
-				return begun, err
+				return err
 			}
 		}
-		again, err := p.l.s.ledger.Closed(ctx, p.m.Memory, closed, need)
-		if err != nil {
-			return begun, err
-		}
-		begun = append(begun, again...)
 	}
-	return begun, nil
+	return nil
 }
 
 // endLost ends all epochs of the partition whose memory was given up.
@@ -358,7 +348,7 @@ func (p *PushLoop) RunOnce(ctx context.Context) error {
 // errors of those that do not. Errors: Unavailable and OutcomeUnknown of the database. Any node can
 // finish what is left, and repeating it is harmless.
 func (s *Service) Tell(ctx context.Context, buckets []int64) (map[bucket.Partition]error, error) {
-	_, failed, err := s.pushOnce(ctx, ctx, buckets, -1)
+	_, failed, err := s.pushOnce(ctx, buckets, -1)
 	return failed, err
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/deduct"
+	"github.com/budgetd/budgetd/bucket/store"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
 	"github.com/budgetd/budgetd/ledger/books"
@@ -20,7 +21,7 @@ func (s *Service) Supply(budgetID int64, ops []*deduct.Op) {
 	defer cancel()
 	p := &supply{s: s, began: s.clock.Now()}
 	for _, o := range ops {
-		if !o.Withdrawn() {
+		if o.Granted = 0; !o.Withdrawn() {
 			p.ops = append(p.ops, o)
 		}
 	}
@@ -61,7 +62,7 @@ func (p *supply) run(ctx context.Context, budgetID int64) {
 		return
 	}
 	if err == nil {
-		p.b, err = p.s.budgets.Reload(ctx, budgetID)
+		err = p.read(ctx, left)
 	}
 	if err != nil {
 		end(left, err)
@@ -72,12 +73,40 @@ func (p *supply) run(ctx context.Context, budgetID int64) {
 		served := bk == nil || bk.Epoch.Status == ledger.Open && !isShort(o)
 		if served {
 			end([]*deduct.Op{o}, nil)
+			if bk != nil {
+				o.Granted = bk.Epoch.Number
+			}
 		}
 		return served
 	})
 	if len(left) > 0 {
 		p.rounds(ctx, left)
+		p.learn(ctx, left)
 	}
+}
+
+// learn reads the definition once for all operations whose buckets began epochs. They read it
+// themselves if it cannot be read now.
+func (p *supply) learn(ctx context.Context, ops []*deduct.Op) {
+	if slices.ContainsFunc(ops, func(o *deduct.Op) bool {
+		return o.Step == deduct.StepSupplied && o.Granted != 0 && o.Granted != o.Route.Epoch.Number
+	}) {
+		_, err := p.s.budgets.Reload(ctx, p.b.ID)
+		p.s.failed("sql", err)
+	}
+}
+
+// read reads the definition, unless all operations are short and a fresh one is cached: then only
+// the partitions of buckets are needed.
+func (p *supply) read(ctx context.Context, ops []*deduct.Op) (err error) {
+	if !slices.ContainsFunc(ops, func(o *deduct.Op) bool { return !isShort(o) }) {
+		if b := p.s.budgets.Fresh(bucket.BudgetRef{ID: p.b.ID}); b != nil {
+			p.b = b
+			return nil
+		}
+	}
+	p.b, err = p.s.budgets.Reload(ctx, p.b.ID)
+	return err
 }
 
 // isShort reports whether the operation's bucket had too little.
@@ -149,7 +178,7 @@ func (p *supply) rounds(ctx context.Context, ops []*deduct.Op) {
 	var down error
 	for range most {
 		r.Asks = asks(ops)
-		got, err := p.s.ledger.Supply(ctx, p.b.ID, r)
+		got, tasks, err := p.s.ledger.Supply(ctx, p.b.ID, r)
 		if err != nil {
 			end(ops, err)
 			return
@@ -157,7 +186,7 @@ func (p *supply) rounds(ctx context.Context, ops []*deduct.Op) {
 		if !p.b.Unlimited && got.Units > 0 {
 			p.s.observer.Moved("apply", got.Units)
 		}
-		begun, failed, err := p.s.pushPatiently(ctx, got.Push, got.Keep)
+		begun, failed, err := p.s.pushPatiently(ctx, tasks, got.Keep)
 		if err != nil {
 			end(ops, err)
 			return
@@ -166,7 +195,7 @@ func (p *supply) rounds(ctx context.Context, ops []*deduct.Op) {
 			p.s.failed("store", p.s.push(ctx, begun, -1))
 		}
 		down = orFirst(down, p.without(&r, failed))
-		ops = p.served(ops, &got, failed)
+		ops = p.served(ops, &got, tasks, failed)
 		maps.Copy(r.Have, got.Have)
 		switch {
 		case len(ops) == 0:
@@ -241,9 +270,16 @@ func (p *supply) without(r *books.Round, failed map[bucket.Partition]error) (err
 
 // served returns the operations that still wait. The others may ask their stores again, or learn
 // why they may not.
-func (p *supply) served(ops []*deduct.Op, got *books.Supplied,
+func (p *supply) served(ops []*deduct.Op, got *books.Supplied, tasks []store.Task,
 	failed map[bucket.Partition]error) (left []*deduct.Op) {
+	granted := map[int64]int64{}
+	for i := range tasks {
+		granted[tasks[i].Bucket] = tasks[i].Epoch
+	}
 	for i, o := range ops {
+		if o.Granted = 0; got.Given[i] {
+			o.Granted = granted[o.Route.ID]
+		}
 		away := failed[p.b.Bucket(o.Route.ID).Partition]
 		switch {
 		case got.Refused[o.Route.ID] != nil:

@@ -108,9 +108,9 @@ func (m *moving) leave(ctx context.Context) error {
 	if entries[0].Verdict != bucket.Accepted {
 		return p.failed(p.handleLost(ctx, m.ref, entries[0].Verdict))
 	}
-	closed := []store.Closing{{Ref: m.ref, Entry: entries[0]}}
-	_, err = m.s.ledger.Closed(ctx, known.Memory, closed, -1)
-	return p.failed(err)
+	p.closed = []store.Closing{{Ref: m.ref, Entry: entries[0]}}
+	_, other, err := m.s.settle(ctx, []*pushing{p}, -1)
+	return orFirst(other[m.source.name], p.failed(err))
 }
 
 // copy copies the bucket's records, counters and late sums from the source.

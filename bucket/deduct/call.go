@@ -8,6 +8,7 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/batch"
+	"github.com/budgetd/budgetd/ledger"
 )
 
 // call holds the operations of one call. The caller's goroutine runs it: it sends operations to
@@ -217,12 +218,15 @@ func (c *call) again(o *Op) {
 		c.retry(o, outOfDate())
 		return
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, c.soft.Sub(c.now))
-	defer cancel()
-	b, err := c.s.budgets.Reload(ctx, o.Budget.ID)
-	if err != nil {
-		c.retry(o, err)
-		return
+	b := c.granted(o)
+	if b == nil {
+		ctx, cancel := context.WithTimeout(c.ctx, c.soft.Sub(c.now))
+		defer cancel()
+		var err error
+		if b, err = c.s.budgets.Reload(ctx, o.Budget.ID); err != nil {
+			c.retry(o, err)
+			return
+		}
 	}
 	o.Budget = b
 	if o.tries++; o.tries > atOnce {
@@ -230,6 +234,23 @@ func (c *call) again(o *Op) {
 		return
 	}
 	c.begin(o)
+}
+
+// granted returns the cached definition if it is fresh and has the epoch that serves the operation
+// now, and otherwise nil.
+func (c *call) granted(o *Op) *bucket.Budget {
+	if o.Step != StepSupplied || o.Granted == 0 {
+		return nil
+	}
+	b := c.s.budgets.Fresh(bucket.BudgetRef{ID: o.Budget.ID})
+	if b == nil {
+		return nil
+	}
+	if bk := b.Bucket(o.Route.ID); bk == nil || bk.Epoch.Number != o.Granted ||
+		bk.Epoch.Status != ledger.Open {
+		return nil
+	}
+	return b
 }
 
 // pause begins an operation again after a pause that grows each time.

@@ -42,6 +42,7 @@ type Op struct {
 	Exceeded []budget.LimitState  // limits that a read found exceeded
 	Spent    int64                // State.Spent after this deduction
 	Refusal  error                // the answer, unless the id is known
+	Granted  int64                // with StepSupplied: the epoch that serves it in a store, or 0
 
 	// Unsure says that an earlier attempt may have deducted. Only its home can tell.
 	Unsure bool

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/budgetd/budgetd/bucket"
-	"github.com/budgetd/budgetd/internal/sql/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sql/engine"
 	"github.com/budgetd/budgetd/ledger"
 	"github.com/budgetd/budgetd/ledger/books"
@@ -96,52 +95,20 @@ func (l *Ledger) tasks(ctx context.Context, buckets []int64) (out []Task, err er
 	}
 	for i := range found {
 		row := &found[i]
-		ref := bucket.Ref{Bucket: row.Bucket, Epoch: row.Epoch, Incarnation: row.Incarnation}
-		task := Task{Ref: ref, Budget: row.Budget, Status: row.Status,
-			Halted:    row.Halted != "",
-			Partition: bucket.Partition{Instance: row.Instance, Index: row.Partition},
-			Grants:    grants[at(ref)]}
-		for j := range task.Grants {
-			task.Grants[j].Ref = ref
-		}
-		if row.CopiedEpoch == row.Epoch-1 { // the first epoch on the partition that it moved to
-			task.CopyOf = row.CopiedEpoch
-		}
-		out = append(out, task)
+		out = append(out, taskOf(row, grants[books.Position{Bucket: row.Bucket, Epoch: row.Epoch}]))
 	}
 	return out, nil
 }
 
-// Confirm records what a store has done. It locks a budget only if an epoch opens.
-func (l *Ledger) Confirm(ctx context.Context, m bucket.Memory, done []Done) error {
-	var load []bookkeeper.Query
-	var list []books.Position
-	var opened []int64
-	for _, d := range done {
-		list = append(list, at(d.Ref))
-		if d.Opened {
-			opened = append(opened, d.Bucket)
-		}
+func taskOf(row *taskRow, grants []bucket.StoreGrant) Task {
+	ref := bucket.Ref{Bucket: row.Bucket, Epoch: row.Epoch, Incarnation: row.Incarnation}
+	task := Task{Ref: ref, Budget: row.Budget, Status: row.Status, Halted: row.Halted != "",
+		Partition: bucket.Partition{Instance: row.Instance, Index: row.Partition}, Grants: grants}
+	for i := range task.Grants {
+		task.Grants[i].Ref = ref
 	}
-	if list = sorted(list); len(list) == 0 {
-		return nil
+	if row.CopiedEpoch == row.Epoch-1 { // the first epoch on the partition that it moved to
+		task.CopyOf = row.CopiedEpoch
 	}
-	if len(opened) > 0 {
-		load = bookkeeper.BudgetsOf(opened)
-	}
-	load = append(load, bookkeeper.EpochsAt(list), bookkeeper.Partitions(key(m.Partition)),
-		bookkeeper.PendingOf(list))
-	return bookkeeper.Do(ctx, l.db, "confirm", load,
-		func(b *books.Books) ([]bookkeeper.Query, error) {
-			known, err := current(b, m)
-			if err != nil {
-				return nil, err
-			}
-			for _, d := range done {
-				if e := b.Epochs.Get(at(d.Ref)); e != nil && e.Incarnation >= known.Since {
-					b.Confirm(e, d.Opened, d.Grants)
-				}
-			}
-			return nil, nil
-		})
+	return task
 }

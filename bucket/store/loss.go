@@ -113,3 +113,10 @@ func (l *Ledger) Halt(ctx context.Context, ref bucket.Ref, why string) error {
 			return nil, nil
 		})
 }
+
+// ending locks the budgets of epochs, the epochs, and a partition, and loads what their ends need.
+func ending(of bucket.Partition, list []books.Position) []bookkeeper.Query {
+	list = sorted(list)
+	return append(bookkeeper.BudgetsOf(bookkeeper.BucketsIn(list)), bookkeeper.EpochsAt(list),
+		bookkeeper.Partitions(key(of)), bookkeeper.PendingOf(list), bookkeeper.PeriodsAt(list))
+}

@@ -1,9 +1,12 @@
 package store
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"sync"
 	"testing"
 
@@ -12,6 +15,7 @@ import (
 	"github.com/budgetd/budgetd/internal/proof/testservers"
 	"github.com/budgetd/budgetd/internal/sql/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sql/engine"
+	"github.com/budgetd/budgetd/ledger"
 	"github.com/budgetd/budgetd/ledger/books"
 )
 
@@ -74,6 +78,15 @@ func (w *world) create(id int64) {
 		return nil, nil
 	})
 	w.ok(err)
+}
+
+// settle settles what one partition told.
+func (w *world) settle(told Told, need int64) error {
+	done, err := w.part.Settle(w.Context(), []Told{told}, need)
+	if len(done.Other) > 0 {
+		return errors.Join(err, bucket.ErrOtherMemory)
+	}
+	return err
 }
 
 func (w *world) ok(err error) {
@@ -141,7 +154,8 @@ func TestToldTwice(t *testing.T) {
 			want string // O, S, R, C of bucket 1, status, pending grants, U, Q
 		}{
 			{"confirm", func(m bucket.Memory) error {
-				return w.part.Confirm(ctx, m, []Done{{Ref: ref(1), Opened: true, Grants: 1}})
+				done := []Done{{Ref: ref(1), Opened: true, Grants: 1}}
+				return w.settle(Told{Memory: m, Done: done}, -1)
 			}, "50 0 0 0 open 1 0 0"},
 			{"record", func(m bucket.Memory) error {
 				_, err := w.part.Record(ctx, m, []bucket.Sum{sum})
@@ -151,8 +165,7 @@ func TestToldTwice(t *testing.T) {
 				return errors.Join(w.part.Close(ctx, 1, 1), w.part.Close(ctx, 1, 2))
 			}, "43 7 0 0 closing 1 0 0"},
 			{"closed", func(m bucket.Memory) error {
-				_, err := w.part.Closed(ctx, m, final, -1)
-				return err
+				return w.settle(Told{Memory: m, Closings: final}, -1)
 			}, "0 10 0 40 closed 1 40 0"},
 			{"late", func(m bucket.Memory) error {
 				_, err := w.part.Record(ctx, m, []bucket.Sum{late})
@@ -247,12 +260,11 @@ func TestManyTogether(t *testing.T) {
 							Entry: bucket.Entry{Balance: 45, Taken: 5, LastGrant: 1}})
 					}
 					_, err := w.part.Record(ctx, m, sums)
-					err = errors.Join(err, w.part.Confirm(ctx, m, done))
+					err = errors.Join(err, w.settle(Told{Memory: m, Done: done}, -1))
 					if i > 5 {
 						id := int64((worker+i)%(2*budgets) + 1)
 						err = errors.Join(err, w.part.Close(ctx, (id+1)/2, id))
-						_, e := w.part.Closed(ctx, m, closings, 0)
-						err = errors.Join(err, e)
+						err = errors.Join(err, w.settle(Told{Memory: m, Closings: closings}, 0))
 					}
 					if i == 8 {
 						err = errors.Join(err, w.part.Lost(ctx, m, ref(int64(worker%2+3)), "test"))
@@ -266,5 +278,59 @@ func TestManyTogether(t *testing.T) {
 			})
 		}
 		group.Wait()
+	})
+}
+
+// TestSettledTogether settles what two partitions told, one of them with a memory that was given
+// up. Only that one is left out.
+func TestSettledTogether(t *testing.T) {
+	everywhere(t, 1, func(w *world) {
+		older := w.at[1]
+		w.begin(1, 1, 2)
+		done, err := w.part.Settle(w.Context(), []Told{
+			{Memory: older, Done: []Done{{Ref: ref(2), Opened: true, Grants: 1}}},
+			{Memory: w.at[0], Done: []Done{{Ref: ref(1), Opened: true, Grants: 1}}}}, -1)
+		if err != nil || !slices.Equal(done.Other, []bucket.Partition{older.Partition}) {
+			t.Errorf("%+v, %v", done, err)
+		}
+		if got, want := w.figures(), "50 0 0 0 open 1 0 0\n"; got != want {
+			t.Errorf("the other partition: %s, want %s", got, want)
+		}
+		if e := w.look(1).Epochs.Get(books.Position{Bucket: 2, Epoch: 1}); e.Status != books.Opening {
+			t.Errorf("the one that was given up: %+v", *e)
+		}
+	})
+}
+
+// TestTasksOfASupply compares the tasks that a supply returns with those that are read after it.
+func TestTasksOfASupply(t *testing.T) {
+	everywhere(t, 1, func(w *world) {
+		ctx := w.Context()
+		both := []Told{{Memory: w.at[0], Done: []Done{{Ref: ref(1), Opened: true, Grants: 1}}},
+			{Memory: w.at[1], Done: []Done{{Ref: ref(2), Opened: true, Grants: 1}}}}
+		_, err := w.part.Settle(ctx, both, -1)
+		w.ok(err)
+		supply := func(amount int64, want ledger.Status, grants int) {
+			t.Helper()
+			round := books.Round{Asks: []books.Ask{{Bucket: 1, Amount: amount}}, Synced: true,
+				Have: map[books.Position]int64{{Bucket: 1, Epoch: 1}: 50}}
+			out, tasks, err := w.part.Supply(ctx, 1, round)
+			w.ok(err)
+			read, err := w.part.Tasks(ctx, out.Push)
+			w.ok(err)
+			slices.SortFunc(tasks, func(x, y Task) int { return cmp.Compare(x.Bucket, y.Bucket) })
+			if !reflect.DeepEqual(tasks, read) {
+				t.Errorf("asked for %d: %+v, read %+v", amount, tasks, read)
+			}
+			last := tasks[len(tasks)-1]
+			if last.Status != want || len(last.Grants) != grants {
+				t.Errorf("asked for %d: %+v, want %s and %d grants", amount, last, want, grants)
+			}
+		}
+		supply(70, ledger.Closing, 0) // bucket 2 gives its units
+		w.ok(w.settle(Told{Memory: w.at[1], Closings: []Closing{{Ref: ref(2),
+			Entry: bucket.Entry{Balance: 50, LastGrant: 1}}}}, -1))
+		supply(60, ledger.Open, 1)
+		supply(75, ledger.Open, 2)
 	})
 }

@@ -1,11 +1,14 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
+	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sql/bookkeeper"
+	"github.com/budgetd/budgetd/ledger"
 	"github.com/budgetd/budgetd/ledger/books"
 )
 
@@ -39,14 +42,16 @@ func (l *Ledger) Apply(ctx context.Context, budgetID, bucketID int64, want books
 	if err != nil {
 		return books.Refilled{}, err
 	}
-	return books.Refilled{Units: out.Units, Closing: out.Closing || len(rolled.Closing) > 0}, nil
+	out.Closing = out.Closing || len(rolled.Closing) > 0
+	return out, nil
 }
 
 // Supply grants the buckets of a budget what operations wait for, or closes the epochs of others
-// that have it, as books.Supply does. A repetition grants nothing more. Error: BudgetExpired if no
-// period is open.
+// that have it, as books.Supply does. tasks are what the stores of these buckets must be told, as
+// Tasks would read them after the commit. A repetition grants nothing more. Error: BudgetExpired if
+// no period is open.
 func (l *Ledger) Supply(ctx context.Context, budgetID int64, round books.Round) (
-	out books.Supplied, err error) {
+	out books.Supplied, tasks []Task, err error) {
 	var waiting []int64
 	for _, ask := range round.Asks {
 		waiting = append(waiting, ask.Bucket)
@@ -57,16 +62,44 @@ func (l *Ledger) Supply(ctx context.Context, budgetID int64, round books.Round) 
 	rolled, err := bookkeeper.Whole(ctx, l.db, "supply", budgetID, load,
 		func(b *books.Books, u *books.Budget) (err error) {
 			out, err = b.Supply(u, round)
+			tasks = tasksIn(b, out.Push)
 			return err
 		}, nil)
 	switch {
 	case err != nil:
-		return books.Supplied{}, err
+		return books.Supplied{}, nil, err
 	case len(rolled.Closing) > 0:
-		out = books.Supplied{Given: make([]bool, len(round.Asks)), Waits: true, Keep: -1}
+		out, tasks = books.Supplied{Given: make([]bool, len(round.Asks)), Waits: true, Keep: -1}, nil
 	}
-	out.Push = append(out.Push, slices.Concat(rolled.Closing, rolled.Granted)...)
-	return out, nil
+	if others := slices.Concat(rolled.Closing, rolled.Granted); len(others) > 0 {
+		tasks, err = l.Tasks(ctx, append(out.Push, others...))
+	}
+	return out, tasks, err
+}
+
+// tasksIn returns what stores must be told of buckets whose pending grants are loaded, unless their
+// epochs are closing.
+func tasksIn(b *books.Books, buckets []int64) (out []Task) {
+	grants := map[books.Position][]bucket.StoreGrant{}
+	for _, g := range b.Grants.All() {
+		if g.Status == books.Pending {
+			at := books.Position{Bucket: g.Bucket, Epoch: g.Epoch}
+			grants[at] = append(grants[at], bucket.StoreGrant{Number: g.Number, Amount: g.Amount})
+		}
+	}
+	for _, id := range buckets {
+		row := b.Buckets.Get(id)
+		e := b.Newest(row)
+		pending := grants[e.Position()]
+		slices.SortFunc(pending, func(x, y bucket.StoreGrant) int {
+			return cmp.Compare(x.Number, y.Number)
+		})
+		out = append(out, taskOf(&taskRow{Bucket: id, Epoch: e.Number, Incarnation: e.Incarnation,
+			Budget: e.Budget, Status: ledger.Status(e.Status), Halted: e.Halted,
+			Instance: row.Instance, Partition: int(row.Partition), CopiedEpoch: row.CopiedEpoch},
+			pending))
+	}
+	return out
 }
 
 // Collect sets at most 16 epochs of a budget to closing, those with the most units first, until
