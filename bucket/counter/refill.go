@@ -97,26 +97,36 @@ func (s *Service) used(o *deduct.Op, request int64, now time.Time) {
 	u := s.useOf(o.Route.ID)
 	mark := allocation.LowWater(u.last().Rate, request)
 	if o.Stored.Balance >= mark || now.UnixNano() < u.after.Load() ||
+		now.UnixNano() < o.State.Empty.Load() ||
 		!u.pending.CompareAndSwap(false, true) {
 		return
 	}
 	s.refills.Add(refill{o.Budget.ID, o.Route.ID, mark - o.Stored.Balance, u})
 }
 
-// refill applies for buckets that run low. If U has no units, the bucket does not apply again for a
-// second.
+// refill applies for buckets that run low. A bucket that gets nothing does not apply again for a
+// second, and no bucket of the budget does if U has nothing for any.
 func (s *Service) refill(all []refill) {
 	const calm = time.Second
 	ctx, cancel := s.bounded()
 	defer cancel()
 	for _, r := range all {
+		state := s.states.Of(r.budget)
+		if s.clock.Now().UnixNano() < state.Empty.Load() { // it waited for another bucket's
+			r.use.pending.Store(false)
+			continue
+		}
 		got, err := s.ledger.Apply(ctx, r.budget, r.bucket, books.Refill{Lacks: r.lacks,
 			Rate: r.use.last().Rate, Background: true})
 		if err == nil && got.Units > 0 {
 			s.observer.Moved("apply", got.Units)
 			err = s.push(ctx, []int64{r.bucket}, -1)
 		} else {
-			r.use.after.Store(s.clock.Now().Add(calm).UnixNano())
+			until := s.clock.Now().Add(calm).UnixNano()
+			r.use.after.Store(until)
+			if err == nil && got.Empty {
+				state.Empty.Store(until)
+			}
 		}
 		s.failed("sql", err)
 		r.use.pending.Store(false)

@@ -2,8 +2,10 @@ package counter_test
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/bucket/counter"
@@ -55,5 +57,37 @@ func TestReadsOfASupply(t *testing.T) {
 				t.Errorf("the definition was read %d times, want %d", got, test.want)
 			}
 		})
+	}
+}
+
+// TestRefillsOfAnEmptyTotal uses several buckets of a budget whose units are all handed out: one
+// refill finds that out for all of them, and another one does after a second.
+func TestRefillsOfAnEmptyTotal(t *testing.T) {
+	w := onRedis(t, "sqlite", 1)
+	b := w.create(promo("sale", 800, 8))
+	w.clock.Stop()
+	used, next := map[int64]bool{}, 0
+	use := func(buckets int) {
+		for want := len(used) + buckets; len(used) < want; next++ {
+			r := request(b, fmt.Sprint(next), 60)
+			_, at := b.Routed(&r)
+			if used[at.ID] {
+				continue
+			}
+			used[at.ID] = true
+			w.deduct(b, r.RequestID, r.Amount)
+			for began := time.Now(); w.node.Refilling(b) && time.Since(began) < 10*time.Second; {
+				time.Sleep(time.Millisecond)
+			}
+		}
+	}
+	use(3)
+	if n := w.node.Refused(b); n != 1 {
+		t.Errorf("%d buckets asked for units, want 1", n)
+	}
+	w.clock.Advance(time.Second)
+	use(3)
+	if n := w.node.Refused(b); n != 2 {
+		t.Errorf("%d buckets asked for units after a second, want 2", n)
 	}
 }

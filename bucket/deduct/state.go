@@ -20,7 +20,10 @@ type State struct {
 	// last sync began. Marked is what it was when the present one began.
 	InSQL, Marked atomic.Int64
 	Recent        Recent
-	Terms         atomic.Pointer[Terms]
+	// Empty is until when no bucket in a store applies in advance, because the total has no units
+	// that were not handed out, in unix nanoseconds.
+	Empty atomic.Int64
+	Terms atomic.Pointer[Terms]
 
 	sum atomic.Pointer[Sum]
 	// soldOut is the smallest amount that the budget was found not to cover, or 0. It only causes

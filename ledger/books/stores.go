@@ -80,6 +80,8 @@ type Refilled struct {
 	Units int64
 	// Closing says that the bucket's epoch must be closed first.
 	Closing bool
+	// Empty says that U has nothing for refills of any bucket in a store.
+	Empty bool
 }
 
 // ApplyInStore moves units from U to a bucket in a store, as far as the period, sharding_quantity,
@@ -103,7 +105,13 @@ func (b *Books) ApplyInStore(u *Budget, row *Bucket, r Refill) (out Refilled, er
 	if units > 0 {
 		b.grant(u, row, units, false, true)
 	}
-	return Refilled{Units: units}, nil
+	return Refilled{Units: units, Empty: b.hasNone(u, r)}, nil
+}
+
+// hasNone reports whether U has nothing for a refill, whatever bucket asks.
+func (b *Books) hasNone(u *Budget, r Refill) bool {
+	free := u.releasable(b.NowMS)
+	return free <= 0 || r.Background && free <= u.ContractionBound
 }
 
 // refill returns how much a bucket applies for, and the kind of its grant. Units that came back
@@ -111,7 +119,7 @@ func (b *Books) ApplyInStore(u *Budget, row *Bucket, r Refill) (out Refilled, er
 // the applications, because small steps would use them up, or if an operator asks.
 func (b *Books) refill(u *Budget, row *Bucket, r Refill) (int64, Word) {
 	free, share := u.releasable(b.NowMS), r.Of
-	if free <= 0 || r.Background && free <= u.ContractionBound {
+	if b.hasNone(u, r) {
 		return 0, Apply
 	}
 	if share == 0 {
