@@ -108,14 +108,21 @@ func (p *tab) do(actions ...action) {
 // value evaluates an expression in the page.
 func value[T any](p *tab, expression string) T {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, patience)
-	defer cancel()
-	out, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression))
+	out, err := evaluate[T](p, expression)
 	if err != nil {
 		p.t.Fatalf("%s: %v", expression, err)
 	}
 	return out
 }
+
+func evaluate[T any](p *tab, expression string) (T, error) {
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	return chromedp.Run(ctx, chromedp.Evaluate[T](expression))
+}
+
+// leaves is what the browser answers if the page is replaced while it evaluates.
+const leaves = "Inspected target navigated or closed"
 
 // complaints returns what the browser complained about: scripts that failed, policies that were
 // broken, calls that were refused.
@@ -128,12 +135,16 @@ func (p *tab) complaints() string {
 // text is what is visible.
 func (p *tab) text() string { return value[string](p, `document.body?.innerText ?? ''`) }
 
-// until waits until an expression is true.
+// until waits until an expression is true. The page may be loaded again meanwhile.
 func (p *tab) until(what, expression string) {
 	p.t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if value[bool](p, expression) {
+		is, err := evaluate[bool](p, expression)
+		switch {
+		case is:
 			return
+		case err != nil && !strings.Contains(err.Error(), leaves):
+			p.t.Fatalf("%s: %v", expression, err)
 		}
 	}
 	p.t.Fatalf("%s: it does not come; the page shows:\n%s\nand complains:\n%s", what, p.text(),
