@@ -10,7 +10,7 @@
 --   words        statuses, kinds, types and reasons of budgetd itself: lower-case letters, written
 --                as text, because SQLite never finds bytes equal to a text literal
 --   ids          handed out by budgetd from `sequence`; no AUTO_INCREMENT
---   lock order   access_state, budget, deductions, group, limit rows, epochs by (bucket, epoch),
+--   lock order   access_state, budget, deductions (with hold, extra, give_back), group, limit rows, epochs by (bucket, epoch),
 --                feed, alert, sequence, webhook_endpoint, webhook_delivery, audit_log_head; within
 --                each by primary key
 --   T F U Q X O H S R  the letters of the accounting, docs/INVARIANTS.md:
@@ -226,11 +226,14 @@ CREATE TABLE hold (
   hold_group VARBINARY(128),                -- holds confirmed together; NULL: it belongs to no group
   hold_until_ms BIGINT NOT NULL,            -- when it expires, or would have expired
   due_ms BIGINT,                            -- the same while it is held; NULL afterwards
-  confirmed BIGINT NOT NULL DEFAULT 0,      -- units that were confirmed
+  confirmed BIGINT NOT NULL DEFAULT 0,      -- units that were confirmed of what was held
+  above VARBINARY(12) NOT NULL DEFAULT 'refuse', -- refuse | available: what a confirm above the hold does
+  extra BIGINT NOT NULL DEFAULT 0,          -- units that a confirm took above the hold: the sum of its rows of extra
+  uncollected BIGINT NOT NULL DEFAULT 0,    -- units that it asked for above the hold and that the budget did not have
   bucket_id BIGINT NOT NULL,                -- of the deduction
   epoch BIGINT NOT NULL,                    -- of the deduction
   PRIMARY KEY (budget_id, request_id),
-  CHECK (confirmed >= 0)
+  CHECK (confirmed >= 0 AND extra >= 0 AND uncollected >= 0)
 );
 CREATE INDEX hold_due ON hold (due_ms);
 CREATE INDEX hold_of_group ON hold (budget_id, hold_group);
@@ -244,19 +247,34 @@ CREATE TABLE group_of_holds (
   PRIMARY KEY (budget_id, hold_group)
 );
 
+-- Units that a deduction took later, above its hold. They may lie in another bucket and epoch.
+CREATE TABLE extra (
+  budget_id BIGINT NOT NULL,                -- the budget
+  request_id VARBINARY(128) NOT NULL,       -- of the deduction
+  number BIGINT NOT NULL,                   -- from 1, per deduction
+  bucket_id BIGINT NOT NULL,                -- the bucket that gave them
+  epoch BIGINT NOT NULL,                    -- its epoch
+  amount BIGINT NOT NULL,                   -- units
+  back_quantity BIGINT NOT NULL DEFAULT 0,  -- units of it that came back: the sum of its rows of give_back
+  created_at BIGINT NOT NULL,               -- SQL's time of the commit
+  PRIMARY KEY (budget_id, request_id, number),
+  CHECK (amount > 0 AND back_quantity >= 0 AND back_quantity <= amount)
+);
+
 -- Units of a deduction that came back: rollbacks, and the ends of holds.
 CREATE TABLE give_back (
   budget_id BIGINT NOT NULL,                -- the budget
   request_id VARBINARY(128) NOT NULL,       -- of the deduction
   kind VARBINARY(8) NOT NULL,               -- rollback | confirm | expire
   rollback_id VARBINARY(128) NOT NULL,      -- the caller's; empty: the whole, confirm and expire
+  number BIGINT NOT NULL DEFAULT 0,         -- 0: what the deduction took first; else its row of extra
   amount BIGINT NOT NULL,                   -- units given back; 0: a hold was confirmed in full
   is_whole BIGINT NOT NULL,                 -- 1: the caller asked for all that was left
   is_direct BIGINT NOT NULL,                -- 1: into O of the open epoch; 0: into R
-  bucket_id BIGINT NOT NULL,                -- of the deduction
-  epoch BIGINT NOT NULL,                    -- of the deduction
+  bucket_id BIGINT NOT NULL,                -- of the deduction, or of the extra
+  epoch BIGINT NOT NULL,                    -- of the deduction, or of the extra
   created_at BIGINT NOT NULL,               -- ms since 1970
-  PRIMARY KEY (budget_id, request_id, kind, rollback_id),
+  PRIMARY KEY (budget_id, request_id, kind, rollback_id, number),
   CHECK (amount >= 0)
 );
 

@@ -41,12 +41,21 @@ type DeductRequest struct {
 	HoldTTL string `json:"hold_ttl,omitzero" check:"hold_ttl"`
 	// Group names holds that are confirmed or rolled back together: 1-128 bytes.
 	Group string `json:"group,omitzero" check:"id"`
+	// Above says what a confirm of more than is held does: "refuse", the default, or "available",
+	// which takes the rest from what the budget has left.
+	Above string `json:"above,omitzero" check:"above"`
 }
 
-// Validate refuses a group without a hold.
+// Validate refuses a group, and above, without a hold.
 func (r *DeductRequest) Validate(o *Object) {
-	if o.Seen("group") && !o.Seen("hold_ttl") {
+	if o.Seen("hold_ttl") {
+		return
+	}
+	if o.Seen("group") {
 		o.Invalid("group", `needs "hold_ttl": it names holds that are confirmed or rolled back together`)
+	}
+	if o.Seen("above") {
+		o.Invalid("above", `needs "hold_ttl": it is about the confirm of a hold`)
 	}
 }
 
@@ -146,15 +155,21 @@ type Deduction struct {
 	State      string `json:"state"`
 	Amount     int64  `json:"amount"`
 	RolledBack int64  `json:"rolled_back"`
-	// Confirmed is the confirmed part of a hold, HoldUntil its expiry, Group its group. ExpiresIn is
-	// as in DeductAnswer.
-	Confirmed  int64             `json:"confirmed,omitzero"`
-	HoldUntil  time.Time         `json:"hold_until,omitzero"`
-	ExpiresIn  *float64          `json:"expires_in,omitzero"`
-	Group      string            `json:"group,omitzero"`
-	Bucket     string            `json:"bucket,omitzero"`
-	Dimensions map[string]string `json:"dimensions,omitempty"`
-	Reference  string            `json:"reference,omitzero"`
+	// Confirmed is what a confirm used, of the hold and above it; HoldUntil is the expiry of the hold,
+	// Group its group. ExpiresIn is as in DeductAnswer. Above is as in DeductRequest, nothing for
+	// "refuse".
+	Confirmed int64  `json:"confirmed,omitzero"`
+	Above     string `json:"above,omitzero"`
+	// Extra is the part of Confirmed above the hold, and Uncollected what the confirm asked for and
+	// the budget did not have.
+	Extra       int64             `json:"extra,omitzero"`
+	Uncollected int64             `json:"uncollected,omitzero"`
+	HoldUntil   time.Time         `json:"hold_until,omitzero"`
+	ExpiresIn   *float64          `json:"expires_in,omitzero"`
+	Group       string            `json:"group,omitzero"`
+	Bucket      string            `json:"bucket,omitzero"`
+	Dimensions  map[string]string `json:"dimensions,omitempty"`
+	Reference   string            `json:"reference,omitzero"`
 	// CountedAt is when the deduction was committed, by the database's clock.
 	CountedAt time.Time `json:"counted_at,omitzero"`
 	// Receipt helps a later rollback or cancel to find the deduction; it is opaque.

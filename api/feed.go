@@ -6,9 +6,10 @@ import (
 
 // LedgerEntry is an event of one deduction. Bucket and Entry together identify it permanently. A
 // reader that gets an entry twice, because it stored its cursor too late, recognises it by them, or
-// by request id, kind, rollback id, Cancelled and OfGroup.
+// by request id, kind, rollback id, Cancelled, OfGroup and Number.
 type LedgerEntry struct {
-	// Kind is "deduct", "rollback", or how a hold ended: "confirm", "expire".
+	// Kind is "deduct", "rollback", or how a hold ended: "confirm", "expire"; "extra" is what a
+	// confirm asked for above the hold.
 	Kind   string `json:"kind"`
 	Bucket string `json:"bucket"`
 	// Entry numbers the entries of the bucket, from 1, without gaps.
@@ -19,8 +20,13 @@ type LedgerEntry struct {
 	RollbackID string `json:"rollback_id,omitzero"`
 	Cancelled  bool   `json:"cancelled,omitzero"`
 	OfGroup    bool   `json:"of_group,omitzero"`
-	// Amount is what was deducted or given back, in minor units.
-	Amount int64 `json:"amount"`
+	// Number is that of an extra, from 1 per request id, also in a rollback that gives it back; 0 for
+	// what was deducted first, and for an extra of which the budget had nothing.
+	Number int64 `json:"number,omitzero"`
+	// Amount is what was deducted or given back, in minor units. Uncollected is what an extra asked
+	// for and the budget did not have.
+	Amount      int64 `json:"amount"`
+	Uncollected int64 `json:"uncollected,omitzero"`
 	// Held means that the units are held and not used.
 	Held bool `json:"held"`
 	// Dimensions and Reference are the deduction's.

@@ -28,6 +28,9 @@ type DeductRequest struct {
 	// Group, unless it is empty, names the holds that are confirmed, extended or rolled back together.
 	// It is for holds only.
 	Group string
+	// Above says what a confirm of more than is held does; "" stands for ledger.AboveRefuse. It is
+	// for holds only.
+	Above ledger.Above
 	// By is the principal that deducts, or empty on a server without authentication. Ledger mode keeps
 	// it. A repeat may come from another principal.
 	By string
@@ -70,10 +73,14 @@ type DeductionView struct {
 	State      ledger.State
 	Amount     int64
 	RolledBack int64
-	// Confirmed is what was confirmed of a hold. HoldUntil is when the hold expires or would have
-	// expired. It is zero if the deduction is not a hold.
+	// Confirmed is what a confirm used, of the hold and above it. HoldUntil is when the hold expires
+	// or would have expired. It is zero if the deduction is not a hold.
 	Confirmed int64
 	HoldUntil time.Time
+	// Extra is the part of Confirmed that was taken above the hold; Uncollected is what the confirm
+	// asked for and the budget did not have. Above is the deduction's.
+	Extra, Uncollected int64
+	Above              ledger.Above
 	// Group is the hold's group, if any.
 	Group      string
 	Bucket     string
@@ -112,7 +119,8 @@ type ConfirmRequest struct {
 	Budget BudgetRef
 	// Exactly one of RequestID and Group is set.
 	RequestID, Group string
-	// Amount is what to confirm; 0 means the whole, and the rest is given back. It is 0 with a group.
+	// Amount is what to confirm; 0 means the whole, and the rest is given back. Above what is held it
+	// takes units of the budget, if the deduction allows that. It is 0 with a group.
 	Amount int64
 	// Receipt is the deduction's. It is optional; see RollbackRequest.
 	Receipt string

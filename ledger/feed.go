@@ -15,6 +15,9 @@ const (
 	FeedConfirm FeedKind = "confirm"
 	// FeedExpire means that held units were given back because the hold expired.
 	FeedExpire FeedKind = "expire"
+	// FeedExtra means that a confirm asked for more than was held: Amount was taken, and Uncollected
+	// the budget did not have.
+	FeedExtra FeedKind = "extra"
 )
 
 // CancelID is the rollback id of a cancel. It contains a control character, so no caller's id can
@@ -34,8 +37,11 @@ type FeedEntry struct {
 	// RollbackID is the caller's, or CancelID for a cancel. It is "" for a rollback without an id, and
 	// for other kinds.
 	RollbackID string
-	// Amount is what was deducted or given back, in minor units.
-	Amount int64
+	// Number is 0 for what a deduction took first, else the number of the extra that was taken or
+	// given back; 0 also for an extra of which nothing was taken.
+	Number int64
+	// Amount is what was deducted or given back, in minor units. Uncollected is that of an extra.
+	Amount, Uncollected int64
 	// Held means that a deduct made a hold. It is false for other kinds.
 	Held bool
 	// Reference and Dimensions are the deduction's.

@@ -37,6 +37,9 @@ func RequestFingerprint(amount int64, key string, r Request) string {
 	if r.HoldTTL == 0 && r.Group == "" && r.Counts == "" {
 		return Fingerprint(amount, key, r.Reference, r.Dimensions)
 	}
-	return Fingerprint(amount, key, r.Reference, r.Dimensions, strconv.FormatInt(r.HoldTTL, 10),
-		r.Group, r.Counts)
+	more := []string{strconv.FormatInt(r.HoldTTL, 10), r.Group, r.Counts}
+	if r.Above != "" { // which only a hold has
+		more = append(more, string(r.Above))
+	}
+	return Fingerprint(amount, key, r.Reference, r.Dimensions, more...)
 }

@@ -15,7 +15,20 @@ type HoldEnd struct {
 	// Amount was confirmed or has expired. Returned was given back: the rest of a partial confirm,
 	// or all that expired. Both in minor units.
 	Amount, Returned int64
+	// Above is what a confirm asked for above what was held, in minor units.
+	Above int64
 }
+
+// Above says what a confirm of more than is held does.
+type Above string
+
+// The values of Above.
+const (
+	// AboveRefuse refuses it.
+	AboveRefuse Above = "refuse"
+	// AboveAvailable takes the rest from the free units of the budget, as far as there are any.
+	AboveAvailable Above = "available"
+)
 
 // GroupState is the state of a group of holds.
 type GroupState string
@@ -33,40 +46,45 @@ const GroupRollbackID = "\x00group"
 
 // DecideConfirm returns the end of a hold that is confirmed at SQL's time now. d is the locked
 // deduction, earlier is its recorded end, or nil if it has not ended or was rolled back. amount 0
-// confirms all that is held; a smaller amount gives the rest back. replay is true if earlier is the
-// same confirm.
+// confirms all that is held; a smaller amount gives the rest back, and a larger one asks for Above
+// if the deduction allows that. replay is true if earlier is the same confirm.
 //
 // Errors, in order: RequestVoid for a tombstone; NotHeld if it never was a hold; RequestConflict if
 // another amount was confirmed; HoldExpired; NotHeld if it was rolled back; AmountExceedsRemaining,
-// with what is held, if that is less than amount. It keeps I5.
+// with what is held, if that is less than amount and Above is AboveRefuse. It keeps I5.
 func DecideConfirm(
 	d Deduction, earlier *HoldEnd, amount int64, now time.Time,
 ) (end HoldEnd, replay bool, err error) {
-	left := d.Amount - d.RolledBack
+	left := d.Left()
 	if err := neverHeld(d, "confirm"); err != nil {
 		return end, false, err
 	}
 	if earlier != nil && earlier.Kind == FeedConfirm {
-		if amount == 0 && earlier.Returned > 0 || amount != 0 && amount != earlier.Amount {
+		asked := earlier.Amount + earlier.Above
+		if amount == 0 && earlier.Returned+earlier.Above > 0 || amount != 0 && amount != asked {
 			return end, false, budget.Refuse(budget.RequestConflict, "confirm",
-				"the hold %q was confirmed with another amount: %d", d.RequestID, earlier.Amount)
+				"the hold %q was confirmed with another amount: %d", d.RequestID, asked)
 		}
 		return *earlier, true, nil
 	}
 	if err := notHeld(d, now, "confirm"); err != nil {
 		return end, false, err
 	}
-	if amount > left {
+	end = HoldEnd{RequestID: d.RequestID, Kind: FeedConfirm}
+	switch {
+	case amount == 0:
+		end.Amount = left
+	case amount <= left:
+		end.Amount, end.Returned = amount, left-amount
+	case d.Above == AboveAvailable:
+		end.Amount, end.Above = left, amount-left
+	default:
 		e := budget.Refuse(budget.AmountExceedsRemaining, "confirm",
 			"the hold %q has %d left, fewer than the %d to confirm", d.RequestID, left, amount)
 		e.Available = &left
-		return end, false, e
+		return HoldEnd{}, false, e
 	}
-	if amount == 0 {
-		amount = left
-	}
-	return HoldEnd{RequestID: d.RequestID, Kind: FeedConfirm, Amount: amount,
-		Returned: left - amount}, false, nil
+	return end, false, nil
 }
 
 // DecideExtend returns an error unless a hold may be extended at SQL's time now: RequestVoid,
@@ -111,7 +129,7 @@ func DueHold(d Deduction, now time.Time) bool {
 
 // Expire returns the end of a due hold: all that is left of it is given back.
 func Expire(d Deduction) HoldEnd {
-	left := d.Amount - d.RolledBack
+	left := d.Left()
 	return HoldEnd{RequestID: d.RequestID, Kind: FeedExpire, Amount: left,
 		Returned: left}
 }
@@ -161,7 +179,7 @@ func (m *Members) Confirm(now time.Time) (use []HoldEnd, replay bool, err error)
 	}
 	for _, d := range held {
 		use = append(use, HoldEnd{RequestID: d.RequestID, Kind: FeedConfirm,
-			Amount: d.Amount - d.RolledBack})
+			Amount: d.Left()})
 	}
 	return use, false, nil
 }
@@ -190,7 +208,7 @@ func (m *Members) Rollback() (back []Rollback, replay bool, err error) {
 		return nil, true, nil
 	}
 	for _, d := range m.Deductions {
-		if left := d.Amount - d.RolledBack; left > 0 {
+		if left := d.Left(); left > 0 {
 			back = append(back, Rollback{RequestID: d.RequestID, RollbackID: GroupRollbackID,
 				Amount: left, Whole: true})
 		}

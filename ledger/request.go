@@ -18,6 +18,8 @@ type Request struct {
 	HoldTTL int64
 	// Group names holds that are confirmed or rolled back together.
 	Group string
+	// Above is AboveAvailable or "".
+	Above Above
 	// Counts is the canonical JSON of the request's own amounts per limit.
 	Counts string
 	// By is the principal that deducts, "" on a server without authentication. It is not part of

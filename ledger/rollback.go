@@ -21,7 +21,7 @@ type Rollback struct {
 func DecideRollback(
 	d Deduction, earlier *Rollback, amount int64,
 ) (units int64, replay bool, err error) {
-	left := d.Amount - d.RolledBack
+	left := d.Left()
 	switch {
 	case d.State == StateVoid:
 		return 0, false, budget.Refuse(budget.RequestVoid, "rollback",
@@ -62,7 +62,7 @@ func Gone(op, id string, state State) *budget.Error {
 // when nothing is left.
 func AfterRollback(d Deduction, units int64) Deduction {
 	d.RolledBack += units
-	if d.RolledBack == d.Amount {
+	if d.Left() == 0 {
 		d.State = StateRolledBack // it was held or used
 	}
 	return d

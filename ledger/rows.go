@@ -77,6 +77,11 @@ type Deduction struct {
 	Confirmed int64
 	// HoldUntil is when a hold expires or would have expired; zero if it never was a hold.
 	HoldUntil time.Time
+	// Above says what a confirm of more than is held does; "" stands for AboveRefuse.
+	Above Above
+	// Extra is what a confirm took above the hold, and Uncollected what it asked for and the budget
+	// did not have, in minor units.
+	Extra, Uncollected int64
 	// Group names holds that are confirmed together. Counts is the canonical JSON of the request's own
 	// amounts per limit.
 	Group, Counts string
@@ -109,4 +114,4 @@ func (d *Deduction) IsVoidFor(by string) bool {
 func (d *Deduction) Decides(by string) bool { return d.State != StateVoid || d.IsVoidFor(by) }
 
 // Left returns what is left of the deduction, held or used, in minor units; 0 of a tombstone.
-func (d *Deduction) Left() int64 { return d.Amount - d.RolledBack }
+func (d *Deduction) Left() int64 { return d.Amount + d.Extra - d.RolledBack }

@@ -79,6 +79,8 @@ const (
 	sumDeductions = `SELECT d.bucket_id, d.epoch, SUM(d.amount) AS units, 0 AS part, COUNT(*) AS n
 		FROM deduction d /*by PRIMARY*/ WHERE d.budget_id = ? AND d.bucket_id <> 0
 		GROUP BY d.bucket_id, d.epoch`
+	sumExtras = `SELECT x.bucket_id, x.epoch, SUM(x.amount) AS units, 0 AS part, COUNT(*) AS n
+		FROM extra x /*by PRIMARY*/ WHERE x.budget_id = ? GROUP BY x.bucket_id, x.epoch`
 	sumBacks = `SELECT g.bucket_id, g.epoch, SUM(g.amount) AS units,
 		SUM(CASE WHEN g.is_direct = 1 THEN g.amount ELSE 0 END) AS part, COUNT(*) AS n
 		FROM give_back g /*by PRIMARY*/ WHERE g.budget_id = ? GROUP BY g.bucket_id, g.epoch`
@@ -112,6 +114,7 @@ var sums = []struct {
 }{
 	{sumGrants, func(e *Epoch, sum *sumRow) { e.Granted = sum.Units }},
 	{sumDeductions, func(e *Epoch, sum *sumRow) { e.Deducted = sum.Units }},
+	{sumExtras, func(e *Epoch, sum *sumRow) { e.Deducted += sum.Units }},
 	{sumBacks, func(e *Epoch, sum *sumRow) { e.GivenBack, e.BackInO = sum.Units, sum.Part }},
 	{sumHolds, func(e *Epoch, sum *sumRow) { e.EpochFigures.Held = sum.Units }},
 	{sumQuarantines, func(e *Epoch, sum *sumRow) {

@@ -38,6 +38,9 @@ func (w *world) history(name string) *bucket.Budget {
 	w.settle(hold.Order{Kind: hold.Rollback, Budget: b.ID, RequestID: "part0", RollbackID: "s", Amount: 3})
 	w.settle(hold.Order{Kind: hold.Rollback, Budget: b.ID, RequestID: "held1", RollbackID: "h", Amount: 4})
 	w.settle(hold.Order{Kind: hold.Cancel, Budget: b.ID, RequestID: "never"})
+	w.deduct(operation(b, 1, "more", 10, asHold, above))
+	w.settle(hold.Order{Kind: hold.Confirm, Budget: b.ID, RequestID: "more", Amount: 25})
+	w.settle(hold.Order{Kind: hold.Rollback, Budget: b.ID, RequestID: "more", RollbackID: "m", Amount: 6})
 	return w.find(b.ID)
 }
 
@@ -48,7 +51,7 @@ func TestAuditOfTrueAccounts(t *testing.T) {
 		w.clean(b)
 		r := w.audit(b)
 		f := r.Figures
-		if f.Total != 3000 || f.Sum() != 3000 || f.Held != 3*30-4 || f.Used != 3*(100+33+15)-3 ||
+		if f.Total != 3000 || f.Sum() != 3000 || f.Held != 3*30-4 || f.Used != 3*(100+33+15)-3+19 ||
 			f.Online != 3 || f.PeriodUnits != 3000 || r.AtRisk != 0 {
 			t.Errorf("%+v", f)
 		}
@@ -150,6 +153,9 @@ var breaks = []broken{
 		false, "used", []string{"1:1"}},
 	{"no give-back", `DELETE FROM give_back WHERE bucket_id = ? AND request_id = x'6261636b31'`,
 		false, "used", []string{"1:1"}},
+	{"an extra", `UPDATE extra SET amount = amount + 1 WHERE bucket_id = ?`,
+		false, "used", []string{"1:1"}},
+	{"no extra", `DELETE FROM extra WHERE bucket_id = ?`, false, "used", []string{"1:1"}},
 	{"a give-back to R", `UPDATE give_back SET is_direct = 0 WHERE bucket_id = ? AND request_id = x'6261636b31'`,
 		false, "returning", []string{"1:1"}},
 	{"a hold's state", `UPDATE hold SET state = 'used', due_ms = NULL WHERE bucket_id = ?

@@ -126,6 +126,8 @@ func (w *world) halted(b *bucket.Budget) (out []string) {
 	return out
 }
 
+func above(r *ledger.Request) { r.Above = ledger.AboveAvailable }
+
 func asHold(r *ledger.Request) { r.HoldTTL = time.Hour.Milliseconds() }
 
 // seen is an observer that remembers what looks found.

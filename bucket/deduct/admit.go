@@ -63,7 +63,7 @@ func (c *call) prepare(o *Op) {
 	if o.State == nil {
 		o.State = c.s.states.Of(o.Budget.ID)
 	}
-	if r.HoldTTL != 0 || r.Group != "" {
+	if r.HoldTTL != 0 || r.Group != "" || r.Above != "" {
 		if err := checkHold(o.Budget, r); err != nil {
 			c.reply(o, err)
 			return
@@ -77,12 +77,12 @@ func rowOf(r *bucket.DeductRequest, nonce string) ledger.Request {
 	row := ledger.Request{ID: r.RequestID, Amount: r.Amount, Nonce: nonce,
 		Reference: r.Reference, Dimensions: ledger.Dimensions(r.Dimensions),
 		Counts:  ledger.Counts(r.Counts),
-		HoldTTL: r.HoldTTL.Milliseconds(), Group: r.Group, By: r.By}
+		HoldTTL: r.HoldTTL.Milliseconds(), Group: r.Group, Above: r.Above, By: r.By}
 	row.Fingerprint = ledger.RequestFingerprint(r.Amount, r.Key, row)
 	return row
 }
 
-// checkHold refuses a malformed hold or group, and any hold or group in store mode, which has no
+// checkHold refuses a malformed hold, and what needs a hold in store mode, which has no
 // rows.
 func checkHold(b *bucket.Budget, r *bucket.DeductRequest) error {
 	if err := b.NeedsRows("hold", bucket.InsteadOfHold); err != nil {
@@ -92,7 +92,7 @@ func checkHold(b *bucket.Budget, r *bucket.DeductRequest) error {
 		return nil
 	}
 	fault := budget.FieldError{Field: "hold_ttl",
-		Message: "must be whole milliseconds within its bounds; a group needs it"}
+		Message: "must be whole milliseconds within its bounds; group and above need it"}
 	return &budget.Error{Code: budget.Invalid, Op: "deduct", Fields: []budget.FieldError{fault}}
 }
 

@@ -42,6 +42,18 @@ func (l *Ledger) Execute(ctx context.Context, orders []Order) (
 	if len(orders) == 0 {
 		return nil, nil
 	}
+	out, err = l.execute(ctx, orders)
+	for i := range out {
+		if out[i].Err == books.ErrNeedsBudget { //nolint:errorlint // the very value
+			out[i] = l.confirmAbove(ctx, orders[i])
+		}
+	}
+	return out, err
+}
+
+// execute is Execute without the confirms above the hold that need the whole budget: their result
+// is books.ErrNeedsBudget.
+func (l *Ledger) execute(ctx context.Context, orders []Order) (out []Result, err error) {
 	tried := make([]bool, len(orders)) // an earlier attempt wrote it, committed or not
 	m := l.ofOrders(orders)
 	err = m.do(ctx, "return", func(b *books.Books) (err error) {
@@ -59,6 +71,32 @@ func (l *Ledger) Execute(ctx context.Context, orders []Order) (
 		return nil, err
 	}
 	return out, nil
+}
+
+// confirmAbove carries out a confirm above the hold whose bucket lacks units: under the budget's
+// lock, after a rollover if one is due, with units of the whole budget.
+func (l *Ledger) confirmAbove(ctx context.Context, o Order) (out Result) {
+	id := books.ID{Budget: o.Budget, RequestID: o.RequestID}
+	var failed error
+	tried := false // an earlier attempt wrote it, committed or not
+	load := bookkeeper.AboveHold(id, books.Earlier(&o), &failed)
+	_, err := bookkeeper.Whole(ctx, l.db, "confirm", o.Budget, load,
+		func(b *books.Books, u *books.Budget) (err error) {
+			if err, failed = failed, nil; err != nil {
+				return err
+			}
+			out, err = b.ConfirmAbove(u, &o)
+			done := out.Err == nil && !out.Replayed
+			if b.Unsure && tried {
+				out.Replayed = false
+			}
+			tried = tried || done
+			return err
+		}, nil)
+	if err != nil {
+		return Result{Err: err}
+	}
+	return out
 }
 
 // ExecuteGroup carries out an order on a whole group or not at all. It returns one element per

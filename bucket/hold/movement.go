@@ -57,7 +57,7 @@ func (l *Ledger) ofOrders(orders []ledger.Order) *movement {
 func (m *movement) do(ctx context.Context, op string, decide func(b *books.Books) error) error {
 	load := append([]bookkeeper.Query{bookkeeper.Terms(m.budgets, &m.lockBudgets)}, m.first...)
 	if m.moves {
-		load = append(load, bookkeeper.Places(m.from.Unlimited(m.budgets))...)
+		load = append(load, bookkeeper.Places(m.from.Unlimited(m.budgets).WithExtras())...)
 	}
 	return bookkeeper.Do(ctx, m.ledger.db, op, load,
 		func(b *books.Books) ([]bookkeeper.Query, error) {
@@ -90,7 +90,7 @@ func (m *movement) lacks(b *books.Books) ([]bookkeeper.Query, error) {
 	switch {
 	case !m.placed && (!loaded || len(keys) > 0):
 		m.placed = true
-		return append(bookkeeper.Counters(keys), bookkeeper.Places(m.from)...), nil
+		return append(bookkeeper.Counters(keys), bookkeeper.Places(m.from.WithExtras())...), nil
 	case !loaded:
 		return nil, engine.Defect("a budget, bucket, epoch or period of a deduction is gone")
 	case len(keys) > 0 && unsure && !m.lockBudgets:

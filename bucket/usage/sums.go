@@ -17,15 +17,20 @@ const (
 	selectUsage = `SELECT COUNT(*) AS calls, COALESCE(SUM(d.amount & 1048575), 0) AS low,
 		COALESCE(SUM(d.amount >> 20), 0) AS high,
 		COALESCE(SUM((SELECT SUM(g.amount) FROM give_back g /*by PRIMARY*/
-			WHERE g.budget_id = d.budget_id AND g.request_id = d.request_id)), 0) AS rolled_back
+			WHERE g.budget_id = d.budget_id AND g.request_id = d.request_id)), 0) AS rolled_back,
+		COALESCE(SUM((SELECT SUM(x.amount & 1048575) FROM extra x /*by PRIMARY*/
+			WHERE x.budget_id = d.budget_id AND x.request_id = d.request_id)), 0) AS extra_low,
+		COALESCE(SUM((SELECT SUM(x.amount >> 20) FROM extra x /*by PRIMARY*/
+			WHERE x.budget_id = d.budget_id AND x.request_id = d.request_id)), 0) AS extra_high
 		FROM deduction_value v /*by PRIMARY*/`
 	// lastMS is later than every instant in the ledger.
 	lastMS = int64(1) << 53
 )
 
 // Usage sums the deductions that carry all of the dimensions' values and were counted in a span, to
-// exclusive, with the rows' current amounts. A zero instant means no bound. Errors: BudgetNotFound;
-// LedgerModeOnly; Invalid without a dimension; Unavailable.
+// exclusive, with the rows' current amounts, and what they took above their holds since. A zero
+// instant means no bound. Errors: BudgetNotFound; LedgerModeOnly; Invalid without a dimension;
+// Unavailable.
 func (s *Service) Usage(ctx context.Context, r bucket.UsageRequest) (bucket.Usage, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Deadline)
 	defer cancel()
@@ -59,12 +64,15 @@ func (s *Service) Usage(ctx context.Context, r bucket.UsageRequest) (bucket.Usag
 		Low        int64 `db:"low"`
 		High       int64 `db:"high"`
 		RolledBack int64 `db:"rolled_back"`
+		ExtraLow   int64 `db:"extra_low"`
+		ExtraHigh  int64 `db:"extra_high"`
 	}
 	err = s.DB.Read(ctx, "usage", func(r *engine.Reader) error {
 		_, err := r.Get(&row, query, args...)
 		return err
 	})
-	return bucket.Usage{Calls: row.Calls, Amount: joined(row.High, row.Low),
+	return bucket.Usage{Calls: row.Calls,
+		Amount:     joined(row.High+row.ExtraHigh, row.Low+row.ExtraLow),
 		RolledBack: min(row.RolledBack, budget.MaxAmount)}, s.failed(err)
 }
 

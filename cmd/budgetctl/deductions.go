@@ -68,7 +68,8 @@ what would happen.`,
 		Example: `  budgetctl deduct spring-sale 5 --request-id o1
   budgetctl deduct spring-sale 5 --request-id o2 --key u1 --dimension user=u1 --reference o2
   budgetctl deduct gifts 1 --dimension user=u1,phone=p1 --count per-phone=0 --dry-run
-  budgetctl deduct spring-sale 5 --request-id o3 --hold 15m --group order-17`,
+  budgetctl deduct spring-sale 5 --request-id o3 --hold 15m --group order-17
+  budgetctl deduct tokens 1500 --request-id call-1 --hold 10m --above available`,
 		Args: arguments,
 	}
 	id := requestIDFlag(cmd)
@@ -81,11 +82,13 @@ what would happen.`,
 		"hold the units for this time, such as 15m, until confirmed")
 	flags.StringVar(&request.Group, "group", "",
 		"group of holds that are confirmed or rolled back together")
+	flags.StringVar(&request.Above, "above", "", `what a confirm of more than is held does: `+
+		`"refuse" (default), or "available", which takes what the budget has left`)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		request.Amount, err = amount(args[1])
 		err = firstOf(reference(args[0]), err, id.check(cmd),
 			optionalText("key", request.Key), optionalText("reference", request.Reference),
-			optionalText("group", request.Group), needsHold(request))
+			optionalText("group", request.Group), needsHold(cmd, request))
 		if err = firstOf(err, whom.check()); err != nil {
 			return err
 		}
@@ -248,6 +251,9 @@ func deduction(d *client.Deduction, more ...field) string {
 	if !d.HoldUntil.IsZero() {
 		fields = append(fields, field{"confirmed", d.Confirmed}, field{"held until", d.HoldUntil},
 			field{"group", d.Group})
+	}
+	if d.Extra+d.Uncollected > 0 {
+		fields = append(fields, field{"extra", d.Extra}, field{"uncollected", d.Uncollected})
 	}
 	return details(append(fields, more...)...)
 }

@@ -152,6 +152,7 @@ func (f *fake) hold(b *fakeBudget, r *http.Request) (int, any) {
 			d.HoldUntil = fakeNow.Add(time.Hour)
 		} else {
 			d.State, d.Confirmed = "used", cmp.Or(request.Amount, d.Amount)
+			d.Extra = max(0, d.Confirmed-d.Amount)
 		}
 		found = append(found, d.Deduction)
 	}

@@ -8,10 +8,17 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// needsHold refuses a group without a hold.
-func needsHold(request client.DeductRequest) error {
-	if request.Group != "" && request.HoldTTL == "" {
+// needsHold refuses a group, and --above, without a hold, and another word than --above takes.
+func needsHold(cmd *cobra.Command, request client.DeductRequest) error {
+	switch {
+	case request.Group != "" && request.HoldTTL == "":
 		return usagef("--group needs --hold: it names holds that are confirmed or rolled back together")
+	case !cmd.Flags().Changed("above"):
+		return nil
+	case request.HoldTTL == "":
+		return usagef("--above needs --hold: it is about the confirm of a hold")
+	case request.Above != "refuse" && request.Above != "available":
+		return usagef(`--above %q: must be "refuse" or "available"`, request.Above)
 	}
 	return nil
 }
@@ -113,15 +120,17 @@ func (a *app) confirmCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "confirm BUDGET REQUEST_ID",
 		Short: "Use the units of a hold",
-		Long: `Uses the units of a hold. With --amount it uses a part and gives the rest back. With
---group it confirms every hold of a group, or none. Repeating it changes nothing. A hold that has
-expired cannot be confirmed (exit status 3).`,
+		Long: `Uses the units of a hold. With --amount it uses a part and gives the rest back. More than
+is held takes the rest from what the budget has left, if the deduct said --above available; what
+the budget does not have is shown as uncollected. With --group it confirms every hold of a group,
+or none. Repeating it changes nothing. A hold that has expired cannot be confirmed (exit status
+3).`,
 		Example: `  budgetctl confirm spring-sale o3
   budgetctl confirm spring-sale o3 --amount 2
   budgetctl confirm spring-sale --group order-17`,
 	}
 	group := groupFlag(cmd)
-	cmd.Flags().StringVar(&part, "amount", "", "part to use (default the whole)")
+	cmd.Flags().StringVar(&part, "amount", "", "units to use (default the whole)")
 	cmd.Flags().StringVar(&request.Receipt, "receipt", "", "receipt of the deduction")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if group.given(cmd) {

@@ -201,6 +201,8 @@ func entryRows(page *client.LedgerPage) [][]any {
 			rollback = "(cancel)"
 		case e.OfGroup:
 			rollback = "(group)"
+		case e.Uncollected > 0:
+			rollback = "(" + grouped(e.Uncollected) + " uncollected)"
 		}
 		rows[i] = []any{e.At, e.Kind, e.RequestID, e.Amount, e.Bucket, e.Entry, rollback, e.Reference}
 	}

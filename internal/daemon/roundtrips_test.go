@@ -55,6 +55,16 @@ var conversations = []conversation{
 	{verb: "hold", today: 1, goal: 1, call: func(c *talk) reply { return c.deduct("a", 10, held) }},
 	{verb: "confirm", today: 2, goal: 3, before: func(c *talk) { c.deduct("a", 10, held) },
 		call: func(c *talk) reply { return c.ask("POST", "/confirm", `{"request_id":"a"}`) }},
+	{verb: "confirm above the hold", today: 2, goal: 3,
+		before: func(c *talk) { c.deduct("a", 10, held+above) },
+		call: func(c *talk) reply {
+			return c.ask("POST", "/confirm", `{"request_id":"a","amount":15}`)
+		}},
+	{verb: "confirm above what its bucket has", today: 4, goal: 4,
+		before: func(c *talk) { c.deduct("a", 10, held+above) },
+		call: func(c *talk) reply {
+			return c.ask("POST", "/confirm", `{"request_id":"a","amount":1500}`)
+		}},
 	{verb: "extend", today: 2, goal: 3, before: func(c *talk) { c.deduct("a", 10, held) },
 		call: func(c *talk) reply {
 			return c.ask("POST", "/extend", `{"request_id":"a","hold_ttl":"2h"}`)
@@ -88,8 +98,9 @@ const (
 		"window":{"kind":"calendar","every":"day"},"max":100000,"measure":"amount"}]`
 	daily = `,"type":"daily","timezone":"UTC","start_at":%q,"end_at":%q,
 		"type_rule":{"kind":"calendar","every":"day","unused":"next"}`
-	user = `,"dimensions":{"user":"ann"}`
-	held = `,"hold_ttl":"1h"`
+	user  = `,"dimensions":{"user":"ann"}`
+	held  = `,"hold_ttl":"1h"`
+	above = `,"above":"available"`
 )
 
 // conversation is a call and its round trips.

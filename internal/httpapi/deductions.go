@@ -82,8 +82,17 @@ func requestOf(ref bucket.BudgetRef, r *api.DeductRequest, by string) bucket.Ded
 		Reference:  r.Reference,
 		HoldTTL:    lengthIn(r.HoldTTL),
 		Group:      r.Group,
+		Above:      aboveIn(r.Above),
 		By:         by,
 	}
+}
+
+// aboveIn returns what a checked text means: the default is "".
+func aboveIn(text string) ledger.Above {
+	if above := ledger.Above(text); above != ledger.AboveRefuse {
+		return above
+	}
+	return ""
 }
 
 // lengthIn returns the length of time that a checked text means, 0 for "".
@@ -301,7 +310,8 @@ func (a *API) acceptedOf(d *bucket.DeductAnswer, ttl time.Duration) api.DeductAn
 func (a *API) deductionOf(d *bucket.DeductionView, ttl time.Duration) api.Deduction {
 	return api.Deduction{
 		RequestID: d.RequestID, State: string(d.State), Amount: d.Amount, RolledBack: d.RolledBack,
-		Confirmed: d.Confirmed, HoldUntil: inUTC(d.HoldUntil),
+		Confirmed: d.Confirmed, Above: string(d.Above), Extra: d.Extra, Uncollected: d.Uncollected,
+		HoldUntil: inUTC(d.HoldUntil),
 		ExpiresIn: a.expiresIn(d.HoldUntil, d.State, ttl), Group: d.Group,
 		Bucket: d.Bucket, Dimensions: dimensionsIn(d.Dimensions), Reference: d.Reference,
 		CountedAt: inUTC(d.CountedAt), Receipt: d.Receipt, Replayed: d.Replayed,

@@ -211,7 +211,8 @@ func (f *fake) Deduct(ctx context.Context, r bucket.DeductRequest) (bucket.Deduc
 
 // someHolds are those of a group.
 var someHolds = []bucket.DeductionView{
-	{RequestID: "o1", State: ledger.StateUsed, Amount: 5, Confirmed: 5, HoldUntil: at, Group: "order-17",
+	{RequestID: "o1", State: ledger.StateUsed, Amount: 5, Confirmed: 8, Extra: 3, Uncollected: 2,
+		Above: ledger.AboveAvailable, HoldUntil: at, Group: "order-17",
 		Bucket: "sale:bucket-0", CountedAt: at, Receipt: "r.1"},
 	{RequestID: "o2", State: ledger.StateUsed, Amount: 7, Confirmed: 3, RolledBack: 4, HoldUntil: at.Add(time.Minute),
 		Group: "order-17", Bucket: "sale:bucket-1", CountedAt: at, Receipt: "r.2", Replayed: true}}
@@ -373,13 +374,15 @@ func (f *fake) Feed(ctx context.Context, r bucket.FeedRequest) (bucket.FeedPage,
 	back.Kind, back.Entry, back.RollbackID, back.Amount = ledger.FeedRollback, 9, "part", 2
 	cancel.Kind, cancel.Entry, cancel.RollbackID, cancel.Amount = ledger.FeedRollback, 10, ledger.CancelID, 3
 	cancel.Reference, cancel.Dimensions = "", ""
-	hold, confirm, expire, group := deduct, deduct, deduct, cancel
+	hold, confirm, expire, group, extra := deduct, deduct, deduct, cancel, deduct
 	hold.Entry, hold.RequestID, hold.Held = 11, "o2", true
 	confirm.Kind, confirm.Entry, confirm.RequestID, confirm.Amount = ledger.FeedConfirm, 12, "o2", 4
 	expire.Kind, expire.Entry, expire.RequestID = ledger.FeedExpire, 13, "o3"
 	group.Entry, group.RequestID, group.RollbackID = 14, "o4", ledger.GroupRollbackID
+	extra.Kind, extra.Entry, extra.RequestID = ledger.FeedExtra, 15, "o5"
+	extra.Number, extra.Amount, extra.Uncollected = 1, 3, 2
 	page := bucket.FeedPage{Next: "next-1"}
-	for _, e := range []ledger.FeedEntry{deduct, back, cancel, hold, confirm, expire, group} {
+	for _, e := range []ledger.FeedEntry{deduct, back, cancel, hold, confirm, expire, group, extra} {
 		page.Entries = append(page.Entries, bucket.FeedEntry{FeedEntry: e, BucketKey: "sale:bucket-0"})
 	}
 	if r.After == "nothing-new" {

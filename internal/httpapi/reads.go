@@ -301,7 +301,8 @@ func feedOf(page *bucket.FeedPage) api.LedgerPage {
 		e, to := &page.Entries[i], &out.Entries[i]
 		*to = api.LedgerEntry{
 			Kind: string(e.Kind), Bucket: e.BucketKey, Entry: e.Entry, RequestID: readable(e.RequestID),
-			RollbackID: e.RollbackID, Amount: e.Amount, Held: e.Held,
+			RollbackID: e.RollbackID, Number: e.Number, Amount: e.Amount, Uncollected: e.Uncollected,
+			Held:       e.Held,
 			Dimensions: dimensionsIn(e.Dimensions), Reference: readable(e.Reference), At: inUTC(e.At),
 		}
 		switch e.RollbackID {

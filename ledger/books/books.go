@@ -32,7 +32,8 @@ type Books struct {
 	Buckets     Set[Bucket, int64]
 	Deductions  Set[Deduction, ID]
 	Holds       Set[Hold, ID]
-	GiveBacks   Set[GiveBack, BackID]
+	Extras      Set[Extra, ExtraID]
+	GiveBacks   Set[GiveBack, PartID]
 	Groups      Set[Group, ID]
 	Counters    Set[Counter, CounterID]
 	Epochs      Set[Epoch, Position]
@@ -65,10 +66,10 @@ func New(nowMS int64) *Books {
 		Buckets:    newSet("sharding_budget_management_bucket", func(r *Bucket) int64 { return r.ID }),
 		Deductions: newSet("deduction", (*Deduction).ID),
 		Holds:      newSet("hold", func(r *Hold) ID { return ID{r.Budget, r.RequestID} }),
-		GiveBacks: newSet("give_back", func(r *GiveBack) BackID {
-			return BackID{ID{r.Budget, r.RequestID}, r.Kind, r.RollbackID}
-		}),
-		Groups: newSet("group_of_holds", func(r *Group) ID { return ID{r.Budget, r.Name} }),
+		Extras: newSet("extra",
+			func(r *Extra) ExtraID { return ExtraID{ID{r.Budget, r.RequestID}, r.Number} }),
+		GiveBacks: newSet("give_back", (*GiveBack).id),
+		Groups:    newSet("group_of_holds", func(r *Group) ID { return ID{r.Budget, r.Name} }),
 		Counters: newSet("limit_counter",
 			func(r *Counter) CounterID { return CounterID{r.Budget, r.Dimension, r.Value} }),
 		Epochs: newSet("bucket_epoch", (*Epoch).Position),
@@ -94,9 +95,9 @@ type Written interface {
 // Sets returns the tables in the order in which they are written: the lock order of schema.sql.
 func (b *Books) Sets() []Written {
 	return []Written{&b.Budgets, &b.Limits, &b.Overrides, &b.RemovedOverrides, &b.GoneSeries,
-		&b.Periods, &b.Buckets, &b.Deductions, &b.Holds,
-		&b.GiveBacks, &b.Groups, &b.Counters, &b.Epochs, &b.Grants, &b.Adjustments, &b.Partitions,
-		&b.Quarantines, &b.Releases, &b.Feeds, &b.Runs}
+		&b.Periods, &b.Buckets, &b.Deductions, &b.Holds, &b.Extras, &b.GiveBacks, &b.Groups,
+		&b.Counters, &b.Epochs, &b.Grants, &b.Adjustments, &b.Partitions, &b.Quarantines,
+		&b.Releases, &b.Feeds, &b.Runs}
 }
 
 // Check compares what was changed with the accounting, from the rows in memory alone: that no

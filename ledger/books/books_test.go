@@ -23,6 +23,7 @@ func committed(b *Books, nowMS int64) *Books {
 	reload(&out.Adjustments, &b.Adjustments)
 	reload(&out.Deductions, &b.Deductions)
 	reload(&out.Holds, &b.Holds)
+	reload(&out.Extras, &b.Extras)
 	reload(&out.GiveBacks, &b.GiveBacks)
 	reload(&out.Groups, &b.Groups)
 	reload(&out.Counters, &b.Counters)

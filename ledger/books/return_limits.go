@@ -87,8 +87,8 @@ func (t *returns) lower() error {
 	for id, was := range t.was {
 		for key, charge := range t.counted(&was, t.sets[was.Budget]) {
 			l, countedMS := charge.Limit, ms(was.CountedAt)
-			less := l.Kept(charge.Counts, was.Amount, was.RolledBack) -
-				l.Kept(charge.Counts, was.Amount, t.Back[id])
+			less := l.Kept(charge.Counts, was.Amount, was.RolledBack-t.wasBack[id]) -
+				l.Kept(charge.Counts, was.Amount, t.Back[id]-t.extrasBack(id))
 			_, mayLoad := l.Keeps(countedMS, t.NowMS)
 			row := t.Counters.Get(key)
 			if less <= 0 || row == nil && !mayLoad {

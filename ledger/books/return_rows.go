@@ -31,6 +31,28 @@ type Hold struct {
 	Confirmed int64   `db:"confirmed"`
 	Bucket    int64   `db:"bucket_id"`
 	Epoch     int64   `db:"epoch"`
+	Above     Word    `db:"above"`
+	// Extra and Uncollected are those of ledger.Deduction.
+	Extra       int64 `db:"extra"`
+	Uncollected int64 `db:"uncollected"`
+}
+
+// ExtraID identifies a row of extra.
+type ExtraID struct {
+	ID
+	Number int64
+}
+
+// Extra is a row of extra. It changes only under the lock of its deduction.
+type Extra struct {
+	Budget    int64  `db:"budget_id" key:""`
+	RequestID string `db:"request_id" key:""`
+	Number    int64  `db:"number" key:""`
+	Bucket    int64  `db:"bucket_id"`
+	Epoch     int64  `db:"epoch"`
+	Amount    int64  `db:"amount"`
+	Back      int64  `db:"back_quantity"`
+	CreatedAt int64  `db:"created_at"`
 }
 
 // Group is a row of group_of_holds.
@@ -41,11 +63,19 @@ type Group struct {
 	CreatedAt int64  `db:"created_at"`
 }
 
-// BackID identifies a row of give_back. Kind is a ledger.FeedKind.
+// BackID identifies a return: the rows of give_back that have these columns. Kind is a
+// ledger.FeedKind.
 type BackID struct {
 	ID
 	Kind       Word
 	RollbackID string
+}
+
+// PartID identifies a row of give_back: the part of a return that one extra gave back, or for 0
+// what the deduction took first.
+type PartID struct {
+	BackID
+	Number int64
 }
 
 // GiveBack is a row of give_back.
@@ -54,6 +84,7 @@ type GiveBack struct {
 	RequestID  string `db:"request_id" key:""`
 	Kind       Word   `db:"kind" key:""`
 	RollbackID string `db:"rollback_id" key:""`
+	Number     int64  `db:"number" key:""`
 	Amount     int64  `db:"amount"`
 	IsWhole    int64  `db:"is_whole"`
 	IsDirect   int64  `db:"is_direct"`
@@ -95,6 +126,10 @@ type Feed struct {
 	CreatedAt int64  `db:"created_at"`
 }
 
+func (r *GiveBack) id() PartID {
+	return PartID{BackID{ID{r.Budget, r.RequestID}, r.Kind, r.RollbackID}, r.Number}
+}
+
 // ID returns the deduction's id.
 func (r *Deduction) ID() ID { return ID{r.Budget, r.RequestID} }
 
@@ -124,6 +159,10 @@ func (r *Deduction) Ledger(h *Hold, back int64) (ledger.Deduction, error) {
 		d.State = ledger.State(h.State)
 		d.Confirmed = h.Confirmed
 		d.HoldUntil = at(h.UntilMS)
+		d.Extra, d.Uncollected = h.Extra, h.Uncollected
+		if h.Above != Word(ledger.AboveRefuse) {
+			d.Above = ledger.Above(h.Above)
+		}
 		d.Group = textOf(h.Group)
 	case back == r.Amount:
 		d.State = ledger.StateRolledBack
@@ -132,8 +171,8 @@ func (r *Deduction) Ledger(h *Hold, back int64) (ledger.Deduction, error) {
 }
 
 // checkDeductions compares what moved with its new rows: the sum of H and S of an epoch rises by
-// what was deducted there and falls by what came back. No more came back of a deduction than it
-// took.
+// what was deducted there, extras included, and falls by what came back. No more came back of a
+// deduction than it took.
 func (b *Books) checkDeductions() error {
 	taken := map[Position]int64{}
 	for i, g := range b.GiveBacks.now {
@@ -141,8 +180,16 @@ func (b *Books) checkDeductions() error {
 			taken[Position{g.Bucket, g.Epoch}] -= g.Amount
 		}
 	}
+	extras := map[ID]int64{}
+	for i, x := range b.Extras.now {
+		id := ID{x.Budget, x.RequestID}
+		extras[id] += x.Amount
+		if b.Extras.was[i] == nil {
+			taken[Position{x.Bucket, x.Epoch}] += x.Amount
+		}
+	}
 	for i, d := range b.Deductions.now {
-		if b.Back[d.ID()] > d.Amount {
+		if b.Back[d.ID()] > d.Amount+extras[d.ID()] {
 			return fmt.Errorf("request %q of budget %d: more came back than was deducted", d.RequestID,
 				d.Budget)
 		}

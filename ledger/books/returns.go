@@ -2,6 +2,7 @@ package books
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
@@ -33,14 +34,15 @@ func Earlier(o *ledger.Order) []BackID {
 // any.
 //
 // Units go into O of the deduction's epoch if it is open and its period is not over, else into R.
-// Those of an unlimited budget are only subtracted. Limits are lowered in the windows in which the
-// deduction was counted. The feed gets an entry for each return, numbered by the bucket's newest
-// epoch.
+// Those of an unlimited budget are only subtracted. What a deduction took above its hold comes back
+// first, the newest first, into O or R of its own epoch. Limits are lowered in the windows in which
+// the deduction was counted. The feed gets an entry for each return, numbered by the bucket's
+// newest epoch.
 //
 // Refusals, of which each leaves the other orders alone, are those of ledger.DecideRollback,
 // ledger.DecideConfirm and ledger.DecideExtend; BudgetNotFound; DeductionNotFound, where a cancel
-// leaves a tombstone instead; Forbidden for another principal's deduction. Error: rows that cannot
-// be read. Keeps I1, I4, I5.
+// leaves a tombstone instead; Forbidden for another principal's deduction; ErrNeedsBudget. Error:
+// rows that cannot be read. Keeps I1, I4, I5.
 func (b *Books) Return(orders []ledger.Order, sets map[int64]*limit.Set) ([]ledger.Result, error) {
 	t := b.returns(sets)
 	out := make([]ledger.Result, len(orders))
@@ -58,12 +60,17 @@ type returns struct {
 	*Books
 	sets map[int64]*limit.Set
 	// was has the changed deductions as they were.
-	was   map[ID]ledger.Deduction
-	feeds map[int64]*Feed // the last row of each bucket
+	was map[ID]ledger.Deduction
+	// wasBack is what had come back of their extras, which no limit counts.
+	wasBack map[ID]int64
+	feeds   map[int64]*Feed // the last row of each bucket
+	// whole is the budget, if all of it is loaded under its lock.
+	whole *Budget
 }
 
 func (b *Books) returns(sets map[int64]*limit.Set) *returns {
-	return &returns{Books: b, sets: sets, was: map[ID]ledger.Deduction{}, feeds: map[int64]*Feed{}}
+	return &returns{Books: b, sets: sets, was: map[ID]ledger.Deduction{},
+		wasBack: map[ID]int64{}, feeds: map[int64]*Feed{}}
 }
 
 func (t *returns) execute(o *ledger.Order) (out ledger.Result, err error) {
@@ -124,8 +131,15 @@ func (t *returns) decide(o *ledger.Order, d *ledger.Deduction) (replayed bool, e
 
 func (t *returns) decideRollback(o *ledger.Order, d *ledger.Deduction) (replayed bool, err error) {
 	var earlier *ledger.Rollback
-	if g := t.GiveBacks.Get(BackID{ID{o.Budget, o.RequestID}, rolledBack, o.RollbackID}); g != nil {
-		earlier = &ledger.Rollback{RollbackID: g.RollbackID, Amount: g.Amount, Whole: g.IsWhole == 1}
+	id := BackID{ID{o.Budget, o.RequestID}, rolledBack, o.RollbackID}
+	for _, g := range t.GiveBacks.All() { // its parts
+		if g.id().BackID != id {
+			continue
+		}
+		if earlier == nil {
+			earlier = &ledger.Rollback{RollbackID: g.RollbackID, Whole: g.IsWhole == 1}
+		}
+		earlier.Amount += g.Amount
 	}
 	units, replayed, err := ledger.DecideRollback(*d, earlier, o.Amount)
 	if err == nil && !replayed {
@@ -136,14 +150,25 @@ func (t *returns) decideRollback(o *ledger.Order, d *ledger.Deduction) (replayed
 
 func (t *returns) decideConfirm(o *ledger.Order, d *ledger.Deduction) (replayed bool, err error) {
 	var earlier *ledger.HoldEnd
-	if g := t.GiveBacks.Get(BackID{ID{o.Budget, o.RequestID}, confirmed, ""}); g != nil {
-		earlier = &ledger.HoldEnd{Kind: ledger.FeedConfirm, Amount: d.Confirmed, Returned: g.Amount}
+	id := PartID{BackID{ID{o.Budget, o.RequestID}, confirmed, ""}, 0}
+	if g := t.GiveBacks.Get(id); g != nil {
+		earlier = &ledger.HoldEnd{Kind: ledger.FeedConfirm, Amount: d.Confirmed, Returned: g.Amount,
+			Above: d.Extra + d.Uncollected}
 	}
 	end, replayed, err := ledger.DecideConfirm(*d, earlier, o.Amount, at(t.NowMS))
-	if err == nil && !replayed {
-		t.endHold(d, end)
+	if err != nil || replayed {
+		return replayed, err
 	}
-	return replayed, err
+	var from *Epoch
+	var extra int64
+	if end.Above > 0 {
+		if from, extra, err = t.supply(d, end.Above); err != nil {
+			return false, err
+		}
+	}
+	t.endHold(d, end)
+	t.takeAbove(d, from, extra, end.Above-extra)
+	return false, nil
 }
 
 // absent carries out an order for an id without a row.
@@ -215,15 +240,29 @@ func noteOf(d *ledger.Deduction) *string {
 	return &text
 }
 
-// rollBack gives units of a deduction back.
+// rollBack gives units of a deduction back: of its extras first, the newest first.
 func (t *returns) rollBack(d *ledger.Deduction, id string, units int64, isWhole bool) {
-	t.giveBack(d, ledger.AfterRollback(*d, units),
-		GiveBack{Kind: rolledBack, RollbackID: id, Amount: units, IsWhole: one(isWhole)})
+	g := GiveBack{Kind: rolledBack, RollbackID: id, IsWhole: one(isWhole)}
+	for _, x := range slices.Backward(t.extrasOf(ID{d.Budget, d.RequestID})) {
+		g.Amount = min(units, x.Amount-x.Back)
+		if g.Amount <= 0 {
+			continue
+		}
+		units -= g.Amount
+		g.Number, g.Bucket, g.Epoch = x.Number, x.Bucket, x.Epoch
+		t.giveBack(d, ledger.AfterRollback(*d, g.Amount), g)
+		x.Back += g.Amount
+	}
+	if units > 0 {
+		g.Amount, g.Number, g.Bucket, g.Epoch = units, 0, d.Bucket, d.Epoch
+		t.giveBack(d, ledger.AfterRollback(*d, units), g)
+	}
 }
 
 // endHold confirms a hold, or lets it expire.
 func (t *returns) endHold(d *ledger.Deduction, end ledger.HoldEnd) {
-	t.giveBack(d, ledger.AfterEnd(*d, end), GiveBack{Kind: Word(end.Kind), Amount: end.Returned})
+	t.giveBack(d, ledger.AfterEnd(*d, end), GiveBack{Kind: Word(end.Kind), Amount: end.Returned,
+		Bucket: d.Bucket, Epoch: d.Epoch})
 }
 
 // extend makes a hold end a time from now.
@@ -233,9 +272,10 @@ func (t *returns) extend(d *ledger.Deduction, ttl time.Duration) {
 	t.change(d, after)
 }
 
-// giveBack moves units out of a deduction, and writes the rows of that.
+// giveBack moves units out of a deduction, or of the extra that g names, and writes the rows of
+// that.
 func (t *returns) giveBack(d *ledger.Deduction, after ledger.Deduction, g GiveBack) {
-	e := t.Epochs.Get(Position{d.Bucket, d.Epoch})
+	e := t.Epochs.Get(Position{g.Bucket, g.Epoch})
 	used := after.Confirmed - d.Confirmed // by a confirm
 	if d.State == ledger.StateHeld {
 		e.Held -= g.Amount + used
@@ -257,7 +297,7 @@ func (t *returns) giveBack(d *ledger.Deduction, after ledger.Deduction, g GiveBa
 			e.Late += g.Amount
 		}
 	}
-	g.Budget, g.RequestID, g.Bucket, g.Epoch = d.Budget, d.RequestID, d.Bucket, d.Epoch
+	g.Budget, g.RequestID = d.Budget, d.RequestID
 	g.IsDirect, g.CreatedAt = one(direct), t.NowMS
 	t.GiveBacks.Add(g)
 	t.enter(&g, used)
@@ -268,12 +308,14 @@ func (t *returns) giveBack(d *ledger.Deduction, after ledger.Deduction, g GiveBa
 func (t *returns) change(d *ledger.Deduction, after ledger.Deduction) {
 	id := ID{d.Budget, d.RequestID}
 	if _, known := t.was[id]; !known {
-		t.was[id] = *d
+		t.was[id], t.wasBack[id] = *d, t.extrasBack(id)
 	}
 	t.Back[id] = after.RolledBack
 	if h := t.Holds.Get(id); h != nil {
 		h.State = Word(after.State)
 		h.Confirmed = after.Confirmed
+		h.Extra = after.Extra
+		h.Uncollected = after.Uncollected
 		h.UntilMS = ms(after.HoldUntil)
 		h.DueMS = nil
 		if after.State == ledger.StateHeld {
@@ -289,20 +331,25 @@ const maxEntries = 512
 
 // enter adds an entry to the feed: of a confirm with what was confirmed, else with what came back.
 func (t *returns) enter(g *GiveBack, used int64) {
-	newest := t.newest(t.Buckets.Get(g.Bucket))
-	f := t.feeds[g.Bucket]
-	if f == nil || f.Entries == maxEntries {
-		f = t.Feeds.Add(Feed{Bucket: g.Bucket, First: newest.NextEntry, CreatedAt: t.NowMS,
-			Body: string(ledger.BeginFeed(nil))})
-		t.feeds[g.Bucket] = f
-	}
-	entry := ledger.FeedEntry{Kind: ledger.FeedKind(g.Kind), RequestID: g.RequestID,
-		RollbackID: g.RollbackID, Amount: g.Amount}
+	entry := ledger.FeedEntry{Kind: ledger.FeedKind(g.Kind), Bucket: g.Bucket,
+		RequestID: g.RequestID, RollbackID: g.RollbackID, Number: g.Number, Amount: g.Amount}
 	if g.Kind == confirmed {
 		entry.Amount = used
 	}
-	f.Body = string(ledger.AppendFeed([]byte(f.Body), entry))
-	f.Units -= g.Amount
+	t.feed(&entry, -g.Amount)
+}
+
+// feed adds an entry to the feed of its bucket, with what was deducted less what came back.
+func (t *returns) feed(entry *ledger.FeedEntry, units int64) {
+	newest := t.newest(t.Buckets.Get(entry.Bucket))
+	f := t.feeds[entry.Bucket]
+	if f == nil || f.Entries == maxEntries {
+		f = t.Feeds.Add(Feed{Bucket: entry.Bucket, First: newest.NextEntry, CreatedAt: t.NowMS,
+			Body: string(ledger.BeginFeed(nil))})
+		t.feeds[entry.Bucket] = f
+	}
+	f.Body = string(ledger.AppendFeed([]byte(f.Body), *entry))
+	f.Units += units
 	f.Entries++
 	newest.NextEntry++
 }
@@ -314,12 +361,9 @@ func (t *returns) enter(g *GiveBack, used int64) {
 // it has limits, and a bucket without a live epoch.
 func (b *Books) Places() (loaded, still, unsure bool) {
 	still = true
-	for _, d := range b.Deductions.All() {
-		if d.Bucket == 0 {
-			continue
-		}
-		row, e := b.Buckets.Get(d.Bucket), b.Epochs.Get(Position{d.Bucket, d.Epoch})
-		u := b.Budgets.Get(d.Budget)
+	for budgetID, at := range b.placesOf() {
+		row, e := b.Buckets.Get(at.Bucket), b.Epochs.Get(at)
+		u := b.Budgets.Get(budgetID)
 		if row == nil || e == nil || u == nil || b.Periods.Get([2]int64{u.ID, e.Period}) == nil {
 			return false, false, false
 		}

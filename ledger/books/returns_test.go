@@ -56,7 +56,7 @@ func returnAtRandom(t *rapid.T, d budget.Definition) {
 			deductOne(t, b, sets[1], fmt.Sprint("r", i))
 		case "orders":
 			orders := ordersAtRandom(t, i)
-			b = twice(t, b, func(b *Books) ([]ledger.Result, error) { return b.Return(orders, sets) })
+			b = twice(t, b, func(b *Books) ([]ledger.Result, error) { return returnAll(b, orders, sets) })
 		case "group":
 			o := ledger.GroupOrder{Budget: 1, Group: "g", OnlyBy: rapid.SampledFrom(principals).Draw(t, "by"),
 				Kind: rapid.SampledFrom([]ledger.OrderKind{ledger.OrderRollback, ledger.OrderConfirm, ledger.OrderExtend}).Draw(t, "kind"),
@@ -87,6 +87,24 @@ func returnAtRandom(t *rapid.T, d budget.Definition) {
 	}
 }
 
+// returnAll carries out orders as package hold does: confirms above the hold that need the whole
+// budget come after the others.
+func returnAll(b *Books, orders []ledger.Order, sets map[int64]*limit.Set) ([]ledger.Result, error) {
+	out, err := b.Return(orders, sets)
+	u := b.Budgets.Get(1)
+	for i := range out {
+		if out[i].Err != ErrNeedsBudget || err != nil {
+			continue
+		}
+		if b.Due(u) {
+			out[i].Err = budget.Refuse(budget.Unavailable, "confirm", "a rollover comes first")
+			continue
+		}
+		out[i], err = b.ConfirmAbove(u, &orders[i])
+	}
+	return out, err
+}
+
 var principals = []string{"", "", "ann", "bob"}
 
 // withoutOthers takes the deductions and holds that are in no group out of the books, and returns
@@ -115,7 +133,7 @@ func ordersAtRandom(t *rapid.T, step int) []ledger.Order {
 		out[i] = ledger.Order{Budget: 1, RequestID: fmt.Sprint("r", rapid.IntRange(0, step+1).Draw(t, "id")),
 			Kind: rapid.SampledFrom([]ledger.OrderKind{ledger.OrderRollback, ledger.OrderRollback, ledger.OrderCancel,
 				ledger.OrderConfirm, ledger.OrderExtend, ledger.OrderExpire}).Draw(t, "kind"),
-			Amount:     rapid.Int64Range(0, 12).Draw(t, "amount"),
+			Amount:     rapid.Int64Range(0, 30).Draw(t, "amount"),
 			RollbackID: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "rollback"),
 			OnlyBy:     rapid.SampledFrom(principals).Draw(t, "by"),
 			TTL:        time.Duration(rapid.Int64Range(1, 60).Draw(t, "ttl")) * time.Millisecond}
@@ -144,7 +162,8 @@ func deductOne(t *rapid.T, b *Books, set *limit.Set, id string) {
 	if isHeld {
 		e.Held += amount
 		until := b.NowMS + rapid.Int64Range(1, 60).Draw(t, "ttl")
-		h := Hold{Budget: 1, RequestID: id, State: "held", UntilMS: until, DueMS: &until, Bucket: row.ID, Epoch: e.Number}
+		h := Hold{Budget: 1, RequestID: id, State: "held", UntilMS: until, DueMS: &until, Bucket: row.ID, Epoch: e.Number,
+			Above: rapid.SampledFrom([]Word{"refuse", "available", "available"}).Draw(t, "above")}
 		group := b.Groups.Get(ID{1, "g"})
 		if rapid.Bool().Draw(t, "grouped") && (group == nil || group.State == "open") {
 			name := "g"
@@ -216,19 +235,27 @@ func twice(t *rapid.T, b *Books, do func(b *Books) ([]ledger.Result, error)) *Bo
 
 func rowsOfAll(b *Books) map[string]any {
 	return map[string]any{"epochs": b.Epochs.All(), "deductions": b.Deductions.All(), "holds": b.Holds.All(),
-		"back": b.GiveBacks.All(), "groups": b.Groups.All(), "counters": b.Counters.All(), "feed": b.Feeds.All(), "sums": b.Back}
+		"extras": b.Extras.All(), "back": b.GiveBacks.All(), "groups": b.Groups.All(), "counters": b.Counters.All(), "feed": b.Feeds.All(), "sums": b.Back}
 }
 
 // recount compares the accounts with the rows of deductions.
 func recount(t *rapid.T, b *Books, set *limit.Set) {
 	held, used, back := map[Position]int64{}, map[Position]int64{}, map[ID]int64{}
 	fed, counted := map[int64]int64{}, map[string]int64{}
+	ofExtra := map[ExtraID]int64{}
 	for _, g := range b.GiveBacks.All() {
 		back[ID{g.Budget, g.RequestID}] += g.Amount
+		ofExtra[ExtraID{ID{g.Budget, g.RequestID}, g.Number}] += g.Amount
+	}
+	for _, x := range b.Extras.All() {
+		used[Position{x.Bucket, x.Epoch}] += x.Amount - x.Back
+		if x.Back != ofExtra[ExtraID{ID{x.Budget, x.RequestID}, x.Number}] {
+			t.Fatalf("%+v: %v came back", *x, ofExtra)
+		}
 	}
 	for _, row := range b.Deductions.All() {
 		d, err := b.DeductionOf(row)
-		if err != nil || d.RolledBack != back[row.ID()] || d.RolledBack > d.Amount {
+		if err != nil || d.RolledBack != back[row.ID()] || d.RolledBack > d.Amount+d.Extra {
 			t.Fatalf("%v, %+v: %d came back", err, d, back[row.ID()])
 		}
 		if h := b.Holds.Get(row.ID()); h != nil && (h.State == "held") != (h.DueMS != nil && *h.DueMS == h.UntilMS) {
@@ -237,11 +264,11 @@ func recount(t *rapid.T, b *Books, set *limit.Set) {
 		if d.State == ledger.StateHeld {
 			held[Position{d.Bucket, d.Epoch}] += d.Left()
 		} else {
-			used[Position{d.Bucket, d.Epoch}] += d.Left()
+			used[Position{d.Bucket, d.Epoch}] += d.Amount - ofExtra[ExtraID{row.ID(), 0}]
 		}
 		charges, _ := set.Charges(d.Amount, ledger.ReadDimensions(d.Dimensions), nil)
 		for _, charge := range charges {
-			counted[charge.Limit.Name+" "+charge.Key] += charge.Limit.Kept(charge.Counts, d.Amount, d.RolledBack)
+			counted[charge.Limit.Name+" "+charge.Key] += charge.Limit.Kept(charge.Counts, d.Amount, ofExtra[ExtraID{row.ID(), 0}])
 		}
 	}
 	left := map[int64]int64{}

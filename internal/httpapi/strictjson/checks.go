@@ -9,6 +9,7 @@ import (
 	"github.com/budgetd/budgetd/allocation"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/iana"
+	"github.com/budgetd/budgetd/ledger"
 	"github.com/budgetd/budgetd/limit"
 )
 
@@ -26,6 +27,7 @@ var named = map[string]func(string) string{
 	"measure":      checkMeasure,
 	"length":       func(text string) (why string) { _, why = ParseDuration(text); return why },
 	"hold_ttl":     checkHoldTTL,
+	"above":        checkAbove,
 	"principal":    access.CheckPrincipal,
 	"role":         checkRole,
 	"overlap":      checkOverlap,
@@ -101,6 +103,14 @@ func checkStatus(status string) string {
 		return ""
 	}
 	return `must be "paused" or "effective"`
+}
+
+func checkAbove(text string) string {
+	switch ledger.Above(text) {
+	case ledger.AboveRefuse, ledger.AboveAvailable:
+		return ""
+	}
+	return `must be "refuse" or "available"`
 }
 
 func checkHoldTTL(text string) string {

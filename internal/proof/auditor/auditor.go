@@ -55,8 +55,17 @@ type Deduction struct {
 	Held bool
 	// Rollbacks has the units of each rollback id.
 	Rollbacks map[string]int64
+	// Extra is what it took above its hold.
+	Extra int64
 
 	bucket, epoch int64
+	extras        map[int64]*extra // by number
+}
+
+// extra is a row of extra. readBacks subtracts its rows of give_back from back.
+type extra struct {
+	at           epochKey
+	amount, back int64
 }
 
 // Redis reads the keys and hashes of a server.
@@ -79,7 +88,7 @@ func Audit(ctx context.Context, db *sql.DB, stores map[string]Redis) (*Report, e
 	r := &reading{ctx: ctx, tx: tx, report: &Report{Budgets: map[string]*Budget{}},
 		budgets: map[int64]*Budget{}, epochs: map[epochKey]*epoch{}, feeds: map[int64]*feed{}}
 	for _, read := range []func() error{r.readBudgets, r.readEpochs, r.readGrants, r.readDeductions,
-		r.readHolds, r.readBacks, r.readFeeds, r.readAdjustments, r.readQuarantines} {
+		r.readHolds, r.readExtras, r.readBacks, r.readFeeds, r.readAdjustments, r.readQuarantines} {
 		if err := read(); err != nil {
 			return nil, err
 		}

@@ -44,6 +44,9 @@ INSERT INTO quarantine (bucket_id, epoch, budget_id, quantity, released_quantity
 INSERT INTO quarantine_release (budget_id, request_id, bucket_id, epoch, quantity, goes_to) VALUES
 	(2, 'free', 8, 1, 5, 'total')`
 
+const extraOfPart = `INSERT INTO extra (budget_id, request_id, number, bucket_id, epoch, amount,
+	back_quantity) VALUES`
+
 // planted are statements that each plant one error, and a part of the message that must report it.
 var planted = []struct{ name, statement, found string }{
 	{"nothing", "", ""},
@@ -77,6 +80,14 @@ var planted = []struct{ name, statement, found string }{
 		`ledger: units of "part" were given back to {7 1}`},
 	{"units of an unknown deduction are given back", `UPDATE give_back SET request_id = 'x' WHERE request_id = 'part'`,
 		`the refund of "x" has no parent row`},
+	{"an extra without a taking", extraOfPart + ` (1, 'part', 1, 7, 2, 4, 0)`,
+		"ledger: S of epoch 2 of bucket 7 is 12, by the rows 16"},
+	{"an extra of which nobody knows what came back", extraOfPart + ` (1, 'part', 1, 7, 2, 4, 1)`,
+		`ledger: what came back of extra 1 of "part" is 1, by the rows 0`},
+	{"an extra of a hold", extraOfPart + ` (1, 'held', 1, 7, 2, 4, 0)`, `ledger: "held" is held and has an extra`},
+	{"an extra without a deduction", extraOfPart + ` (1, 'x', 1, 7, 2, 4, 0)`, `extra 1 of "x" has no parent row`},
+	{"units of no extra", `UPDATE give_back SET number = 3 WHERE request_id = 'part'`,
+		`ledger: units of "part" were given back from an extra 3`},
 	{"a hold ends without a state", `UPDATE hold SET due_ms = NULL`,
 		`ledger: the hold "held" is held, and due_ms is set: false`},
 	{"more is confirmed than was held", `UPDATE hold SET confirmed = 4`, `the hold "held" at {7 2}, confirmed 4`},
@@ -164,7 +175,7 @@ func TestAudit(t *testing.T) {
 	plant := func() {
 		for _, table := range []string{"installation", "budget_management_bucket", "adjustment",
 			"sharding_budget_management_bucket", "bucket_epoch", "grant_log", "deduction", "hold",
-			"give_back", "feed", "quarantine", "quarantine_release"} {
+			"extra", "give_back", "feed", "quarantine", "quarantine_release"} {
 			exec("DELETE FROM " + table)
 		}
 		exec(sound)

@@ -18,6 +18,11 @@ func (r *reading) compare(b *Budget) {
 			same(fmt.Sprintf("%s of epoch %d of bucket %d", what, e.epoch, e.bucket), column, rows)
 		})
 	}
+	for id, d := range b.Deductions {
+		for number, x := range d.extras {
+			same(fmt.Sprintf("what came back of extra %d of %q", number, id), x.back, 0)
+		}
+	}
 	if b.Unlimited {
 		return
 	}

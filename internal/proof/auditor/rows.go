@@ -66,27 +66,61 @@ func (r *reading) readHolds() error {
 	})
 }
 
+// readExtras reads what deductions took above their holds.
+func (r *reading) readExtras() error {
+	return r.each(`SELECT budget_id, request_id, number, bucket_id, epoch, amount, back_quantity
+		FROM extra`, func(scan func(...any) error) error {
+		var budgetID int64
+		x, id, number := extra{}, "", int64(0)
+		err := scan(&budgetID, &id, &number, &x.at.bucket, &x.at.epoch, &x.amount, &x.back)
+		b, e := r.budgets[budgetID], r.epochs[x.at]
+		if err != nil || b == nil || b.Deductions[id] == nil || e == nil || e.of != b {
+			return errors.Join(err, r.orphan(err == nil, "extra %d of %q", number, id))
+		}
+		d := b.Deductions[id]
+		if d.Held {
+			r.wrong("%s: %q is held and has an extra", b.Name, id)
+		}
+		if d.extras == nil {
+			d.extras = map[int64]*extra{}
+		}
+		d.extras[number] = &x
+		d.Extra += x.amount
+		e.deducted += x.amount
+		r.feedOf(x.at.bucket).moved += x.amount
+		r.feedOf(x.at.bucket).rows++
+		return nil
+	})
+}
+
 func (r *reading) readBacks() error {
-	return r.each(`SELECT budget_id, request_id, kind, rollback_id, amount, is_direct, bucket_id, epoch
-		FROM give_back`, func(scan func(...any) error) error {
-		var budgetID, amount int64
+	return r.each(`SELECT budget_id, request_id, kind, rollback_id, number, amount, is_direct,
+		bucket_id, epoch FROM give_back`, func(scan func(...any) error) error {
+		var budgetID, number, amount int64
 		var id, kind, rollback string
 		var direct bool
 		var at epochKey
-		err := scan(&budgetID, &id, &kind, &rollback, &amount, &direct, &at.bucket, &at.epoch)
+		err := scan(&budgetID, &id, &kind, &rollback, &number, &amount, &direct, &at.bucket, &at.epoch)
 		b := r.budgets[budgetID]
 		if err != nil || b == nil || b.Deductions[id] == nil || r.epochs[at] == nil {
 			return errors.Join(err, r.orphan(err == nil, "the refund of %q", id))
 		}
 		d, e := b.Deductions[id], r.epochs[at]
-		if (epochKey{d.bucket, d.epoch}) != at {
+		from := epochKey{d.bucket, d.epoch}
+		if x := d.extras[number]; x != nil {
+			from, x.back = x.at, x.back-amount
+		} else if number != 0 {
+			r.wrong("%s: units of %q were given back from an extra %d", b.Name, id, number)
+		}
+		if from != at {
 			r.wrong("%s: units of %q were given back to %v", b.Name, id, at)
 		}
-		if d.Back += amount; d.Back > d.Amount {
-			r.wrong("%s: %d units of %q were given back, it took %d", b.Name, d.Back, id, d.Amount)
+		if d.Back += amount; d.Back > d.Amount+d.Extra {
+			r.wrong("%s: %d units of %q were given back, it took %d", b.Name, d.Back, id,
+				d.Amount+d.Extra)
 		}
 		if kind == "rollback" {
-			d.Rollbacks[rollback] = amount
+			d.Rollbacks[rollback] += amount
 		}
 		e.back += amount
 		if direct {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
 )
 
 // act is a verb's call.
@@ -70,7 +71,7 @@ func confirm(r bucket.ConfirmRequest) act {
 		list, err := n.holds.Confirm(ctx, r)
 		told, replayed := "", false
 		for _, v := range list {
-			told += fmt.Sprintf("%s %d, ", v.State, v.Confirmed)
+			told += fmt.Sprintf("%s %d %d %d, ", v.State, v.Confirmed, v.Extra, v.Uncollected)
 			replayed = replayed || v.Replayed
 		}
 		return told, &replayed, err
@@ -123,6 +124,9 @@ func holding(ttl time.Duration, group string) func(r *bucket.DeductRequest) {
 	return func(r *bucket.DeductRequest) { r.HoldTTL, r.Group = ttl, group }
 }
 
+// settling makes a hold of which more may be confirmed.
+func settling(r *bucket.DeductRequest) { r.HoldTTL, r.Above = time.Hour, ledger.AboveAvailable }
+
 // daily gives a third of the total to each of three days.
 func daily(d *budget.Definition) {
 	today := time.Now().UTC().Truncate(24 * time.Hour)
@@ -159,6 +163,14 @@ func TestLedger(t *testing.T) {
 			call: deducts("a", 10, holding(time.Hour, "g")), held: 15, rest: true},
 		{name: "confirm", before: prepare(deducts("a", 10, holding(time.Hour, ""))),
 			call: confirm(bucket.ConfirmRequest{RequestID: "a", Amount: 6}), used: 6, rest: true},
+		{name: "confirm above", before: prepare(deducts("a", 10, settling)),
+			call: confirm(bucket.ConfirmRequest{RequestID: "a", Amount: 14}), used: 14, rest: true},
+		{name: "confirm above its bucket", before: prepare(deducts("a", 10, settling)),
+			call: confirm(bucket.ConfirmRequest{RequestID: "a", Amount: 90}), used: 90, rest: true},
+		{name: "confirm above the budget", before: prepare(deducts("a", 10, settling)),
+			call: confirm(bucket.ConfirmRequest{RequestID: "a", Amount: 1000}), used: units, rest: true},
+		{name: "rollback of an extra", before: prepare(deducts("a", 10, settling),
+			confirm(bucket.ConfirmRequest{RequestID: "a", Amount: 90})), call: back(84), used: 6, rest: true},
 		{name: "confirm group", before: prepare(deducts("a", 10, holding(time.Hour, "g")),
 			deducts("b", 5, holding(time.Hour, "g"))),
 			call: confirm(bucket.ConfirmRequest{Group: "g"}), used: 15, rest: true},

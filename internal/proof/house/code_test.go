@@ -16,9 +16,9 @@ import (
 
 // The largest numbers of lines of code, without blank lines and comments, in Go and Lua.
 const (
-	mostProduct = 61_090 // what budgetd, budgetctl and the client are made of
-	mostSupport = 10_580 // all other code outside tests
-	mostTests   = 68_300
+	mostProduct = 61_450 // what budgetd, budgetctl and the client are made of
+	mostSupport = 10_630 // all other code outside tests
+	mostTests   = 68_580
 )
 
 // lineCount counts lines of code and lines that have only a comment.

@@ -116,16 +116,28 @@ func WholeBudget(id int64) []Query {
 	}
 }
 
+// epochsOfWhole is the place of EpochsOf among the queries of WholeBudget.
+const epochsOfWhole = 3
+
 // EpochsOf locks the epochs of WholeBudget. A second look finds those that got units since the
 // first: rollbacks bring them into epochs that had none.
-func EpochsOf(id int64) Query {
-	return rowsOf(epochs, locked, numbered(`(SELECT b.id AS id, b.epoch AS epoch
+func EpochsOf(id int64) Query { return epochsWith(id, nil) }
+
+// epochsWith is EpochsOf, with the epochs of deductions.
+func epochsWith(id int64, with Selection) Query {
+	return rowsOf(epochs, locked, func(s *engine.Statement) {
+		numbered(`(SELECT b.id AS id, b.epoch AS epoch
 			FROM sharding_budget_management_bucket b WHERE b.budget_id = ?
 			UNION SELECT x.bucket_id, x.epoch FROM bucket_epoch x /*by bucket_epoch_units*/
-			WHERE x.budget_id = ? AND x.has_units = 1
-			ORDER BY 1, 2 LIMIT 9223372036854775807) l
-		/*in order*/ JOIN bucket_epoch r /*by PRIMARY*/
-			ON r.bucket_id = l.id AND r.epoch = l.epoch`, id, id))
+			WHERE x.budget_id = ? AND x.has_units = 1`, id, id)(s)
+		if with != nil {
+			s.SQL(" UNION SELECT d.bucket_id, d.epoch FROM ")
+			with(s)
+		}
+		s.SQL(` ORDER BY 1, 2 LIMIT 9223372036854775807) l
+			/*in order*/ JOIN bucket_epoch r /*by PRIMARY*/
+				ON r.bucket_id = l.id AND r.epoch = l.epoch`)
+	})
 }
 
 // NewestOf locks the newest epochs of buckets, which are sorted. With others, other transactions

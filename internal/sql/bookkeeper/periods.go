@@ -7,8 +7,8 @@ import (
 
 // UsedSince sums what was used and is held since the start of a period that begins before the
 // previous one has ended (books.Books.CountFrom): S and H of epochs whose periods began then or
-// later, all of which was counted since then, and the deductions since then in epochs whose periods
-// straddle that instant. It reads deductions only if there are such periods.
+// later, all of which was counted since then, and the deductions and extras since then in epochs
+// whose periods straddle that instant. It reads these only if there are such periods.
 func UsedSince(budgetID, sinceMS int64) Query {
 	const (
 		straddling = ` FROM budget_period p /*by PRIMARY*/
@@ -17,6 +17,12 @@ func UsedSince(budgetID, sinceMS int64) Query {
 				ON e.bucket_id = d.bucket_id AND e.epoch = d.epoch AND e.period = p.number`
 		since = ` WHERE p.budget_id = ? AND p.start_ms < ? AND (p.end_ms = 0 OR p.end_ms > ?)
 			AND d.counted_at >= ? AND d.bucket_id > 0`
+		extras = ` FROM budget_period p /*by PRIMARY*/
+			/*in order*/ JOIN extra d /*by PRIMARY*/ ON d.budget_id = p.budget_id
+			/*in order*/ JOIN bucket_epoch e /*by PRIMARY*/
+				ON e.bucket_id = d.bucket_id AND e.epoch = d.epoch AND e.period = p.number`
+		sinceExtra = ` WHERE p.budget_id = ? AND p.start_ms < ? AND (p.end_ms = 0 OR p.end_ms > ?)
+			AND d.created_at >= ?`
 		usedSince = `SELECT
 			(SELECT COALESCE(SUM(e.used_quantity + e.held_quantity), 0)
 				FROM bucket_epoch e /*by bucket_epoch_units*/
@@ -26,14 +32,16 @@ func UsedSince(budgetID, sinceMS int64) Query {
 			+ (SELECT COALESCE(SUM(d.amount), 0)` + straddling + since + `)
 			- (SELECT COALESCE(SUM(g.amount), 0)` + straddling + `
 				/*in order*/ JOIN give_back g ON g.budget_id = d.budget_id
-					AND g.request_id = d.request_id` + since + `) AS units`
+					AND g.request_id = d.request_id AND g.number = 0` + since + `)
+			+ (SELECT COALESCE(SUM(d.amount - d.back_quantity), 0)` + extras + sinceExtra + `)
+			AS units`
 	)
 	return func(s *engine.Statement, b *books.Books) (any, func()) {
 		var sums []struct {
 			Units int64 `db:"units"`
 		}
 		numbered(usedSince, budgetID, sinceMS, sinceMS, budgetID, sinceMS, sinceMS, sinceMS, budgetID,
-			sinceMS, sinceMS, sinceMS)(s)
+			sinceMS, sinceMS, sinceMS, budgetID, sinceMS, sinceMS, sinceMS)(s)
 		return &sums, func() { b.UsedSince = &sums[0].Units }
 	}
 }

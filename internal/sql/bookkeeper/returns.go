@@ -11,7 +11,8 @@ import (
 
 func deductions(b *books.Books) *books.Set[books.Deduction, books.ID]    { return &b.Deductions }
 func holds(b *books.Books) *books.Set[books.Hold, books.ID]              { return &b.Holds }
-func giveBacks(b *books.Books) *books.Set[books.GiveBack, books.BackID]  { return &b.GiveBacks }
+func extras(b *books.Books) *books.Set[books.Extra, books.ExtraID]       { return &b.Extras }
+func giveBacks(b *books.Books) *books.Set[books.GiveBack, books.PartID]  { return &b.GiveBacks }
 func groups(b *books.Books) *books.Set[books.Group, books.ID]            { return &b.Groups }
 func counters(b *books.Books) *books.Set[books.Counter, books.CounterID] { return &b.Counters }
 
@@ -46,6 +47,27 @@ func (from Selection) Unlimited(budgetIDs []int64) Selection {
 		s.Numbers("u.id", budgetIDs)
 		s.SQL(")")
 	}
+}
+
+// WithExtras adds the extras of the deductions of a selection, which have places of their own.
+func (from Selection) WithExtras() Selection {
+	return func(s *engine.Statement) {
+		s.SQL("(SELECT d.budget_id, d.request_id, d.bucket_id, d.epoch FROM ")
+		from(s)
+		s.SQL(" UNION ALL SELECT x.budget_id, x.request_id, x.bucket_id, x.epoch FROM ")
+		from.rows(s, "extra x")
+		s.SQL(") d WHERE d.epoch > 0")
+	}
+}
+
+// rows writes what follows FROM to find the rows of a table, with its alias, of the deductions of a
+// selection.
+func (from Selection) rows(s *engine.Statement, table string) {
+	s.SQL("(SELECT d.budget_id, d.request_id FROM ")
+	from(s)
+	alias := table[len(table)-1:]
+	s.SQL(") l /*in order*/ JOIN " + table + " /*by PRIMARY*/ ON " + alias +
+		".budget_id = l.budget_id AND " + alias + ".request_id = l.request_id")
 }
 
 // SortedIDs returns ids in lock order, each once.
@@ -100,16 +122,12 @@ func Members(id books.ID) []Query {
 	}
 }
 
-// Given loads the holds of locked deductions, the sum of what came back of each, and rows of
-// give_back by key: see books.Earlier.
+// Given loads the holds and extras of locked deductions, the sum of what came back of each, and the
+// rows of give_back of earlier returns: see books.Earlier.
 func Given(from Selection, earlier []books.BackID) []Query {
 	out := []Query{
-		rowsOf(holds, under, func(s *engine.Statement) {
-			s.SQL("(SELECT d.budget_id, d.request_id FROM ")
-			from(s)
-			s.SQL(`) l /*in order*/ JOIN hold r /*by PRIMARY*/
-				ON r.budget_id = l.budget_id AND r.request_id = l.request_id`)
-		}),
+		rowsOf(holds, under, func(s *engine.Statement) { from.rows(s, "hold r") }),
+		rowsOf(extras, under, func(s *engine.Statement) { from.rows(s, "extra r") }),
 		sums(from),
 	}
 	if len(earlier) > 0 {
@@ -117,7 +135,10 @@ func Given(from Selection, earlier []books.BackID) []Query {
 		for i, k := range earlier {
 			keys[i] = []any{k.Budget, []byte(k.RequestID), string(k.Kind), []byte(k.RollbackID)}
 		}
-		out = append(out, byKey(giveBacks, bare, keys))
+		out = append(out, rowsOf(giveBacks, bare, func(s *engine.Statement) {
+			s.SQL("give_back r /*by PRIMARY*/ WHERE ")
+			s.Tuples([]string{"r.budget_id", "r.request_id", "r.kind", "r.rollback_id"}, keys)
+		}))
 	}
 	return out
 }
@@ -130,12 +151,9 @@ func sums(from Selection) Query {
 			RequestID string `db:"request_id"`
 			Units     int64  `db:"units"`
 		}
-		s.SQL(`SELECT g.budget_id, g.request_id, SUM(g.amount) AS units
-			FROM (SELECT d.budget_id, d.request_id FROM `)
-		from(s)
-		s.SQL(`) l /*in order*/ JOIN give_back g /*by PRIMARY*/
-				ON g.budget_id = l.budget_id AND g.request_id = l.request_id
-			GROUP BY g.budget_id, g.request_id`)
+		s.SQL("SELECT g.budget_id, g.request_id, SUM(g.amount) AS units FROM ")
+		from.rows(s, "give_back g")
+		s.SQL(" GROUP BY g.budget_id, g.request_id")
 		return &rows, func() {
 			for _, row := range rows {
 				b.Back[books.ID{Budget: row.Budget, RequestID: row.RequestID}] = row.Units
@@ -196,4 +214,21 @@ func Places(from Selection) []Query {
 			/*in order*/ JOIN budget_period r /*by PRIMARY*/
 				ON r.budget_id = l.budget_id AND r.number = l.period`)),
 	}
+}
+
+// AboveHold locks a budget, one deduction, and what WholeBudget loads, with the places of the
+// deduction and of its extras, in the lock order. failed is that of LookAgain.
+func AboveHold(id books.ID, earlier []books.BackID, failed *error) []Query {
+	from := ByID([]books.ID{id})
+	places := Places(from.WithExtras())
+	whole := WholeBudget(id.Budget)
+	out := []Query{whole[0], Deductions([]books.ID{id})}
+	out = append(out, Given(from, earlier)...)
+	for i, q := range whole[1:] {
+		if i == epochsOfWhole-1 {
+			q = epochsWith(id.Budget, from.WithExtras())
+		}
+		out = append(out, q)
+	}
+	return append(out, places[len(places)-1], Applied(id.Budget), LookAgain(id.Budget, failed))
 }

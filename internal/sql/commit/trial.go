@@ -127,6 +127,7 @@ func (t *trial) accept(i int, usages []*limit.Usage, now time.Time) {
 	if r.HoldTTL > 0 {
 		out.Deduction.State = ledger.StateHeld
 		out.Deduction.HoldUntil = engine.FromMS(t.nowMS + r.HoldTTL)
+		out.Deduction.Above = r.Above
 		s.held += r.Amount
 	} else {
 		s.used += r.Amount

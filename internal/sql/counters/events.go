@@ -12,7 +12,7 @@ import (
 const (
 	selectEvents = `SELECT v.counted_at, d.amount, d.note,
 		(SELECT COALESCE(SUM(g.amount), 0) FROM give_back g WHERE g.budget_id = d.budget_id
-			AND g.request_id = d.request_id) AS back
+			AND g.request_id = d.request_id AND g.number = 0) AS back
 		FROM deduction_value v /*by PRIMARY*/`
 	inTimeOrder = ` ORDER BY v.counted_at, v.request_id`
 	andValue    = ` /*in order*/ JOIN deduction_value $ /*by PRIMARY*/ ON $.budget_id = v.budget_id

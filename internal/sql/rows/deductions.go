@@ -16,7 +16,7 @@ import (
 const (
 	selectDeductions = `SELECT d.budget_id, d.request_id, d.bucket_id, d.epoch, d.amount,
 		d.fingerprint, d.nonce, d.counted_at, d.note, h.state, h.hold_group, h.hold_until_ms,
-		h.confirmed FROM deduction d /*by PRIMARY*/
+		h.confirmed, h.above, h.extra, h.uncollected FROM deduction d /*by PRIMARY*/
 		LEFT JOIN hold h /*by PRIMARY*/ ON h.budget_id = d.budget_id AND h.request_id = d.request_id
 		WHERE `
 	inIDOrder     = ` ORDER BY d.budget_id, d.request_id`
@@ -32,6 +32,10 @@ type deductionRow struct {
 	Group     *string     `db:"hold_group"`
 	HoldUntil *int64      `db:"hold_until_ms"`
 	Confirmed *int64      `db:"confirmed"`
+	Above     *books.Word `db:"above"`
+	Extra     *int64      `db:"extra"`
+	// Uncollected is NULL like the others if it never was a hold.
+	Uncollected *int64 `db:"uncollected"`
 }
 
 // deduction converts the row, with the units that came back.
@@ -40,7 +44,7 @@ func (r *deductionRow) deduction(back int64) (ledger.Deduction, error) {
 		return r.Ledger(nil, back)
 	}
 	return r.Ledger(&books.Hold{State: *r.State, Group: r.Group, UntilMS: *r.HoldUntil,
-		Confirmed: *r.Confirmed}, back)
+		Confirmed: *r.Confirmed, Above: *r.Above, Extra: *r.Extra, Uncollected: *r.Uncollected}, back)
 }
 
 // CompareIDs orders ids as deductions are locked.

@@ -23,6 +23,9 @@ Durability = Literal["ledger", "store"]
 LateRefund = Literal["total", "next", "forfeit"]
 OnLoss = Literal["quarantine", "assume_unused"]
 SignedQuantity = int
+Above = Literal["refuse", "available"]
+Extra = "Units"
+Uncollected = "Units"
 DeductionState = Literal["used", "rolled_back", "held", "expired", "void"]
 Outcome = Literal["accepted", "would_be_accepted"]
 SignedNumber = int
@@ -329,6 +332,7 @@ class DeductRequest(TypedDict):
     counts: NotRequired["Counts"]
     hold_ttl: NotRequired["Duration"]
     group: NotRequired["RequestID"]
+    above: NotRequired["Above"]
     reference: NotRequired["Key256"]
     dry_run: NotRequired[bool]
 
@@ -342,6 +346,7 @@ class BatchItem(TypedDict):
     counts: NotRequired["Counts"]
     hold_ttl: NotRequired["Duration"]
     group: NotRequired["RequestID"]
+    above: NotRequired["Above"]
     reference: NotRequired["Key256"]
     dry_run: NotRequired[bool]
 
@@ -472,6 +477,9 @@ class Deduction(TypedDict):
     amount: "Units"
     rolled_back: "Units"
     confirmed: NotRequired["Units"]
+    above: NotRequired["Above"]
+    extra: NotRequired["Extra"]
+    uncollected: NotRequired["Uncollected"]
     hold_until: NotRequired["Instant"]
     expires_in: NotRequired["ExpiresIn"]
     group: NotRequired["RequestID"]
@@ -489,6 +497,9 @@ class Settlement(TypedDict):
     amount: NotRequired["Units"]
     rolled_back: NotRequired["Units"]
     confirmed: NotRequired["Units"]
+    above: NotRequired["Above"]
+    extra: NotRequired["Extra"]
+    uncollected: NotRequired["Uncollected"]
     hold_until: NotRequired["Instant"]
     expires_in: NotRequired["ExpiresIn"]
     group: NotRequired["RequestID"]
@@ -526,14 +537,16 @@ class FeedPage(TypedDict):
 
 
 class FeedEntry(TypedDict):
-    kind: Literal["deduct", "rollback", "confirm", "expire"]
+    kind: Literal["deduct", "rollback", "confirm", "expire", "extra"]
     bucket: "Key256"
     entry: "Number"
     request_id: "RequestID"
     rollback_id: NotRequired["RequestID"]
     cancelled: NotRequired[bool]
     of_group: NotRequired[bool]
+    number: NotRequired["Number"]
     amount: "Units"
+    uncollected: NotRequired["Uncollected"]
     held: bool
     dimensions: NotRequired["Dimensions"]
     reference: NotRequired["Key256"]

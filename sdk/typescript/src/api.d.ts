@@ -124,7 +124,7 @@ export interface paths {
         put?: never;
         /**
          * Uses what is held.
-         * @description A smaller amount uses a part and gives the rest back.
+         * @description A smaller amount uses a part and gives the rest back. A larger one than is held takes the rest from what the budget has left, if the deduction said `above: available`: `extra` is what it took so, `uncollected` what the budget did not have. A repeat answers the same figures. A rollback gives back what was taken above the hold first.
          */
         post: operations["confirm"];
         delete?: never;
@@ -1567,6 +1567,15 @@ export interface components {
             state: "pending" | "done" | "refused";
             replayed: boolean;
         };
+        /**
+         * @description For a hold: what a confirm of more than is held does. `refuse`, the default, changes nothing (`amount_exceeds_remaining`). `available` takes the rest from what the budget has left, never from another hold; what it does not have is `uncollected`.
+         * @enum {string}
+         */
+        Above: "refuse" | "available";
+        /** @description What a confirm took above the hold; `confirmed` has it too. It counts on no limit. */
+        Extra: components["schemas"]["Units"];
+        /** @description What a confirm asked for above the hold and the budget did not have. */
+        Uncollected: components["schemas"]["Units"];
         DeductRequest: {
             request_id: components["schemas"]["RequestID"];
             amount: components["schemas"]["Amount"];
@@ -1578,6 +1587,7 @@ export interface components {
             hold_ttl?: components["schemas"]["Duration"];
             /** @description Names holds that are confirmed or rolled back together. */
             group?: components["schemas"]["RequestID"];
+            above?: components["schemas"]["Above"];
             /** @description A text of the caller's, which the feed has too. */
             reference?: components["schemas"]["Key256"];
             dry_run?: boolean;
@@ -1592,6 +1602,7 @@ export interface components {
             counts?: components["schemas"]["Counts"];
             hold_ttl?: components["schemas"]["Duration"];
             group?: components["schemas"]["RequestID"];
+            above?: components["schemas"]["Above"];
             reference?: components["schemas"]["Key256"];
             dry_run?: boolean;
         };
@@ -1752,7 +1763,11 @@ export interface components {
             /** @description What was deducted; 0 where it never happened. */
             amount: components["schemas"]["Units"];
             rolled_back: components["schemas"]["Units"];
+            /** @description What a confirm used, of the hold and above it. */
             confirmed?: components["schemas"]["Units"];
+            above?: components["schemas"]["Above"];
+            extra?: components["schemas"]["Extra"];
+            uncollected?: components["schemas"]["Uncollected"];
             hold_until?: components["schemas"]["Instant"];
             expires_in?: components["schemas"]["ExpiresIn"];
             group?: components["schemas"]["RequestID"];
@@ -1772,7 +1787,11 @@ export interface components {
             /** @description What was deducted; 0 where it never happened. */
             amount?: components["schemas"]["Units"];
             rolled_back?: components["schemas"]["Units"];
+            /** @description What a confirm used, of the hold and above it. */
             confirmed?: components["schemas"]["Units"];
+            above?: components["schemas"]["Above"];
+            extra?: components["schemas"]["Extra"];
+            uncollected?: components["schemas"]["Uncollected"];
             hold_until?: components["schemas"]["Instant"];
             expires_in?: components["schemas"]["ExpiresIn"];
             group?: components["schemas"]["RequestID"];
@@ -1812,14 +1831,17 @@ export interface components {
         /** @description `bucket` and `entry` together name an entry for good. */
         FeedEntry: {
             /** @enum {string} */
-            kind: "deduct" | "rollback" | "confirm" | "expire";
+            kind: "deduct" | "rollback" | "confirm" | "expire" | "extra";
             bucket: components["schemas"]["Key256"];
             entry: components["schemas"]["Number"];
             request_id: components["schemas"]["RequestID"];
             rollback_id?: components["schemas"]["RequestID"];
             cancelled?: boolean;
             of_group?: boolean;
+            /** @description Of an `extra`, and of a rollback of it, from 1 per request id. */
+            number?: components["schemas"]["Number"];
             amount: components["schemas"]["Units"];
+            uncollected?: components["schemas"]["Uncollected"];
             held: boolean;
             dimensions?: components["schemas"]["Dimensions"];
             reference?: components["schemas"]["Key256"];

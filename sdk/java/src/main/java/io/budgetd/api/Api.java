@@ -279,54 +279,61 @@ public final class Api {
       Map<String, Long> counts,
       String holdTtl,
       String group,
+      String above,
       String reference,
       Boolean dryRun) {
     /** Makes one with what is required. */
     public static DeductRequest of(String requestId, long amount) {
       return new DeductRequest(
-          requestId, amount, null, null, null, null, null, null, null);
+          requestId, amount, null, null, null, null, null, null, null, null);
     }
 
     /** Returns a copy with this {@code key}. */
     public DeductRequest withKey(String key) {
       return new DeductRequest(
-          requestId, amount, key, dimensions, counts, holdTtl, group, reference, dryRun);
+          requestId, amount, key, dimensions, counts, holdTtl, group, above, reference, dryRun);
     }
 
     /** Returns a copy with this {@code dimensions}. */
     public DeductRequest withDimensions(Map<String, String> dimensions) {
       return new DeductRequest(
-          requestId, amount, key, dimensions, counts, holdTtl, group, reference, dryRun);
+          requestId, amount, key, dimensions, counts, holdTtl, group, above, reference, dryRun);
     }
 
     /** Returns a copy with this {@code counts}. */
     public DeductRequest withCounts(Map<String, Long> counts) {
       return new DeductRequest(
-          requestId, amount, key, dimensions, counts, holdTtl, group, reference, dryRun);
+          requestId, amount, key, dimensions, counts, holdTtl, group, above, reference, dryRun);
     }
 
     /** Returns a copy with this {@code hold_ttl}. */
     public DeductRequest withHoldTtl(String holdTtl) {
       return new DeductRequest(
-          requestId, amount, key, dimensions, counts, holdTtl, group, reference, dryRun);
+          requestId, amount, key, dimensions, counts, holdTtl, group, above, reference, dryRun);
     }
 
     /** Returns a copy with this {@code group}. */
     public DeductRequest withGroup(String group) {
       return new DeductRequest(
-          requestId, amount, key, dimensions, counts, holdTtl, group, reference, dryRun);
+          requestId, amount, key, dimensions, counts, holdTtl, group, above, reference, dryRun);
+    }
+
+    /** Returns a copy with this {@code above}. */
+    public DeductRequest withAbove(String above) {
+      return new DeductRequest(
+          requestId, amount, key, dimensions, counts, holdTtl, group, above, reference, dryRun);
     }
 
     /** Returns a copy with this {@code reference}. */
     public DeductRequest withReference(String reference) {
       return new DeductRequest(
-          requestId, amount, key, dimensions, counts, holdTtl, group, reference, dryRun);
+          requestId, amount, key, dimensions, counts, holdTtl, group, above, reference, dryRun);
     }
 
     /** Returns a copy with this {@code dry_run}. */
     public DeductRequest withDryRun(Boolean dryRun) {
       return new DeductRequest(
-          requestId, amount, key, dimensions, counts, holdTtl, group, reference, dryRun);
+          requestId, amount, key, dimensions, counts, holdTtl, group, above, reference, dryRun);
     }
   }
 
@@ -339,54 +346,61 @@ public final class Api {
       Map<String, Long> counts,
       String holdTtl,
       String group,
+      String above,
       String reference,
       Boolean dryRun) {
     /** Makes one with what is required. */
     public static BatchItem of(String budget, String requestId, long amount) {
       return new BatchItem(
-          budget, requestId, amount, null, null, null, null, null, null, null);
+          budget, requestId, amount, null, null, null, null, null, null, null, null);
     }
 
     /** Returns a copy with this {@code key}. */
     public BatchItem withKey(String key) {
       return new BatchItem(
-          budget, requestId, amount, key, dimensions, counts, holdTtl, group, reference, dryRun);
+          budget, requestId, amount, key, dimensions, counts, holdTtl, group, above, reference, dryRun);
     }
 
     /** Returns a copy with this {@code dimensions}. */
     public BatchItem withDimensions(Map<String, String> dimensions) {
       return new BatchItem(
-          budget, requestId, amount, key, dimensions, counts, holdTtl, group, reference, dryRun);
+          budget, requestId, amount, key, dimensions, counts, holdTtl, group, above, reference, dryRun);
     }
 
     /** Returns a copy with this {@code counts}. */
     public BatchItem withCounts(Map<String, Long> counts) {
       return new BatchItem(
-          budget, requestId, amount, key, dimensions, counts, holdTtl, group, reference, dryRun);
+          budget, requestId, amount, key, dimensions, counts, holdTtl, group, above, reference, dryRun);
     }
 
     /** Returns a copy with this {@code hold_ttl}. */
     public BatchItem withHoldTtl(String holdTtl) {
       return new BatchItem(
-          budget, requestId, amount, key, dimensions, counts, holdTtl, group, reference, dryRun);
+          budget, requestId, amount, key, dimensions, counts, holdTtl, group, above, reference, dryRun);
     }
 
     /** Returns a copy with this {@code group}. */
     public BatchItem withGroup(String group) {
       return new BatchItem(
-          budget, requestId, amount, key, dimensions, counts, holdTtl, group, reference, dryRun);
+          budget, requestId, amount, key, dimensions, counts, holdTtl, group, above, reference, dryRun);
+    }
+
+    /** Returns a copy with this {@code above}. */
+    public BatchItem withAbove(String above) {
+      return new BatchItem(
+          budget, requestId, amount, key, dimensions, counts, holdTtl, group, above, reference, dryRun);
     }
 
     /** Returns a copy with this {@code reference}. */
     public BatchItem withReference(String reference) {
       return new BatchItem(
-          budget, requestId, amount, key, dimensions, counts, holdTtl, group, reference, dryRun);
+          budget, requestId, amount, key, dimensions, counts, holdTtl, group, above, reference, dryRun);
     }
 
     /** Returns a copy with this {@code dry_run}. */
     public BatchItem withDryRun(Boolean dryRun) {
       return new BatchItem(
-          budget, requestId, amount, key, dimensions, counts, holdTtl, group, reference, dryRun);
+          budget, requestId, amount, key, dimensions, counts, holdTtl, group, above, reference, dryRun);
     }
   }
 
@@ -660,6 +674,9 @@ public final class Api {
       long amount,
       long rolledBack,
       Long confirmed,
+      String above,
+      Long extra,
+      Long uncollected,
       String holdUntil,
       Double expiresIn,
       String group,
@@ -676,6 +693,9 @@ public final class Api {
       Long amount,
       Long rolledBack,
       Long confirmed,
+      String above,
+      Long extra,
+      Long uncollected,
       String holdUntil,
       Double expiresIn,
       String group,
@@ -712,7 +732,9 @@ public final class Api {
       String rollbackId,
       Boolean cancelled,
       Boolean ofGroup,
+      Long number,
       long amount,
+      Long uncollected,
       boolean held,
       Map<String, String> dimensions,
       String reference,
