@@ -95,7 +95,7 @@ modules() {
 	timed -C budget ./... || status=1
 	timed -C client -race ./... || status=1
 	timed -C bench ./... || status=1
-	timed -C deploy/release ./... || status=1
+	timed -C deploy/release -timeout 20m ./... || status=1
 	return "$status"
 }
 

@@ -1,7 +1,7 @@
 // Release builds everything that is published for a version of budgetd from the commit that is
-// checked out: archives with static programs, deb and rpm packages, images, lists of the modules
-// used, and checksums. `make dist` runs it. The same commit gives the same bytes wherever it is
-// built with the same version of Go.
+// checked out: archives with static programs, deb and rpm packages, images, packages of the
+// clients, lists of what they contain, and checksums. `make dist` runs it. The same commit gives
+// the same bytes wherever it is built with the same versions of Go, Node, Python and the JDK.
 package main
 
 import (
@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -38,6 +39,8 @@ type release struct {
 	root, out string
 	targets   []string
 
+	// checkout is the repository that root is a clone of.
+	checkout string
 	// version is that of the module without the v, as the programs print it. date is the date of
 	// the commit.
 	version string
@@ -86,6 +89,10 @@ func (r *release) make() error {
 			return fmt.Errorf("%s/%s: %w", b.system, b.arch, err)
 		}
 	}
+	fmt.Fprintln(os.Stderr, "package the clients")
+	if err := r.clients(work); err != nil {
+		return err
+	}
 	return r.checksums()
 }
 
@@ -100,7 +107,7 @@ func (r *release) checkOut(source string) error {
 	if out, err := clone.CombinedOutput(); err != nil {
 		return fmt.Errorf("git clone: %w\n%s", err, out)
 	}
-	r.root = source
+	r.root, r.checkout = source, root
 	text, err := exec.Command("git", "-C", r.root, "log", "-1", "--format=%cI").Output()
 	if err != nil {
 		return fmt.Errorf("git log: %w", err)
@@ -139,15 +146,20 @@ func (r *release) build(work, target string) error {
 }
 
 // complete writes the scripts for completion to a folder. They are the same for every system, and
-// come from a budgetctl for this machine.
+// come from a budgetctl for this machine, which is built if no target is this machine.
 func (r *release) complete(folder string) error {
 	r.completion = folder
 	if err := os.Mkdir(folder, 0o755); err != nil {
 		return err
 	}
+	program := []string{"go", "run", "-trimpath", "-ldflags=-s -w", "./cmd/budgetctl"}
+	for _, b := range r.builds {
+		if b.system == runtime.GOOS && b.arch == runtime.GOARCH {
+			program = []string{filepath.Join(b.dir, "budgetctl")}
+		}
+	}
 	for _, shell := range []string{"bash", "zsh", "fish"} {
-		command := exec.Command("go", "run", "-trimpath", "-ldflags=-s -w", "./cmd/budgetctl",
-			"completion", shell)
+		command := exec.Command(program[0], append(program[1:], "completion", shell)...)
 		command.Dir = r.root
 		command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
 		text, err := command.Output()

@@ -45,8 +45,9 @@ func TestRelease(t *testing.T) {
 	run(t, out, "sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS")
 	var ends []string
 	for line := range strings.Lines(sums) {
-		_, end, _ := strings.Cut(strings.TrimSpace(line), "linux_amd64")
-		ends = append(ends, end)
+		if _, end, is := strings.Cut(strings.TrimSpace(line), "linux_amd64"); is {
+			ends = append(ends, end)
+		}
 	}
 	if want := []string{".cdx.json", ".deb", ".rpm", ".tar.gz", "_image.tar"}; !slices.Equal(ends, want) {
 		t.Errorf("there are %q, want %q", ends, want)
@@ -54,7 +55,7 @@ func TestRelease(t *testing.T) {
 	t.Run("archive", func(t *testing.T) { testArchive(t, out) })
 	t.Run("deb", func(t *testing.T) { testPackage(t, out) })
 	t.Run("contents", func(t *testing.T) {
-		list := read(t, one(t, out, "*.cdx.json"))
+		list := read(t, one(t, out, "*_amd64.cdx.json"))
 		for _, want := range []string{`"CycloneDX"`, "github.com/redis/go-redis/v9", `"SHA-256"`} {
 			if !strings.Contains(list, want) {
 				t.Errorf("the list of modules lacks %s", want)
@@ -62,6 +63,7 @@ func TestRelease(t *testing.T) {
 		}
 	})
 	t.Run("image", func(t *testing.T) { testImage(t, out) })
+	t.Run("clients", func(t *testing.T) { testClients(t, out) })
 	t.Run("upload", func(t *testing.T) { testUpload(t, out) })
 }
 
@@ -115,10 +117,10 @@ func testUpload(t *testing.T, out string) {
 
 func testArchive(t *testing.T, out string) {
 	dir := t.TempDir()
-	run(t, dir, "tar", "-xzf", one(t, out, "*.tar.gz"), "--strip-components=1")
+	run(t, dir, "tar", "-xzf", one(t, out, "*_amd64.tar.gz"), "--strip-components=1")
 	said := run(t, dir, "./budgetd", "--version")
 	version := strings.TrimPrefix(strings.Fields(said)[1], "v")
-	if name := filepath.Base(one(t, out, "*.tar.gz")); !strings.Contains(name, "_"+version+"_") {
+	if name := filepath.Base(one(t, out, "*_amd64.tar.gz")); !strings.Contains(name, "_"+version+"_") {
 		t.Errorf("%s says %s", name, said)
 	}
 	run(t, dir, "./budgetctl", "--help")

@@ -17,8 +17,8 @@ import (
 // The largest numbers of lines of code, without blank lines and comments, in Go and Lua.
 const (
 	mostProduct = 61_450 // what budgetd, budgetctl and the client are made of
-	mostSupport = 10_630 // all other code outside tests
-	mostTests   = 68_580
+	mostSupport = 10_870 // all other code outside tests
+	mostTests   = 68_790
 )
 
 // lineCount counts lines of code and lines that have only a comment.
