@@ -6,9 +6,8 @@ import "fmt"
 type Books struct {
 	// NowMS is the database's clock, in ms since 1970.
 	NowMS int64
-	// Applied is what buckets applied for in the open period of a budget whose adjust_cnt is bounded;
-	// 0 for others.
-	Applied int64
+	// Applied is what buckets applied for in the open period of budgets whose adjust_cnt is bounded.
+	Applied map[int64]int64
 	// ClockMS is the database's clock once the locks were taken, if it was asked for: see
 	// bookkeeper.Clock.
 	ClockMS int64
@@ -53,6 +52,7 @@ type Books struct {
 func New(nowMS int64) *Books {
 	return &Books{
 		NowMS:     nowMS,
+		Applied:   map[int64]int64{},
 		Back:      map[ID]int64{},
 		Budgets:   newSet("budget_management_bucket", func(r *Budget) int64 { return r.ID }),
 		Limits:    newSet("budget_limit", func(r *Limit) [2]any { return [2]any{r.Budget, r.Name} }),

@@ -18,6 +18,34 @@ const (
 	contractedFor = 10_000
 )
 
+// bucketsOf returns the loaded buckets of a budget.
+func (b *Books) bucketsOf(u *Budget) []*Bucket {
+	if len(b.Budgets.All()) < 2 {
+		return b.Buckets.All()
+	}
+	var list []*Bucket
+	for _, row := range b.Buckets.All() {
+		if row.Budget == u.ID {
+			list = append(list, row)
+		}
+	}
+	return list
+}
+
+// epochsOf returns the loaded epochs of a budget.
+func (b *Books) epochsOf(u *Budget) []*Epoch {
+	if len(b.Budgets.All()) < 2 {
+		return b.Epochs.All()
+	}
+	var list []*Epoch
+	for _, e := range b.Epochs.All() {
+		if e.Budget == u.ID {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
 // Availability returns I3's sum of a budget in ledger mode, before anything is moved. Its buckets,
 // their newest epochs and every epoch with units are loaded, and Applied.
 func (b *Books) Availability(u *Budget) ledger.Availability {
@@ -27,7 +55,7 @@ func (b *Books) Availability(u *Budget) ledger.Availability {
 	}
 	passes := u.Unused == "next" || u.Unused == "whole"
 	late := u.LateRefund == "next" || u.Unused == "whole" && u.LateRefund != "forfeit"
-	for _, e := range b.Epochs.All() {
+	for _, e := range b.epochsOf(u) {
 		own := e.Period == u.Period
 		outstanding, returning := int64(0), int64(0)
 		if own || passes {
@@ -48,7 +76,7 @@ func (b *Books) Availability(u *Budget) ledger.Availability {
 // brought online may apply.
 func (b *Books) anyMayApply(u *Budget) bool {
 	none := true
-	for _, row := range b.Buckets.All() {
+	for _, row := range b.bucketsOf(u) {
 		if row.OfflineBy == "" || row.OfflineBy == byService {
 			none = false
 			if u.AdjustCnt == 0 || row.OutCnt < u.AdjustCnt {
@@ -66,7 +94,7 @@ func (b *Books) Serving(u *Budget) *Bucket {
 	if list := b.takers(u); len(list) > 0 {
 		return list[0]
 	}
-	for _, row := range b.Buckets.All() {
+	for _, row := range b.bucketsOf(u) {
 		if row.OfflineBy == byService && !b.newest(row).live() {
 			b.beginNext(u, row)
 			return row
@@ -78,7 +106,7 @@ func (b *Books) Serving(u *Budget) *Bucket {
 // takers returns the buckets that are online and may take units of the open period, the fullest
 // first.
 func (b *Books) takers(u *Budget) (list []*Bucket) {
-	for _, row := range b.Buckets.All() {
+	for _, row := range b.bucketsOf(u) {
 		if e := b.newest(row); row.Status == Online && e.mayGrow() && e.Period == u.Period {
 			list = append(list, row)
 		}
@@ -105,7 +133,7 @@ func (b *Books) Reach(u *Budget, target *Bucket) int64 {
 // donors returns the buckets other than the target that have units for the open period, the fullest
 // first.
 func (b *Books) donors(u *Budget, target *Bucket) (list []*Bucket) {
-	for _, row := range b.Buckets.All() {
+	for _, row := range b.bucketsOf(u) {
 		e := b.newest(row)
 		if row != target && e.mayGrow() && e.Period == u.Period && e.Outstanding > 0 {
 			list = append(list, row)
@@ -123,7 +151,7 @@ func (b *Books) applicant(u *Budget, target *Bucket) *Bucket {
 	if u.AdjustCnt == 0 || target.OutCnt < u.AdjustCnt {
 		return target
 	}
-	for _, row := range b.Buckets.All() {
+	for _, row := range b.bucketsOf(u) {
 		if row.OutCnt < u.AdjustCnt && (row.OfflineBy == "" || row.OfflineBy == byService) {
 			return row
 		}

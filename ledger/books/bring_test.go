@@ -89,7 +89,7 @@ func bringAtRandom(t *rapid.T, b *Books) {
 	applied := u.Total - u.Unfunded - u.Undistributed
 	for range rapid.IntRange(1, 20).Draw(t, "steps") {
 		u := b.Budgets.Get(1)
-		b.Applied = applied
+		b.Applied[1] = applied
 		row := rapid.SampledFrom(b.Buckets.All()).Draw(t, "bucket")
 		e := b.newest(row)
 		units := rapid.Int64Range(1, 40).Draw(t, "units")

@@ -120,7 +120,7 @@ func (b *Books) endPeriods(u *Budget, held int64) {
 			break
 		}
 	}
-	b.Applied = 0
+	b.Applied[u.ID] = 0
 	u.ListVersion++
 }
 

@@ -214,7 +214,7 @@ func (b *Books) usable(u *Budget) int64 {
 
 // takersOf counts the buckets that may take units.
 func (b *Books) takersOf(u *Budget) (n int64) {
-	for _, row := range b.Buckets.All() {
+	for _, row := range b.bucketsOf(u) {
 		if b.mayTake(u, row) {
 			n++
 		}
@@ -354,7 +354,7 @@ func (b *Books) grant(u *Budget, row *Bucket, units int64, collected, counts boo
 	if applied = units > back; !applied || u.AdjustCnt == 0 {
 		return applied
 	}
-	b.Applied += units - back
+	b.Applied[u.ID] += units - back
 	row.OutCnt--
 	if counts {
 		by.OutCnt++

@@ -133,7 +133,7 @@ func TestApplicationsOfOthers(t *testing.T) {
 	d.AdjustCnt = 1
 	b, s := inStores(d, 3)
 	u := b.Budgets.Get(1)
-	b.Applied = u.Total
+	b.Applied[1] = u.Total
 	b.Buckets.Get(3).OutCnt = 0
 	u.Undistributed, u.Total = u.Undistributed+50, u.Total+50
 	b.Periods.All()[0].Funded += 40 // 10 came back
@@ -174,7 +174,7 @@ func TestRounds(t *testing.T) {
 				d.AdjustCnt = rapid.IntRange(0, 2).Draw(r, "adjust_cnt")
 				d.ShardingQuantity = rapid.Int64Range(0, 5).Draw(r, "sharding_quantity")
 				b, s := inStores(d, 4)
-				b.Applied = b.Budgets.Get(1).Total - b.Budgets.Get(1).Unfunded - b.Budgets.Get(1).Undistributed
+				b.Applied[1] = b.Budgets.Get(1).Total - b.Budgets.Get(1).Unfunded - b.Budgets.Get(1).Undistributed
 				for range rapid.IntRange(1, 8).Draw(r, "steps") {
 					b = s.atRandom(r, b)
 				}

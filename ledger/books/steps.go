@@ -108,7 +108,7 @@ func (b *Books) distribute(u *Budget, kind Word) (moved int64) {
 		u.ContractionBound = 0
 	}
 	var takers []*Bucket
-	for _, row := range b.Buckets.All() {
+	for _, row := range b.bucketsOf(u) {
 		if b.mayTake(u, row) && (!contracted || row.Status == Online) {
 			takers = append(takers, row)
 		}
@@ -178,7 +178,7 @@ const clocksApartMS = 2000
 // because the units do not belong to the period that it ends, or the one that ends their own
 // period, which was over by the clock of the node that gave them back. Keeps I1.
 func (b *Books) Sweep(u *Budget) (moved int64) {
-	for _, e := range b.Epochs.All() {
+	for _, e := range b.epochsOf(u) {
 		if e.Budget != u.ID || e.Returning == 0 || e.Halted != "" || e.Late > 0 && b.waits(u, e) {
 			continue
 		}

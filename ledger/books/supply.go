@@ -41,7 +41,7 @@ func (b *Books) ApplyTo(u *Budget, row *Bucket) (Refilled, error) {
 // nobody has applied for.
 func (b *Books) returnedUnits(u *Budget) int64 {
 	p := b.PeriodOf(u)
-	return max(u.Undistributed-max(p.Funded+p.Carried-b.Applied, 0), 0)
+	return max(u.Undistributed-max(p.Funded+p.Carried-b.Applied[u.ID], 0), 0)
 }
 
 // Offline ends a bucket's epoch, returns its units to where its period says, and removes the bucket
@@ -73,7 +73,7 @@ func (b *Books) takeOffline(u *Budget, row *Bucket, by Word) {
 
 // isLast reports whether the budget is effective and no other bucket of the list is online.
 func (b *Books) isLast(u *Budget, row *Bucket) bool {
-	for _, other := range b.Buckets.All() {
+	for _, other := range b.bucketsOf(u) {
 		if other != row && other.Status == Online {
 			return false
 		}

@@ -78,6 +78,14 @@ func numbered(text string, numbers ...int64) func(s *engine.Statement) {
 	}
 }
 
+// listed writes constant text with the condition that a column is one of the numbers, which are
+// sorted, for each question mark.
+func listed(text string, numbers []int64) func(s *engine.Statement) {
+	return func(s *engine.Statement) {
+		s.Fill(text, func(int) { s.Numbers("", numbers) })
+	}
+}
+
 func lockBudget(id int64) Query { return budgetOf(locked, id) }
 
 func budgetOf(l lock, id int64) Query {
@@ -96,40 +104,39 @@ func AllEpochs(id int64) []Query {
 	}
 }
 
-// WholeBudget locks a budget, the newest epoch of each of its buckets, and every epoch with units,
-// and loads its buckets, its open period, the periods of these epochs, and the partitions of the
-// buckets. The list of the epochs is read under the budget's lock, and only its epochs are locked:
-// by their primary keys, in the lock order.
-func WholeBudget(id int64) []Query {
+// WholeBudget locks budgets, whose ids are sorted, the newest epoch of each of their buckets, and
+// every epoch with units, and loads their buckets, their open periods, the periods of these epochs,
+// and the partitions of the buckets. The list of the epochs is read under the budgets' locks, and
+// only these epochs are locked: by their primary keys, in the lock order.
+func WholeBudget(ids ...int64) []Query {
 	return []Query{
-		lockBudget(id),
-		rowsOf(partitions, shared, numbered(`store_partition r /*by PRIMARY*/ WHERE EXISTS (SELECT 1
-			FROM sharding_budget_management_bucket b WHERE b.budget_id = ?
+		rowsOf(budgets, locked,
+			listed(`budget_management_bucket r /*by PRIMARY*/ WHERE r.id ? ORDER BY r.id`, ids)),
+		rowsOf(partitions, shared, listed(`store_partition r /*by PRIMARY*/ WHERE EXISTS (SELECT 1
+			FROM sharding_budget_management_bucket b WHERE b.budget_id ?
 			AND b.instance = r.instance AND b.partition_number = r.partition_number)
-			ORDER BY r.instance, r.partition_number`, id)),
-		Buckets(id),
-		EpochsOf(id),
-		rowsOf(periods, under, numbered(`budget_period r WHERE r.budget_id = ?
-			AND (r.number = (SELECT u.period FROM budget_management_bucket u WHERE u.id = ?)
-				OR r.number IN (SELECT e.period FROM bucket_epoch e /*by bucket_epoch_units*/
-					WHERE e.budget_id = ? AND e.has_units = 1))`, id, id, id)),
+			ORDER BY r.instance, r.partition_number`, ids)),
+		Buckets(ids...),
+		epochsWith(ids, nil),
+		rowsOf(periods, under, listed(`(SELECT u.id AS id, u.period AS number
+				FROM budget_management_bucket u /*by PRIMARY*/ WHERE u.id ?
+				UNION SELECT e.budget_id, e.period FROM bucket_epoch e /*by bucket_epoch_units*/
+				WHERE e.budget_id ? AND e.has_units = 1) l
+			/*in order*/ JOIN budget_period r /*by PRIMARY*/
+				ON r.budget_id = l.id AND r.number = l.number`, ids)),
 	}
 }
 
-// epochsOfWhole is the place of EpochsOf among the queries of WholeBudget.
+// epochsOfWhole is the place of the epochs among the queries of WholeBudget.
 const epochsOfWhole = 3
 
-// EpochsOf locks the epochs of WholeBudget. A second look finds those that got units since the
-// first: rollbacks bring them into epochs that had none.
-func EpochsOf(id int64) Query { return epochsWith(id, nil) }
-
-// epochsWith is EpochsOf, with the epochs of deductions.
-func epochsWith(id int64, with Selection) Query {
+// epochsWith locks the epochs of WholeBudget, and those of deductions unless with is nil.
+func epochsWith(ids []int64, with Selection) Query {
 	return rowsOf(epochs, locked, func(s *engine.Statement) {
-		numbered(`(SELECT b.id AS id, b.epoch AS epoch
-			FROM sharding_budget_management_bucket b WHERE b.budget_id = ?
+		listed(`(SELECT b.id AS id, b.epoch AS epoch
+			FROM sharding_budget_management_bucket b WHERE b.budget_id ?
 			UNION SELECT x.bucket_id, x.epoch FROM bucket_epoch x /*by bucket_epoch_units*/
-			WHERE x.budget_id = ? AND x.has_units = 1`, id, id)(s)
+			WHERE x.budget_id ? AND x.has_units = 1`, ids)(s)
 		if with != nil {
 			s.SQL(" UNION SELECT d.bucket_id, d.epoch FROM ")
 			with(s)
@@ -161,17 +168,26 @@ func NewestOf(list []int64, others bool) []Query {
 	return queries
 }
 
-// Applied sums what buckets applied for in the open period of a budget whose adjust_cnt is bounded,
+// Applied sums what buckets applied for in the open periods of budgets whose adjust_cnt is bounded,
 // as the sum of I3 does.
-func Applied(id int64) Query {
+func Applied(ids ...int64) Query {
 	return func(s *engine.Statement, b *books.Books) (any, func()) {
-		return Sum(`SELECT COALESCE(SUM(g.amount), 0) AS units FROM budget_management_bucket u
+		var sums []struct {
+			Budget int64 `db:"budget_id"`
+			Units  int64 `db:"units"`
+		}
+		listed(`SELECT u.id AS budget_id, SUM(g.amount) AS units FROM budget_management_bucket u
 			/*in order*/ JOIN sharding_budget_management_bucket b ON b.budget_id = u.id
 			/*in order*/ JOIN bucket_epoch e /*by PRIMARY*/
 				ON e.bucket_id = b.id AND e.period = u.period
 			/*in order*/ JOIN grant_log g /*by PRIMARY*/
 				ON g.bucket_id = e.bucket_id AND g.epoch = e.epoch
-			WHERE u.id = ? AND u.adjust_cnt > 0 AND g.kind = 'apply'`, id, &b.Applied)(s, b)
+			WHERE u.id ? AND u.adjust_cnt > 0 AND g.kind = 'apply' GROUP BY u.id`, ids)(s)
+		return &sums, func() {
+			for _, sum := range sums {
+				b.Applied[sum.Budget] = sum.Units
+			}
+		}
 	}
 }
 
@@ -206,17 +222,17 @@ func Clock(s *engine.Statement, b *books.Books) (any, func()) {
 	return &now, func() { b.ClockMS = now[0].MS }
 }
 
-// LookAgain compares the units in the epochs of a budget that EpochsOf has loaded with a second
+// LookAgain compares the units in the epochs of budgets that WholeBudget has loaded with a second
 // look at them, which begins after the first has ended and locks: units that came back to an epoch
 // without any were in no list. If it finds more, failed becomes engine.ErrAgain (I3).
-func LookAgain(id int64, failed *error) Query {
+func LookAgain(failed *error, ids ...int64) Query {
 	return func(s *engine.Statement, b *books.Books) (any, func()) {
 		var sums []struct {
 			Units int64 `db:"units"`
 		}
-		numbered(`SELECT COALESCE(SUM(e.outstanding_quantity + e.returning_quantity), 0) AS units
+		listed(`SELECT COALESCE(SUM(e.outstanding_quantity + e.returning_quantity), 0) AS units
 			FROM bucket_epoch e /*by bucket_epoch_units*/
-			WHERE e.budget_id = ? AND e.has_units = 1 /*shared*/`, id)(s)
+			WHERE e.budget_id ? AND e.has_units = 1 /*shared*/`, ids)(s)
 		return &sums, func() {
 			known := int64(0)
 			for _, e := range b.Epochs.All() {
@@ -229,10 +245,10 @@ func LookAgain(id int64, failed *error) Query {
 	}
 }
 
-// Buckets loads all buckets of a budget that is locked.
-func Buckets(id int64) Query {
-	return rowsOf(buckets, under, numbered(`sharding_budget_management_bucket r
-		WHERE r.budget_id = ? ORDER BY r.ordinal`, id))
+// Buckets loads all buckets of budgets that are locked.
+func Buckets(ids ...int64) Query {
+	return rowsOf(buckets, under, listed(`sharding_budget_management_bucket r
+		WHERE r.budget_id ? ORDER BY r.budget_id, r.ordinal`, ids))
 }
 
 // OneBucket locks a budget and the newest epoch of one of its buckets, and loads that bucket, the

@@ -226,9 +226,9 @@ func AboveHold(id books.ID, earlier []books.BackID, failed *error) []Query {
 	out = append(out, Given(from, earlier)...)
 	for i, q := range whole[1:] {
 		if i == epochsOfWhole-1 {
-			q = epochsWith(id.Budget, from.WithExtras())
+			q = epochsWith([]int64{id.Budget}, from.WithExtras())
 		}
 		out = append(out, q)
 	}
-	return append(out, places[len(places)-1], Applied(id.Budget), LookAgain(id.Budget, failed))
+	return append(out, places[len(places)-1], Applied(id.Budget), LookAgain(failed, id.Budget))
 }

@@ -49,7 +49,7 @@ func (d *Decider) bring(ctx context.Context, f *flight, budgetID, recent int64) 
 		g := &bringing{decider: d, budget: budgetID, recent: recent}
 		g.flight, g.server = f, d.db.TakesPackets()
 		g.whole = append(bookkeeper.WholeBudget(budgetID), bookkeeper.Applied(budgetID),
-			bookkeeper.LookAgain(budgetID, &g.failed))
+			bookkeeper.LookAgain(&g.failed, budgetID))
 		err := bookkeeper.DoAnd(ctx, d.db, "bring", g.decide, g.write)
 		if errors.Is(err, errNothing) {
 			return nil
