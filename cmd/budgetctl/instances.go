@@ -304,11 +304,8 @@ func (a *app) versionCommand() *cobra.Command {
 		Example: `  budgetctl version`,
 		Args:    arguments,
 		RunE: func(*cobra.Command, []string) error {
-			b := build{Version: "(devel)", Go: runtime.Version()}
+			b := build{Version: version(), Go: runtime.Version()}
 			if info, ok := debug.ReadBuildInfo(); ok {
-				if info.Main.Version != "" {
-					b.Version = info.Main.Version
-				}
 				for _, setting := range info.Settings {
 					if setting.Key == "vcs.revision" {
 						b.Revision = setting.Value

@@ -157,7 +157,7 @@ func (a *app) addCommands(root *cobra.Command) {
 		{"access", "Access:", []*cobra.Command{a.loginCommand(), a.logoutCommand(), a.whoamiCommand(),
 			a.keysCommand()}},
 		{"tools", "Tools:", []*cobra.Command{a.replayCommand(), a.benchCommand(), a.drillCommand(),
-			a.versionCommand()}},
+			a.mcpCommand(), a.versionCommand()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.id, Title: group.title})
 		for _, cmd := range group.commands {

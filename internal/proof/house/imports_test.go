@@ -123,22 +123,24 @@ var house = map[string]room{
 
 // technologies are modules that one part of the house sees, tests included.
 var technologies = map[string][]string{
-	"github.com/jmoiron/sqlx":        {"internal/sql"},
-	"github.com/go-sql-driver/mysql": {"internal/sql", "internal/proof/testservers", "auditlog"},
-	"modernc.org/sqlite":             {"internal/sql", "auditlog"}, // its tests
-	"github.com/pressly/goose":       {"internal/sql"},
-	"github.com/redis/go-redis":      {"internal/redisstore"},
-	"github.com/spf13/viper":         {"internal/config"},
-	"github.com/adhocore/gronx":      {"internal/config"},
-	"github.com/spf13/cobra":         {"cmd/budgetctl"},
-	"github.com/coreos/go-oidc":      {"internal/oidc"},
-	"golang.org/x/oauth2":            {"internal/oidc"},
-	"golang.org/x/time":              {"internal/ratelimit"},
-	"charm.land":                     {"cmd/budgetctl"},
-	"go.opentelemetry.io/otel/sdk":   {"internal/daemon", "bucket/span"},
-	"github.com/chromedp":            {"internal/console"},
-	"github.com/yuin/goldmark":       {"internal/contract"},
-	"github.com/pb33f":               {"internal/contract"},
+	"github.com/jmoiron/sqlx":         {"internal/sql"},
+	"github.com/go-sql-driver/mysql":  {"internal/sql", "internal/proof/testservers", "auditlog"},
+	"modernc.org/sqlite":              {"internal/sql", "auditlog"}, // its tests
+	"github.com/pressly/goose":        {"internal/sql"},
+	"github.com/redis/go-redis":       {"internal/redisstore"},
+	"github.com/spf13/viper":          {"internal/config"},
+	"github.com/adhocore/gronx":       {"internal/config"},
+	"github.com/spf13/cobra":          {"cmd/budgetctl"},
+	"github.com/coreos/go-oidc":       {"internal/oidc"},
+	"golang.org/x/oauth2":             {"internal/oidc"},
+	"golang.org/x/time":               {"internal/ratelimit"},
+	"charm.land":                      {"cmd/budgetctl"},
+	"github.com/modelcontextprotocol": {"cmd/budgetctl"},
+	"github.com/google/jsonschema-go": {"cmd/budgetctl"},
+	"go.opentelemetry.io/otel/sdk":    {"internal/daemon", "bucket/span"},
+	"github.com/chromedp":             {"internal/console"},
+	"github.com/yuin/goldmark":        {"internal/contract"},
+	"github.com/pb33f":                {"internal/contract"},
 }
 
 // never are packages that must not be linked into a command, however indirectly.
