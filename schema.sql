@@ -230,6 +230,7 @@ CREATE TABLE hold (
   above VARBINARY(12) NOT NULL DEFAULT 'refuse', -- refuse | available: what a confirm above the hold does
   extra BIGINT NOT NULL DEFAULT 0,          -- units that a confirm took above the hold: the sum of its rows of extra
   uncollected BIGINT NOT NULL DEFAULT 0,    -- units that it asked for above the hold and that the budget did not have
+  over_limit BIGINT NOT NULL DEFAULT 0,     -- 1: a limit would have refused what it took above the hold
   bucket_id BIGINT NOT NULL,                -- of the deduction
   epoch BIGINT NOT NULL,                    -- of the deduction
   PRIMARY KEY (budget_id, request_id),
@@ -256,7 +257,7 @@ CREATE TABLE extra (
   epoch BIGINT NOT NULL,                    -- its epoch
   amount BIGINT NOT NULL,                   -- units
   back_quantity BIGINT NOT NULL DEFAULT 0,  -- units of it that came back: the sum of its rows of give_back
-  created_at BIGINT NOT NULL,               -- SQL's time of the commit
+  created_at BIGINT NOT NULL,               -- when limits count it: SQL's time of the commit
   PRIMARY KEY (budget_id, request_id, number),
   CHECK (amount > 0 AND back_quantity >= 0 AND back_quantity <= amount)
 );
@@ -290,13 +291,13 @@ CREATE TABLE feed (
   PRIMARY KEY (bucket_id, first_entry)
 );
 
--- The dimensions of deductions, one row each. It answers how much a value took in any span, and gives a
+-- The dimensions of deductions, one row each, and again at the time of each extra. It answers how much a value took in any span, and gives a
 -- changed limit its true count.
 CREATE TABLE deduction_value (
   budget_id BIGINT NOT NULL,                -- the budget
   dimension VARBINARY(256) NOT NULL,        -- the caller's name for it
   value VARBINARY(256) NOT NULL,            -- its value
-  counted_at BIGINT NOT NULL,               -- the deduction's
+  counted_at BIGINT NOT NULL,               -- the deduction's, or created_at of its extras
   request_id VARBINARY(128) NOT NULL,       -- of the deduction
   PRIMARY KEY (budget_id, dimension, value, counted_at, request_id)
 );

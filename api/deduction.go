@@ -162,14 +162,16 @@ type Deduction struct {
 	Above     string `json:"above,omitzero"`
 	// Extra is the part of Confirmed above the hold, and Uncollected what the confirm asked for and
 	// the budget did not have.
-	Extra       int64             `json:"extra,omitzero"`
-	Uncollected int64             `json:"uncollected,omitzero"`
-	HoldUntil   time.Time         `json:"hold_until,omitzero"`
-	ExpiresIn   *float64          `json:"expires_in,omitzero"`
-	Group       string            `json:"group,omitzero"`
-	Bucket      string            `json:"bucket,omitzero"`
-	Dimensions  map[string]string `json:"dimensions,omitempty"`
-	Reference   string            `json:"reference,omitzero"`
+	Extra       int64 `json:"extra,omitzero"`
+	Uncollected int64 `json:"uncollected,omitzero"`
+	// OverLimit means that a limit would have refused Extra as a deduction of its own.
+	OverLimit  bool              `json:"over_limit,omitzero"`
+	HoldUntil  time.Time         `json:"hold_until,omitzero"`
+	ExpiresIn  *float64          `json:"expires_in,omitzero"`
+	Group      string            `json:"group,omitzero"`
+	Bucket     string            `json:"bucket,omitzero"`
+	Dimensions map[string]string `json:"dimensions,omitempty"`
+	Reference  string            `json:"reference,omitzero"`
 	// CountedAt is when the deduction was committed, by the database's clock.
 	CountedAt time.Time `json:"counted_at,omitzero"`
 	// Receipt helps a later rollback or cancel to find the deduction; it is opaque.

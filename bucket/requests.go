@@ -80,7 +80,9 @@ type DeductionView struct {
 	// Extra is the part of Confirmed that was taken above the hold; Uncollected is what the confirm
 	// asked for and the budget did not have. Above is the deduction's.
 	Extra, Uncollected int64
-	Above              ledger.Above
+	// OverLimit says that a limit would have refused Extra as a deduction of its own.
+	OverLimit bool
+	Above     ledger.Above
 	// Group is the hold's group, if any.
 	Group      string
 	Bucket     string

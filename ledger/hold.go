@@ -87,6 +87,11 @@ func DecideConfirm(
 	return end, false, nil
 }
 
+// MayTake reports whether a confirm of an amount may take units above the hold.
+func MayTake(d Deduction, amount int64) bool {
+	return d.State == StateHeld && d.Above == AboveAvailable && amount > d.Left()
+}
+
 // DecideExtend returns an error unless a hold may be extended at SQL's time now: RequestVoid,
 // HoldExpired or NotHeld, as DecideConfirm does, and NotHeld if it was confirmed.
 func DecideExtend(d Deduction, now time.Time) error {

@@ -82,6 +82,8 @@ type Deduction struct {
 	// Extra is what a confirm took above the hold, and Uncollected what it asked for and the budget
 	// did not have, in minor units.
 	Extra, Uncollected int64
+	// OverLimit means that a limit would have refused Extra as a deduction of its own.
+	OverLimit bool
 	// Group names holds that are confirmed together. Counts is the canonical JSON of the request's own
 	// amounts per limit.
 	Group, Counts string

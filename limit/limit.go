@@ -117,6 +117,20 @@ func (s *Set) Charges(amount int64, dimensions map[string]string, counts map[str
 	return charges, missing
 }
 
+// ExtraCharges returns what units that a deduction took later count in each limit: see CountsExtra.
+func (s *Set) ExtraCharges(units int64, dimensions map[string]string, counts map[string]int64) (
+	charges []Charge) {
+	charges, _ = s.Charges(units, dimensions, counts)
+	return slices.DeleteFunc(charges, func(c Charge) bool { return !c.Limit.CountsExtra(counts) })
+}
+
+// CountsExtra reports whether units that a deduction took later count in the limit: by amount, but
+// no call again, and nothing where the deduction has a count of its own.
+func (l *Limit) CountsExtra(counts map[string]int64) bool {
+	_, own := counts[l.Name]
+	return !own && l.Measure == budget.MeasureAmount
+}
+
 // countedAs returns what a deduction counts, in calls or minor units; 0 means nothing.
 func (l *Limit) countedAs(amount int64, counts map[string]int64) int64 {
 	counted, own := counts[l.Name]

@@ -22,7 +22,13 @@ import (
 type Ledger struct {
 	db *engine.DB
 	// sets caches compiled limits by budget: see movement.limits.
-	sets *lru.Cache[int64, *limit.Set]
+	sets *lru.Cache[int64, cachedSet]
+}
+
+// cachedSet is the limits of a budget as of a version of their overrides.
+type cachedSet struct {
+	*limit.Set
+	overrides int64
 }
 
 // maxSets bounds the cached budgets.
@@ -30,7 +36,7 @@ const maxSets = 4096
 
 // NewLedger returns the ledger of a database.
 func NewLedger(db *engine.DB) *Ledger {
-	sets, _ := lru.New[int64, *limit.Set](maxSets) // fails for a size below 1 only
+	sets, _ := lru.New[int64, cachedSet](maxSets) // fails for a size below 1 only
 	return &Ledger{db: db, sets: sets}
 }
 
@@ -71,32 +77,6 @@ func (l *Ledger) execute(ctx context.Context, orders []Order) (out []Result, err
 		return nil, err
 	}
 	return out, nil
-}
-
-// confirmAbove carries out a confirm above the hold whose bucket lacks units: under the budget's
-// lock, after a rollover if one is due, with units of the whole budget.
-func (l *Ledger) confirmAbove(ctx context.Context, o Order) (out Result) {
-	id := books.ID{Budget: o.Budget, RequestID: o.RequestID}
-	var failed error
-	tried := false // an earlier attempt wrote it, committed or not
-	load := bookkeeper.AboveHold(id, books.Earlier(&o), &failed)
-	_, err := bookkeeper.Whole(ctx, l.db, "confirm", o.Budget, load,
-		func(b *books.Books, u *books.Budget) (err error) {
-			if err, failed = failed, nil; err != nil {
-				return err
-			}
-			out, err = b.ConfirmAbove(u, &o)
-			done := out.Err == nil && !out.Replayed
-			if b.Unsure && tried {
-				out.Replayed = false
-			}
-			tried = tried || done
-			return err
-		}, nil)
-	if err != nil {
-		return Result{Err: err}
-	}
-	return out
 }
 
 // ExecuteGroup carries out an order on a whole group or not at all. It returns one element per

@@ -1,10 +1,12 @@
 package hold
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
 	"github.com/budgetd/budgetd/internal/sql/bookkeeper"
+	"github.com/budgetd/budgetd/internal/sql/counters"
 	"github.com/budgetd/budgetd/internal/sql/engine"
 	"github.com/budgetd/budgetd/ledger"
 	"github.com/budgetd/budgetd/ledger/books"
@@ -15,7 +17,8 @@ import (
 // of limits, and one more if the limits have changed since their last use.
 type movement struct {
 	ledger  *Ledger
-	budgets []int64 // of the deductions
+	orders  []ledger.Order // on single deductions
+	budgets []int64        // of the deductions
 	from    bookkeeper.Selection
 	first   []bookkeeper.Query // lock the deductions and load what came back of them
 	moves   bool               // units: extensions do not
@@ -29,11 +32,12 @@ type movement struct {
 	sets   map[int64]*limit.Set // of the budgets that have limits; nil until all are known
 	asked  bool                 // for limits
 	placed bool
+	failed error // to read what limits count
 }
 
 // ofOrders returns the movement of orders on single deductions, of which there is at least one.
 func (l *Ledger) ofOrders(orders []ledger.Order) *movement {
-	m := &movement{ledger: l}
+	m := &movement{ledger: l, orders: orders}
 	var ids []books.ID
 	var earlier []books.BackID
 	for i := range orders {
@@ -62,7 +66,7 @@ func (m *movement) do(ctx context.Context, op string, decide func(b *books.Books
 	return bookkeeper.Do(ctx, m.ledger.db, op, load,
 		func(b *books.Books) ([]bookkeeper.Query, error) {
 			if m.books != b {
-				m.books, m.sets, m.asked, m.placed = b, nil, false, false
+				m.books, m.sets, m.asked, m.placed, m.failed = b, nil, false, false, nil
 			}
 			if m.isGroup && !b.AreMembers() {
 				return nil, engine.ErrAgain
@@ -82,15 +86,17 @@ func (m *movement) lacks(b *books.Books) ([]bookkeeper.Query, error) {
 	if more, err := m.limits(b); more != nil || err != nil {
 		return more, err
 	}
-	keys, err := b.CountersToLower(m.sets)
-	if err != nil {
+	keys, err := b.CountersToLock(m.orders, m.sets)
+	if err = cmp.Or(m.failed, err); err != nil {
 		return nil, err
 	}
 	loaded, still, unsure := b.Places()
 	switch {
 	case !m.placed && (!loaded || len(keys) > 0):
 		m.placed = true
-		return append(bookkeeper.Counters(keys), bookkeeper.Places(m.from.WithExtras())...), nil
+		more := bookkeeper.Counters(keys)
+		more = append(more, counters.Overrides(b.OverridesToRead(m.orders, m.sets), &b.Bounds)...)
+		return append(more, bookkeeper.Places(m.from.WithExtras())...), nil
 	case !loaded:
 		return nil, engine.Defect("a budget, bucket, epoch or period of a deduction is gone")
 	case len(keys) > 0 && unsure && !m.lockBudgets:
@@ -99,7 +105,8 @@ func (m *movement) lacks(b *books.Books) ([]bookkeeper.Query, error) {
 	case !still:
 		return nil, engine.ErrAgain
 	}
-	return nil, nil
+	spans, err := b.LimitsToLoad(m.orders, m.sets)
+	return counters.EventsOf(spans, &m.failed), err
 }
 
 // limits finds the limits of the budgets that have any, cached or read now. They are those of the
@@ -111,11 +118,12 @@ func (m *movement) limits(b *books.Books) ([]bookkeeper.Query, error) {
 	sets := map[int64]*limit.Set{}
 	var unknown []int64
 	for _, u := range b.Budgets.All() {
-		set, known := m.ledger.sets.Get(u.ID)
+		cached, known := m.ledger.sets.Get(u.ID)
+		known = known && cached.Version == u.LimitsVersion && cached.overrides == u.OverridesVersion
 		switch {
 		case u.LimitsVersion == 0:
-		case known && set.Version == u.LimitsVersion:
-			sets[u.ID] = set
+		case known:
+			sets[u.ID] = cached.Set
 		case !m.asked:
 			unknown = append(unknown, u.ID)
 		default:
@@ -124,7 +132,7 @@ func (m *movement) limits(b *books.Books) ([]bookkeeper.Query, error) {
 				return nil, err
 			}
 			sets[u.ID] = set
-			m.ledger.sets.Add(u.ID, set)
+			m.ledger.sets.Add(u.ID, cachedSet{set, u.OverridesVersion})
 		}
 	}
 	if unknown != nil {

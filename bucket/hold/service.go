@@ -282,8 +282,9 @@ func (s *Service) failed(err error) error {
 func viewOf(b *bucket.Budget, d *ledger.Deduction, replayed bool) bucket.DeductionView {
 	v := bucket.DeductionView{RequestID: d.RequestID, State: d.State, Amount: d.Amount,
 		RolledBack: d.RolledBack, Confirmed: d.Confirmed + d.Extra, Extra: d.Extra,
-		Uncollected: d.Uncollected, Above: d.Above, HoldUntil: d.HoldUntil, Group: d.Group,
-		Reference: d.Reference, Dimensions: d.Dimensions, CountedAt: d.CountedAt, Replayed: replayed}
+		Uncollected: d.Uncollected, OverLimit: d.OverLimit, Above: d.Above, HoldUntil: d.HoldUntil,
+		Group: d.Group, Reference: d.Reference, Dimensions: d.Dimensions, CountedAt: d.CountedAt,
+		Replayed: replayed}
 	if d.State == ledger.StateVoid {
 		return v
 	}

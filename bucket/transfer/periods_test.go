@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/bucket/hold"
 	"github.com/budgetd/budgetd/bucket/manage"
 	"github.com/budgetd/budgetd/bucket/transfer"
 	"github.com/budgetd/budgetd/budget"
@@ -289,6 +290,10 @@ func TestRollOverAfterAChangeOfTheRule(t *testing.T) {
 		week := budget.Rule{Kind: budget.Calendar, Every: budget.Week, Quantity: 200}
 		c := w.daily("c", 1000, week)
 		w.use(c.Buckets[0].ID, "monday", 30)
+		d := w.daily("d", 1000, week) // what confirms take above their holds counts by its own time
+		w.use(d.Buckets[0].ID, "early", 10)
+		w.use(d.Buckets[0].ID, "late", 10)
+		w.settle(d, "early", 17, 0)
 		w.until(2*dayLong + time.Hour)
 		w.use(c.Buckets[0].ID, "wednesday", 20)
 		w.giveBack(c.ID, "monday", "r1", 5, false)
@@ -297,7 +302,39 @@ func TestRollOverAfterAChangeOfTheRule(t *testing.T) {
 		w.rollOver(c.ID)
 		equal(w, "used since midnight", w.period(c.ID, 2).Before, 12)
 		w.gone("the rest of Wednesday", c.ID, 2, [5]int64{38, 0, 0, 0, 0})
+
+		w.settle(d, "late", 31, 4)
+		w.ruleOf(d.ID, `{"kind":"calendar","every":"day","quantity":50}`)
+		w.rollOver(d.ID)
+		equal(w, "used since midnight, above holds", w.period(d.ID, 2).Before, 17)
 	})
+}
+
+// settle makes a deduction a hold, confirms it above that, and gives a part back.
+func (w *world) settle(b bucket.Budget, id string, actual, back int64) {
+	w.Helper()
+	w.change(func(t *engine.Tx) error {
+		err := t.Hit(1, `INSERT INTO hold (budget_id, request_id, state, hold_until_ms, due_ms, bucket_id,
+			epoch, above) SELECT budget_id, request_id, 'held', ?, ?, bucket_id, epoch, 'available'
+			FROM deduction WHERE budget_id = ? AND request_id = ?`, engine.ToMS(t.Now)+1000,
+			engine.ToMS(t.Now)+1000, b.ID, []byte(id))
+		if err != nil {
+			return err
+		}
+		_, err = t.Exec(`UPDATE bucket_epoch SET held_quantity = 10, used_quantity = used_quantity - 10
+			WHERE budget_id = ? AND status = 'open' AND used_quantity >= 10`, b.ID)
+		return err
+	})
+	orders := []hold.Order{{Kind: hold.Confirm, Budget: b.ID, RequestID: id, Amount: actual},
+		{Kind: hold.Rollback, Budget: b.ID, RequestID: id, RollbackID: "part", Amount: back}}
+	for i, o := range orders {
+		if i == 1 && back == 0 {
+			break
+		}
+		got, err := hold.NewLedger(w.db).Execute(w.ctx, []hold.Order{o})
+		w.ok(err)
+		w.ok(got[0].Err)
+	}
 }
 
 // TestRollOverComesFirst checks that a movement of a budget whose period is over rolls it over before

@@ -12,24 +12,28 @@ import (
 )
 
 const (
+	isFirst   = `v.counted_at = d.counted_at`
+	itsExtras = ` FROM extra x /*by PRIMARY*/ WHERE x.budget_id = d.budget_id
+		AND x.request_id = d.request_id AND x.created_at = v.counted_at`
 	// Amounts are added up in two halves, so that no sum overflows an integer: unlimited budgets
 	// have no bound.
-	selectUsage = `SELECT COUNT(*) AS calls, COALESCE(SUM(d.amount & 1048575), 0) AS low,
-		COALESCE(SUM(d.amount >> 20), 0) AS high,
-		COALESCE(SUM((SELECT SUM(g.amount) FROM give_back g /*by PRIMARY*/
-			WHERE g.budget_id = d.budget_id AND g.request_id = d.request_id)), 0) AS rolled_back,
-		COALESCE(SUM((SELECT SUM(x.amount & 1048575) FROM extra x /*by PRIMARY*/
-			WHERE x.budget_id = d.budget_id AND x.request_id = d.request_id)), 0) AS extra_low,
-		COALESCE(SUM((SELECT SUM(x.amount >> 20) FROM extra x /*by PRIMARY*/
-			WHERE x.budget_id = d.budget_id AND x.request_id = d.request_id)), 0) AS extra_high
+	selectUsage = `SELECT COALESCE(SUM(CASE WHEN ` + isFirst + ` THEN 1 ELSE 0 END), 0) AS calls,
+		COALESCE(SUM(CASE WHEN ` + isFirst + ` THEN d.amount & 1048575 ELSE 0 END), 0) AS low,
+		COALESCE(SUM(CASE WHEN ` + isFirst + ` THEN d.amount >> 20 ELSE 0 END), 0) AS high,
+		COALESCE(SUM(CASE WHEN ` + isFirst + ` THEN (SELECT SUM(g.amount)
+			FROM give_back g /*by PRIMARY*/ WHERE g.budget_id = d.budget_id
+			AND g.request_id = d.request_id AND g.number = 0) ELSE 0 END), 0) AS rolled_back,
+		COALESCE(SUM((SELECT SUM(x.amount & 1048575)` + itsExtras + `)), 0) AS extra_low,
+		COALESCE(SUM((SELECT SUM(x.amount >> 20)` + itsExtras + `)), 0) AS extra_high,
+		COALESCE(SUM((SELECT SUM(x.back_quantity)` + itsExtras + `)), 0) AS extra_back
 		FROM deduction_value v /*by PRIMARY*/`
 	// lastMS is later than every instant in the ledger.
 	lastMS = int64(1) << 53
 )
 
 // Usage sums the deductions that carry all of the dimensions' values and were counted in a span, to
-// exclusive, with the rows' current amounts, and what they took above their holds since. A zero
-// instant means no bound. Errors: BudgetNotFound; LedgerModeOnly; Invalid without a dimension;
+// exclusive, with the rows' current amounts, and what deductions took above their holds in it. A
+// zero instant means no bound. Errors: BudgetNotFound; LedgerModeOnly; Invalid without a dimension;
 // Unavailable.
 func (s *Service) Usage(ctx context.Context, r bucket.UsageRequest) (bucket.Usage, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Deadline)
@@ -66,6 +70,7 @@ func (s *Service) Usage(ctx context.Context, r bucket.UsageRequest) (bucket.Usag
 		RolledBack int64 `db:"rolled_back"`
 		ExtraLow   int64 `db:"extra_low"`
 		ExtraHigh  int64 `db:"extra_high"`
+		ExtraBack  int64 `db:"extra_back"`
 	}
 	err = s.DB.Read(ctx, "usage", func(r *engine.Reader) error {
 		_, err := r.Get(&row, query, args...)
@@ -73,7 +78,7 @@ func (s *Service) Usage(ctx context.Context, r bucket.UsageRequest) (bucket.Usag
 	})
 	return bucket.Usage{Calls: row.Calls,
 		Amount:     joined(row.High+row.ExtraHigh, row.Low+row.ExtraLow),
-		RolledBack: min(row.RolledBack, budget.MaxAmount)}, s.failed(err)
+		RolledBack: min(row.RolledBack+row.ExtraBack, budget.MaxAmount)}, s.failed(err)
 }
 
 // joined returns high * 2^20 + low, at most budget.MaxAmount.

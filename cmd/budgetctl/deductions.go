@@ -255,5 +255,8 @@ func deduction(d *client.Deduction, more ...field) string {
 	if d.Extra+d.Uncollected > 0 {
 		fields = append(fields, field{"extra", d.Extra}, field{"uncollected", d.Uncollected})
 	}
+	if d.OverLimit {
+		fields = append(fields, field{"over limit", d.OverLimit})
+	}
 	return details(append(fields, more...)...)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
+	"github.com/budgetd/budgetd/limit"
 )
 
 // ErrNeedsBudget is the result of a confirm above the hold for which the deduction's bucket lacks
@@ -14,12 +15,17 @@ var ErrNeedsBudget = errors.New("a confirm that needs units of other buckets")
 
 // ConfirmAbove is Return of one confirm that may take units above the hold from the whole budget.
 // The budget and its buckets are loaded under its lock, as for Bring, with Applied; the deduction
-// as for Return, with its places. A rollover that is due has been made. What the budget cannot give
-// is uncollected. Keeps I1, I2, I4.
-func (b *Books) ConfirmAbove(u *Budget, o *ledger.Order) (ledger.Result, error) {
-	t := b.returns(nil) // nothing comes back, so no limit is lowered
+// as for Return, with its places, and sets is that of Return. A rollover that is due has been made.
+// What the budget cannot give is uncollected. Keeps I1, I2, I4.
+func (b *Books) ConfirmAbove(u *Budget, o *ledger.Order, sets map[int64]*limit.Set) (
+	ledger.Result, error) {
+	t := b.returns(sets)
 	t.whole = u
-	return t.execute(o)
+	out, err := t.execute(o)
+	if err != nil {
+		return out, err
+	}
+	return out, t.lower()
 }
 
 // supply finds free units for a confirm above the hold: the epoch that has them and how many there
@@ -56,27 +62,33 @@ func (t *returns) supply(d *ledger.Deduction, need int64) (from *Epoch, units in
 }
 
 // takeAbove takes units above the hold out of O of an epoch, and writes the rows of that.
-func (t *returns) takeAbove(d *ledger.Deduction, from *Epoch, units, uncollected int64) {
+func (t *returns) takeAbove(d *ledger.Deduction, from *Epoch, units, uncollected int64) error {
 	if units+uncollected == 0 {
-		return
+		return nil
 	}
+	after := *d
+	after.Extra += units
+	after.Uncollected += uncollected
 	entry := ledger.FeedEntry{Kind: ledger.FeedExtra, Bucket: d.Bucket, RequestID: d.RequestID,
 		Amount: units, Uncollected: uncollected}
 	if units > 0 {
+		atMS, over, err := t.countExtra(d, units)
+		if err != nil {
+			return err
+		}
+		after.OverLimit = after.OverLimit || over
 		entry.Number = int64(len(t.extrasOf(ID{d.Budget, d.RequestID}))) + 1
 		entry.Bucket = from.Bucket
 		t.Extras.Add(Extra{Budget: d.Budget, RequestID: d.RequestID, Number: entry.Number,
-			Bucket: from.Bucket, Epoch: from.Number, Amount: units, CreatedAt: t.NowMS})
+			Bucket: from.Bucket, Epoch: from.Number, Amount: units, CreatedAt: atMS})
 		from.Used = min(from.Used+units, budget.MaxAmount) // an unlimited budget's stops there
 		if t.Budgets.Get(d.Budget).Unlimited == 0 {
 			from.Outstanding -= units
 		}
 	}
 	t.feed(&entry, units)
-	after := *d
-	after.Extra += units
-	after.Uncollected += uncollected
 	t.change(d, after)
+	return nil
 }
 
 // extrasOf returns the extras of a deduction, by number.

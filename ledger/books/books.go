@@ -1,6 +1,10 @@
 package books
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/budgetd/budgetd/limit"
+)
 
 // Books are the rows of one transaction. The zero value has no tables: see New.
 type Books struct {
@@ -23,6 +27,10 @@ type Books struct {
 	Unsure bool
 	// Back is what came back of the loaded deductions.
 	Back map[ID]int64
+	// Bounds has the overrides of the values on whose limits extras count, and Events what those of
+	// LimitsToLoad count in the ledger.
+	Bounds limit.Bounds
+	Events map[UsageID][]limit.Event
 
 	Budgets     Set[Budget, int64]
 	Limits      Set[Limit, [2]any]
@@ -32,6 +40,7 @@ type Books struct {
 	Deductions  Set[Deduction, ID]
 	Holds       Set[Hold, ID]
 	Extras      Set[Extra, ExtraID]
+	Values      Set[Value, Value]
 	GiveBacks   Set[GiveBack, PartID]
 	Groups      Set[Group, ID]
 	Counters    Set[Counter, CounterID]
@@ -54,6 +63,7 @@ func New(nowMS int64) *Books {
 		NowMS:     nowMS,
 		Applied:   map[int64]int64{},
 		Back:      map[ID]int64{},
+		Events:    map[UsageID][]limit.Event{},
 		Budgets:   newSet("budget_management_bucket", func(r *Budget) int64 { return r.ID }),
 		Limits:    newSet("budget_limit", func(r *Limit) [2]any { return [2]any{r.Budget, r.Name} }),
 		Overrides: newSet("limit_override", (*Override).ID),
@@ -68,6 +78,7 @@ func New(nowMS int64) *Books {
 		Holds:      newSet("hold", func(r *Hold) ID { return ID{r.Budget, r.RequestID} }),
 		Extras: newSet("extra",
 			func(r *Extra) ExtraID { return ExtraID{ID{r.Budget, r.RequestID}, r.Number} }),
+		Values:    newSet("deduction_value", func(r *Value) Value { return *r }),
 		GiveBacks: newSet("give_back", (*GiveBack).id),
 		Groups:    newSet("group_of_holds", func(r *Group) ID { return ID{r.Budget, r.Name} }),
 		Counters: newSet("limit_counter",
@@ -95,8 +106,8 @@ type Written interface {
 // Sets returns the tables in the order in which they are written: the lock order of schema.sql.
 func (b *Books) Sets() []Written {
 	return []Written{&b.Budgets, &b.Limits, &b.Overrides, &b.RemovedOverrides, &b.GoneSeries,
-		&b.Periods, &b.Buckets, &b.Deductions, &b.Holds, &b.Extras, &b.GiveBacks, &b.Groups,
-		&b.Counters, &b.Epochs, &b.Grants, &b.Adjustments, &b.Partitions, &b.Quarantines,
+		&b.Periods, &b.Buckets, &b.Deductions, &b.Holds, &b.Extras, &b.Values, &b.GiveBacks,
+		&b.Groups, &b.Counters, &b.Epochs, &b.Grants, &b.Adjustments, &b.Partitions, &b.Quarantines,
 		&b.Releases, &b.Feeds, &b.Runs}
 }
 

@@ -24,6 +24,7 @@ func committed(b *Books, nowMS int64) *Books {
 	reload(&out.Deductions, &b.Deductions)
 	reload(&out.Holds, &b.Holds)
 	reload(&out.Extras, &b.Extras)
+	reload(&out.Values, &b.Values)
 	reload(&out.GiveBacks, &b.GiveBacks)
 	reload(&out.Groups, &b.Groups)
 	reload(&out.Counters, &b.Counters)

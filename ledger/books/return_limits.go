@@ -22,6 +22,7 @@ func CompileLimits(budgetID, version int64, rows []*Limit) (*limit.Set, error) {
 		}
 		l.ChangedVersion = row.ChangedVersion
 		l.ChangedAt = at(row.ChangedMS)
+		l.OverrideCount, l.OverrideSeries = row.Overrides, row.Series
 		limits.List = append(limits.List, l)
 	}
 	if e := limit.UnknownZone("read", budget.Definition{ID: budgetID, Limits: limits}); e != nil {
@@ -63,9 +64,24 @@ func (b *Books) counted(d *ledger.Deduction, set *limit.Set) iter.Seq2[CounterID
 	}
 }
 
-// CountersToLower returns the rows of limit counters, in lock order, that returns of the loaded
-// deductions may lower. Error: a note cannot be read.
-func (b *Books) CountersToLower(sets map[int64]*limit.Set) (keys []CounterID, err error) {
+// countedExtra is counted for an extra of a deduction.
+func (b *Books) countedExtra(d *ledger.Deduction, x *Extra, set *limit.Set) iter.Seq2[CounterID,
+	*limit.Charge] {
+	return func(yield func(CounterID, *limit.Charge) bool) {
+		charges := extraCharges(d, set, x.Amount)
+		for i := range charges {
+			keeps, _ := charges[i].Limit.Keeps(x.CreatedAt, b.NowMS)
+			if keeps && !yield(counterOf(d, &charges[i]), &charges[i]) {
+				return
+			}
+		}
+	}
+}
+
+// CountersToLock returns the rows of limit counters, in lock order, that returns of the loaded
+// deductions and their extras may lower, and that orders may raise. Error: a note cannot be read.
+func (b *Books) CountersToLock(orders []ledger.Order, sets map[int64]*limit.Set) (
+	keys []CounterID, err error) {
 	for _, row := range b.Deductions.All() {
 		d, err := b.DeductionOf(row)
 		if err != nil {
@@ -74,42 +90,73 @@ func (b *Books) CountersToLower(sets map[int64]*limit.Set) (keys []CounterID, er
 		for key := range b.counted(&d, sets[d.Budget]) {
 			keys = append(keys, key)
 		}
+		for _, x := range b.extrasOf(row.ID()) {
+			for key := range b.countedExtra(&d, x, sets[d.Budget]) {
+				keys = append(keys, key)
+			}
+		}
+	}
+	for d, charges := range b.extraTakers(orders, sets) {
+		for i := range charges {
+			keys = append(keys, counterOf(d, &charges[i]))
+		}
 	}
 	slices.SortFunc(keys, CounterID.Compare)
 	return slices.Compact(keys), nil
 }
 
-// lower lowers the windows in which the changed deductions were counted. If a flight may be about
-// to load a counter from the ledger, its row is created and its version raised even if nothing is
-// counted in it yet, so that the flight loads it again.
+// lower lowers the windows in which the changed deductions and extras were counted, and raises the
+// version of each changed counter.
 func (t *returns) lower() error {
-	written := map[*Counter]bool{}
 	for id, was := range t.was {
 		for key, charge := range t.counted(&was, t.sets[was.Budget]) {
-			l, countedMS := charge.Limit, ms(was.CountedAt)
+			l := charge.Limit
 			less := l.Kept(charge.Counts, was.Amount, was.RolledBack-t.wasBack[id]) -
 				l.Kept(charge.Counts, was.Amount, t.Back[id]-t.extrasBack(id))
-			_, mayLoad := l.Keeps(countedMS, t.NowMS)
-			row := t.Counters.Get(key)
-			if less <= 0 || row == nil && !mayLoad {
-				continue
-			}
-			if row == nil {
-				row = t.Counters.Add(Counter{Budget: key.Budget, Dimension: key.Dimension,
-					Value: key.Value})
-			}
-			counts, err := limit.ReadCounters(row.Counts)
-			if err != nil {
-				return fmt.Errorf("counter %+v: %w", key, err)
-			}
-			if counts.GivenBack(l, countedMS, less) || mayLoad {
-				row.Counts = counts.Pack()
-				written[row] = true
+			if err := t.lowerOne(key, l, ms(was.CountedAt), less); err != nil {
+				return err
 			}
 		}
 	}
-	for row := range written {
+	for i, x := range t.Extras.All() {
+		was, changed := t.was[ID{x.Budget, x.RequestID}]
+		if !changed {
+			continue
+		}
+		back := orZero(t.Extras.was[i]).Back
+		for key, charge := range t.countedExtra(&was, x, t.sets[x.Budget]) {
+			l := charge.Limit
+			less := l.Kept(charge.Counts, x.Amount, back) - l.Kept(charge.Counts, x.Amount, x.Back)
+			if err := t.lowerOne(key, l, x.CreatedAt, less); err != nil {
+				return err
+			}
+		}
+	}
+	for row := range t.counters {
 		row.Version++
+	}
+	return nil
+}
+
+// lowerOne lowers the window of a limit in which something was counted. If a flight may be about to
+// load the counter from the ledger, its row is created and its version raised even if nothing is
+// counted in it yet, so that the flight loads it again.
+func (t *returns) lowerOne(key CounterID, l *limit.Limit, countedMS, less int64) error {
+	row := t.Counters.Get(key)
+	_, mayLoad := l.Keeps(countedMS, t.NowMS)
+	if less <= 0 || row == nil && !mayLoad {
+		return nil
+	}
+	if row == nil {
+		row = t.Counters.Add(Counter{Budget: key.Budget, Dimension: key.Dimension, Value: key.Value})
+	}
+	counts, err := limit.ReadCounters(row.Counts)
+	if err != nil {
+		return fmt.Errorf("counter %+v: %w", key, err)
+	}
+	if counts.GivenBack(l, countedMS, less) || mayLoad {
+		row.Counts = counts.Pack()
+		t.counters[row] = true
 	}
 	return nil
 }

@@ -35,6 +35,7 @@ type Hold struct {
 	// Extra and Uncollected are those of ledger.Deduction.
 	Extra       int64 `db:"extra"`
 	Uncollected int64 `db:"uncollected"`
+	OverLimit   int64 `db:"over_limit"`
 }
 
 // ExtraID identifies a row of extra.
@@ -53,6 +54,15 @@ type Extra struct {
 	Amount    int64  `db:"amount"`
 	Back      int64  `db:"back_quantity"`
 	CreatedAt int64  `db:"created_at"`
+}
+
+// Value is a row of deduction_value.
+type Value struct {
+	Budget    int64  `db:"budget_id" key:""`
+	Dimension string `db:"dimension" key:""`
+	Value     string `db:"value" key:""`
+	CountedAt int64  `db:"counted_at" key:""`
+	RequestID string `db:"request_id" key:""`
 }
 
 // Group is a row of group_of_holds.
@@ -160,6 +170,7 @@ func (r *Deduction) Ledger(h *Hold, back int64) (ledger.Deduction, error) {
 		d.Confirmed = h.Confirmed
 		d.HoldUntil = at(h.UntilMS)
 		d.Extra, d.Uncollected = h.Extra, h.Uncollected
+		d.OverLimit = h.OverLimit == 1
 		if h.Above != Word(ledger.AboveRefuse) {
 			d.Above = ledger.Above(h.Above)
 		}

@@ -30,8 +30,9 @@ func Earlier(o *ledger.Order) []BackID {
 
 // Return carries out orders on single deductions, one after the other. The deductions are loaded,
 // with their holds, their places, the sum of what came back, and the rows that Earlier and
-// CountersToLower name; and the terms of the budgets. sets has the limits of the budgets that have
-// any.
+// CountersToLock name; and the terms of the budgets. sets has the limits of the budgets that have
+// any. For a confirm that may take an extra, Bounds and Events have what OverridesToRead and
+// LimitsToLoad name.
 //
 // Units go into O of the deduction's epoch if it is open and its period is not over, else into R.
 // Those of an unlimited budget are only subtracted. What a deduction took above its hold comes back
@@ -61,16 +62,17 @@ type returns struct {
 	sets map[int64]*limit.Set
 	// was has the changed deductions as they were.
 	was map[ID]ledger.Deduction
-	// wasBack is what had come back of their extras, which no limit counts.
-	wasBack map[ID]int64
-	feeds   map[int64]*Feed // the last row of each bucket
+	// wasBack is what had come back of their extras, which are counted by themselves.
+	wasBack  map[ID]int64
+	feeds    map[int64]*Feed   // the last row of each bucket
+	counters map[*Counter]bool // that were changed
 	// whole is the budget, if all of it is loaded under its lock.
 	whole *Budget
 }
 
 func (b *Books) returns(sets map[int64]*limit.Set) *returns {
 	return &returns{Books: b, sets: sets, was: map[ID]ledger.Deduction{},
-		wasBack: map[ID]int64{}, feeds: map[int64]*Feed{}}
+		wasBack: map[ID]int64{}, feeds: map[int64]*Feed{}, counters: map[*Counter]bool{}}
 }
 
 func (t *returns) execute(o *ledger.Order) (out ledger.Result, err error) {
@@ -167,8 +169,7 @@ func (t *returns) decideConfirm(o *ledger.Order, d *ledger.Deduction) (replayed 
 		}
 	}
 	t.endHold(d, end)
-	t.takeAbove(d, from, extra, end.Above-extra)
-	return false, nil
+	return false, t.takeAbove(d, from, extra, end.Above-extra)
 }
 
 // absent carries out an order for an id without a row.
@@ -316,6 +317,7 @@ func (t *returns) change(d *ledger.Deduction, after ledger.Deduction) {
 		h.Confirmed = after.Confirmed
 		h.Extra = after.Extra
 		h.Uncollected = after.Uncollected
+		h.OverLimit = one(after.OverLimit)
 		h.UntilMS = ms(after.HoldUntil)
 		h.DueMS = nil
 		if after.State == ledger.StateHeld {

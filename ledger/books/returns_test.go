@@ -56,7 +56,7 @@ func returnAtRandom(t *rapid.T, d budget.Definition) {
 			deductOne(t, b, sets[1], fmt.Sprint("r", i))
 		case "orders":
 			orders := ordersAtRandom(t, i)
-			b = twice(t, b, func(b *Books) ([]ledger.Result, error) { return returnAll(b, orders, sets) })
+			b = twice(t, b, repeatable(orders, sets))
 		case "group":
 			o := ledger.GroupOrder{Budget: 1, Group: "g", OnlyBy: rapid.SampledFrom(principals).Draw(t, "by"),
 				Kind: rapid.SampledFrom([]ledger.OrderKind{ledger.OrderRollback, ledger.OrderConfirm, ledger.OrderExtend}).Draw(t, "kind"),
@@ -87,6 +87,22 @@ func returnAtRandom(t *rapid.T, d budget.Definition) {
 	}
 }
 
+// repeatable carries out orders, and the next time those that were not refused: of a rollback of
+// more than was left, there may be enough after a confirm above the hold.
+func repeatable(orders []ledger.Order, sets map[int64]*limit.Set) func(*Books) ([]ledger.Result, error) {
+	return func(b *Books) ([]ledger.Result, error) {
+		out, err := returnAll(b, orders, sets)
+		done := orders[:0:0]
+		for i := range out {
+			if out[i].Err == nil {
+				done = append(done, orders[i])
+			}
+		}
+		orders = done
+		return out, err
+	}
+}
+
 // returnAll carries out orders as package hold does: confirms above the hold that need the whole
 // budget come after the others.
 func returnAll(b *Books, orders []ledger.Order, sets map[int64]*limit.Set) ([]ledger.Result, error) {
@@ -100,7 +116,7 @@ func returnAll(b *Books, orders []ledger.Order, sets map[int64]*limit.Set) ([]le
 			out[i].Err = budget.Refuse(budget.Unavailable, "confirm", "a rollover comes first")
 			continue
 		}
-		out[i], err = b.ConfirmAbove(u, &orders[i])
+		out[i], err = b.ConfirmAbove(u, &orders[i], sets)
 	}
 	return out, err
 }
@@ -213,7 +229,7 @@ func twice(t *rapid.T, b *Books, do func(b *Books) ([]ledger.Result, error)) *Bo
 	}
 	for _, c := range b.Counters.All() {
 		was := orZero(before.Counters.Get(CounterID{c.Budget, c.Dimension, c.Value}))
-		if (c.Counts != was.Counts) != (c.Version == was.Version+1) || c.Version > was.Version+1 {
+		if (c.Counts != was.Counts) != (c.Version > was.Version) {
 			t.Fatalf("%+v after %+v", *c, was)
 		}
 	}
@@ -223,8 +239,8 @@ func twice(t *rapid.T, b *Books, do func(b *Books) ([]ledger.Result, error)) *Bo
 		t.Fatal(err)
 	}
 	for i := range second {
-		if (first[i].Err == nil) != (second[i].Err == nil) && budget.CodeOf(second[i].Err) == budget.Internal {
-			t.Fatalf("%+v, again %+v", first[i], second[i])
+		if budget.CodeOf(second[i].Err) == budget.Internal && second[i].Err != nil {
+			t.Fatalf("%+v, again %+v", first, second[i])
 		}
 	}
 	if diff := cmp.Diff(rowsOfAll(committed(b, 0)), rowsOfAll(after)); diff != "" {
@@ -235,7 +251,8 @@ func twice(t *rapid.T, b *Books, do func(b *Books) ([]ledger.Result, error)) *Bo
 
 func rowsOfAll(b *Books) map[string]any {
 	return map[string]any{"epochs": b.Epochs.All(), "deductions": b.Deductions.All(), "holds": b.Holds.All(),
-		"extras": b.Extras.All(), "back": b.GiveBacks.All(), "groups": b.Groups.All(), "counters": b.Counters.All(), "feed": b.Feeds.All(), "sums": b.Back}
+		"extras": b.Extras.All(), "back": b.GiveBacks.All(), "groups": b.Groups.All(), "counters": b.Counters.All(),
+		"values": b.Values.All(), "feed": b.Feeds.All(), "sums": b.Back}
 }
 
 // recount compares the accounts with the rows of deductions.
@@ -270,6 +287,10 @@ func recount(t *rapid.T, b *Books, set *limit.Set) {
 		for _, charge := range charges {
 			counted[charge.Limit.Name+" "+charge.Key] += charge.Limit.Kept(charge.Counts, d.Amount, ofExtra[ExtraID{row.ID(), 0}])
 		}
+	}
+	for _, x := range b.Extras.All() {
+		d, _ := b.DeductionOf(b.Deductions.Get(ID{x.Budget, x.RequestID}))
+		counted["ever "+ledger.ReadDimensions(d.Dimensions)["user"]] += x.Amount - x.Back
 	}
 	left := map[int64]int64{}
 	for _, e := range b.Epochs.All() {

@@ -92,7 +92,7 @@ func keysOf(ids []books.ID) [][]any {
 func Terms(budgetIDs []int64, mustLock *bool) Query {
 	return func(s *engine.Statement, b *books.Books) (any, func()) {
 		var rows []books.Budget
-		s.SQL(`SELECT r.id, r.version, r.limits_version, r.unlimited
+		s.SQL(`SELECT r.id, r.version, r.limits_version, r.overrides_version, r.unlimited
 			FROM budget_management_bucket r /*by PRIMARY*/ WHERE `)
 		s.Numbers("r.id", budgetIDs)
 		s.SQL(" ORDER BY r.id")
@@ -217,13 +217,15 @@ func Places(from Selection) []Query {
 }
 
 // AboveHold locks a budget, one deduction, and what WholeBudget loads, with the places of the
-// deduction and of its extras, in the lock order. failed is that of LookAgain.
-func AboveHold(id books.ID, earlier []books.BackID, failed *error) []Query {
+// deduction and of its extras, in the lock order. counters are queries of its limits and their
+// rows. failed is that of LookAgain.
+func AboveHold(id books.ID, earlier []books.BackID, counters []Query, failed *error) []Query {
 	from := ByID([]books.ID{id})
 	places := Places(from.WithExtras())
 	whole := WholeBudget(id.Budget)
 	out := []Query{whole[0], Deductions([]books.ID{id})}
 	out = append(out, Given(from, earlier)...)
+	out = append(out, counters...)
 	for i, q := range whole[1:] {
 		if i == epochsOfWhole-1 {
 			q = epochsWith([]int64{id.Budget}, from.WithExtras())

@@ -116,8 +116,8 @@ func ReadAfter(r *engine.Reader, key Key, most int) ([]Row, error) {
 	return out, nil
 }
 
-const selectLimits = `SELECT l.definition, l.changed_version, l.changed_ms
-	FROM budget_limit l /*by PRIMARY*/ WHERE l.budget_id = ? ORDER BY l.ordinal`
+const selectLimits = `SELECT l.definition, l.changed_version, l.changed_ms, l.override_count,
+	l.override_series FROM budget_limit l /*by PRIMARY*/ WHERE l.budget_id = ? ORDER BY l.ordinal`
 
 // Limits reads and compiles the limits of a budget. version is the budget's limits_version. Errors:
 // Unavailable, also for a limit in an unknown time zone.

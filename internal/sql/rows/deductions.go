@@ -16,7 +16,8 @@ import (
 const (
 	selectDeductions = `SELECT d.budget_id, d.request_id, d.bucket_id, d.epoch, d.amount,
 		d.fingerprint, d.nonce, d.counted_at, d.note, h.state, h.hold_group, h.hold_until_ms,
-		h.confirmed, h.above, h.extra, h.uncollected FROM deduction d /*by PRIMARY*/
+		h.confirmed, h.above, h.extra, h.uncollected, h.over_limit
+		FROM deduction d /*by PRIMARY*/
 		LEFT JOIN hold h /*by PRIMARY*/ ON h.budget_id = d.budget_id AND h.request_id = d.request_id
 		WHERE `
 	inIDOrder     = ` ORDER BY d.budget_id, d.request_id`
@@ -36,6 +37,7 @@ type deductionRow struct {
 	Extra     *int64      `db:"extra"`
 	// Uncollected is NULL like the others if it never was a hold.
 	Uncollected *int64 `db:"uncollected"`
+	OverLimit   *int64 `db:"over_limit"`
 }
 
 // deduction converts the row, with the units that came back.
@@ -44,7 +46,8 @@ func (r *deductionRow) deduction(back int64) (ledger.Deduction, error) {
 		return r.Ledger(nil, back)
 	}
 	return r.Ledger(&books.Hold{State: *r.State, Group: r.Group, UntilMS: *r.HoldUntil,
-		Confirmed: *r.Confirmed, Above: *r.Above, Extra: *r.Extra, Uncollected: *r.Uncollected}, back)
+		Confirmed: *r.Confirmed, Above: *r.Above, Extra: *r.Extra, Uncollected: *r.Uncollected,
+		OverLimit: *r.OverLimit}, back)
 }
 
 // CompareIDs orders ids as deductions are locked.

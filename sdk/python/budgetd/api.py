@@ -26,6 +26,7 @@ SignedQuantity = int
 Above = Literal["refuse", "available"]
 Extra = "Units"
 Uncollected = "Units"
+OverLimit = bool
 DeductionState = Literal["used", "rolled_back", "held", "expired", "void"]
 Outcome = Literal["accepted", "would_be_accepted"]
 SignedNumber = int
@@ -480,6 +481,7 @@ class Deduction(TypedDict):
     above: NotRequired["Above"]
     extra: NotRequired["Extra"]
     uncollected: NotRequired["Uncollected"]
+    over_limit: NotRequired["OverLimit"]
     hold_until: NotRequired["Instant"]
     expires_in: NotRequired["ExpiresIn"]
     group: NotRequired["RequestID"]
@@ -500,6 +502,7 @@ class Settlement(TypedDict):
     above: NotRequired["Above"]
     extra: NotRequired["Extra"]
     uncollected: NotRequired["Uncollected"]
+    over_limit: NotRequired["OverLimit"]
     hold_until: NotRequired["Instant"]
     expires_in: NotRequired["ExpiresIn"]
     group: NotRequired["RequestID"]

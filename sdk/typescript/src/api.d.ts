@@ -1572,10 +1572,12 @@ export interface components {
          * @enum {string}
          */
         Above: "refuse" | "available";
-        /** @description What a confirm took above the hold; `confirmed` has it too. It counts on no limit. */
+        /** @description What a confirm took above the hold; `confirmed` has it too. Limits on amounts count it at the time of the confirm, unless the deduction gave them a count of its own, and never refuse it. */
         Extra: components["schemas"]["Units"];
         /** @description What a confirm asked for above the hold and the budget did not have. */
         Uncollected: components["schemas"]["Units"];
+        /** @description A limit would have refused the `extra` as a deduction of its own. */
+        OverLimit: boolean;
         DeductRequest: {
             request_id: components["schemas"]["RequestID"];
             amount: components["schemas"]["Amount"];
@@ -1768,6 +1770,7 @@ export interface components {
             above?: components["schemas"]["Above"];
             extra?: components["schemas"]["Extra"];
             uncollected?: components["schemas"]["Uncollected"];
+            over_limit?: components["schemas"]["OverLimit"];
             hold_until?: components["schemas"]["Instant"];
             expires_in?: components["schemas"]["ExpiresIn"];
             group?: components["schemas"]["RequestID"];
@@ -1792,6 +1795,7 @@ export interface components {
             above?: components["schemas"]["Above"];
             extra?: components["schemas"]["Extra"];
             uncollected?: components["schemas"]["Uncollected"];
+            over_limit?: components["schemas"]["OverLimit"];
             hold_until?: components["schemas"]["Instant"];
             expires_in?: components["schemas"]["ExpiresIn"];
             group?: components["schemas"]["RequestID"];
