@@ -22,6 +22,17 @@ budgetd. Without redis-server it leaves out the faults of Redis. It needs no run
 affects none: everything listens on 127.0.0.1 and keeps its files in one temporary directory. All of
 it is removed at the end, also after Ctrl-C.
 
+With --caller another program makes the calls, so that its client is drilled too. It runs once per
+caller, by the shell, with BUDGETD_URL and the number BUDGETD_CALLER. It reads one call per line
+from stdin, and writes one result per line to stdout, in JSON:
+
+  {"op": "deduct", "budget": "ledger", "request": {"request_id": "o1", "key": "o1", "amount": 5}}
+  {"answer": {"request_id": "o1", "state": "used", "amount": 5}}
+  {"error": {"kind": "refused", "code": "budget_exhausted", "cancelled": false, "message": ""}}
+
+The other op is cancel. kind is refused, conflict, not_now, unknown or faulty. The examples of
+sdk/python and sdk/java have such programs.
+
 Exit status: 0 if every unit is accounted for, 1 if not or if the drill could not be carried out.`
 
 func (a *app) drillCommand() *cobra.Command {
@@ -33,6 +44,7 @@ func (a *app) drillCommand() *cobra.Command {
 		Long:  drillHelp,
 		Example: `  budgetctl drill
   budgetctl drill --short
+  budgetctl drill --short --caller 'PYTHONPATH=sdk/python python3 sdk/python/examples/caller.py'
   budgetctl drill --short --plant    # see it fail: the record has a unit that was never deducted`,
 		Args: cobra.NoArgs,
 	}
@@ -42,6 +54,7 @@ func (a *app) drillCommand() *cobra.Command {
 	flags.BoolVar(&short, "short", false, "one round, and fewer deductions between the faults")
 	flags.BoolVar(&o.Plant, "plant", false,
 		"add a deduction that never happened to the record: the verdict must be a failure")
+	flags.StringVar(&o.Caller, "caller", "", "command of the program that makes the calls")
 	flags.BoolVar(&o.Keep, "keep", false, "keep the files of the servers")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if o.Rounds < 1 {

@@ -42,8 +42,9 @@ func (b *book) open(id string, amount int64) {
 	b.orders[id] = &order{amount: amount, open: true}
 }
 
-// close records the outcome of an order, after so many attempts without an answer.
-func (b *book) close(id string, accepted bool, unclear int, memoryLost bool) {
+// close records the outcome of an order. unclear is how many calls had no answer; again bounds the
+// attempts after the first.
+func (b *book) close(id string, accepted bool, unclear, again int, memoryLost bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	o := b.orders[id]
@@ -58,7 +59,7 @@ func (b *book) close(id string, accepted bool, unclear int, memoryLost bool) {
 		b.tally.settled++
 	}
 	if memoryLost && b.store {
-		b.twice += o.amount * int64(unclear)
+		b.twice += o.amount * int64(again)
 	}
 }
 

@@ -28,6 +28,8 @@ type Options struct {
 	// Rounds is how often each fault happens. Each is how many deductions of each budget are
 	// accepted before, during and after a fault.
 	Rounds, Each int
+	// Caller is a command that makes the calls of one caller, or "". Each caller runs its own.
+	Caller string
 	// Plant enters a deduction that never happened in a book. The verdict must then be a failure.
 	Plant bool
 	// Keep keeps the files.
@@ -55,9 +57,12 @@ type drill struct {
 	sandbox
 	out   io.Writer
 	end   func()         // ends the drill early
+	url   string         // of all nodes
 	calls *client.Client // makes one attempt per call, because the drill itself repeats
 	asks  *client.Client
 	books []*book
+	// broken is why a program of a caller failed; nil if none has.
+	broken atomic.Pointer[error]
 
 	sellOut atomic.Bool
 	// memories grows when a Redis begins and when it has ended to lose its memory; it is odd
@@ -84,7 +89,9 @@ func Run(ctx context.Context, o Options, out io.Writer) (err error) {
 		d.end()
 		load.Wait()
 		left := d.close(o.Keep)
-		if err = errors.Join(err, left); interrupted != nil {
+		if broken := d.broken.Load(); broken != nil {
+			err = errors.Join(*broken, left)
+		} else if err = errors.Join(err, left); interrupted != nil {
 			err = errors.Join(interrupted, left)
 			d.say("\nInterrupted: every server of the sandbox was stopped. There is no verdict.")
 		}
@@ -100,8 +107,15 @@ func Run(ctx context.Context, o Options, out io.Writer) (err error) {
 	}
 	d.introduce(with)
 	for _, b := range d.books {
-		for caller := range callers {
-			load.Go(func() { d.call(ctx, b, caller) })
+		for number := range callers {
+			c, err := d.caller(b, number)
+			if err != nil {
+				return err
+			}
+			load.Go(func() {
+				defer c.close()
+				d.call(ctx, b, c, number)
+			})
 		}
 	}
 	if err := d.faults(ctx); err != nil {
@@ -139,12 +153,12 @@ func (d *drill) open(ctx context.Context) (err error) {
 		addresses = append(addresses, n.wire.address())
 	}
 	transport := client.WithTransport(&http.Transport{MaxIdleConnsPerHost: 2 * callers})
-	server := strings.Join(addresses, ",")
-	if d.calls, err = client.New(server, transport,
+	d.url = strings.Join(addresses, ",")
+	if d.calls, err = client.New(d.url, transport,
 		client.WithRetry(client.Retry{Attempts: 1})); err != nil {
 		return err
 	}
-	if d.asks, err = client.New(server, transport,
+	if d.asks, err = client.New(d.url, transport,
 		client.WithRetry(client.Retry{Within: startLimit})); err != nil {
 		return err
 	}
@@ -164,19 +178,28 @@ func (d *drill) open(ctx context.Context) (err error) {
 	return nil
 }
 
+// caller returns what makes the calls of one caller of a budget.
+func (d *drill) caller(b *book, number int) (caller, error) {
+	if d.Caller == "" {
+		return own{d.calls}, nil
+	}
+	name := fmt.Sprintf("caller-%s-%d", b.name, number)
+	return startProgram(d.Caller, d.url, d.dir, name, number)
+}
+
 // call sends one order after the other until the drill stops or the budget is sold out.
-func (d *drill) call(ctx context.Context, b *book, caller int) {
+func (d *drill) call(ctx context.Context, b *book, by caller, number int) {
 	selling := int64(mostUnits) // the amount per deduction once the budget is being sold out
-	if caller == 0 {
+	if number == 0 {
 		selling = 1000
 	}
 	for i := 0; ctx.Err() == nil && selling > 0; i++ {
-		id, amount := fmt.Sprintf("order-%d-%d", caller, i), int64(i%mostUnits+1)
+		id, amount := fmt.Sprintf("order-%d-%d", number, i), int64(i%mostUnits+1)
 		last := d.sellOut.Load()
 		if last {
 			amount = selling
 		}
-		switch accepted := d.order(ctx, b, id, amount); {
+		switch accepted := d.order(ctx, b, by, id, amount); {
 		case accepted:
 		case last:
 			selling /= 10
@@ -190,16 +213,25 @@ func (d *drill) call(ctx context.Context, b *book, caller int) {
 }
 
 // order sends one order and repeats its id until its outcome is known.
-func (d *drill) order(ctx context.Context, b *book, id string, amount int64) (accepted bool) {
+func (d *drill) order(ctx context.Context, b *book, by caller, id string, amount int64,
+) (accepted bool) {
 	b.open(id, amount)
 	unclear, memories := 0, d.memories.Load()
 	for ctx.Err() == nil {
-		_, err := d.calls.Deduct(ctx, b.name,
-			client.DeductRequest{RequestID: id, Key: id, Amount: amount})
-		switch kind := client.KindOf(err); {
-		case err == nil, kind == budget.Refused && d.settled(ctx, b, id, unclear):
+		err := by.deduct(ctx, b.name, id, amount)
+		if why := (broken{}); errors.As(err, &why) {
+			d.broken.CompareAndSwap(nil, &why.error)
+			d.end()
+			return false
+		}
+		switch kind := kindOf(err); {
+		case err == nil, refused(err, unclear) && d.settled(ctx, b, by, id, err, unclear):
 			lost := memories%2 == 1 || memories != d.memories.Load()
-			b.close(id, err == nil, unclear, lost)
+			again := unclear
+			if by.repeats() {
+				again++ // attempts that it made by itself
+			}
+			b.close(id, err == nil, unclear, again, lost)
 			return err == nil
 		case ctx.Err() != nil:
 		case kind == budget.MayBeDone:
@@ -217,12 +249,19 @@ func (d *drill) order(ctx context.Context, b *book, id string, amount int64) (ac
 	return false
 }
 
-// settled cancels an order that was refused after attempts without an answer. The refusal does not
-// concern those attempts; the cancel ensures that they have no effect.
-func (d *drill) settled(ctx context.Context, b *book, id string, unclear int) bool {
-	if unclear == 0 {
-		return true
-	}
-	_, err := d.calls.Cancel(ctx, b.name, client.CancelRequest{RequestID: id, Key: id})
-	return err == nil
+// refused reports whether an order takes nothing. After an attempt without an answer its id may
+// have been cancelled, by a cancel whose own answer was lost.
+func refused(err error, unclear int) bool {
+	code := codeOf(err)
+	return kindOf(err) == budget.Refused ||
+		unclear > 0 && (code == budget.RequestVoid || code == budget.AlreadyRolledBack)
+}
+
+// settled cancels an order that was refused after attempts without an answer, unless the caller
+// has done so. The refusal does not concern those attempts; the cancel ensures that they have no
+// effect.
+func (d *drill) settled(
+	ctx context.Context, b *book, by caller, id string, refusal error, unclear int,
+) bool {
+	return unclear == 0 || isCancelled(refusal) || by.cancel(ctx, b.name, id) == nil
 }

@@ -101,11 +101,11 @@ func TestCompare(t *testing.T) {
 			audit:  client.AuditReport{OK: true, Total: new(int64(10)), Used: 10},
 			ledger: map[string]int64{"one": 4, "two": 6}}
 		b.open("one", 4)
-		b.close("one", true, 0, false)
+		b.close("one", true, 0, 0, false)
 		b.open("two", 6)
-		b.close("two", true, 1, false)
+		b.close("two", true, 1, 1, false)
 		b.open("three", 1)
-		b.close("three", false, 0, false)
+		b.close("three", false, 0, 0, false)
 		return b
 	}
 	lost := func(b *books, units int64) { b.audit.Used, b.audit.Quarantined = 10-units, units }

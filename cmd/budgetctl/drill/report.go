@@ -71,7 +71,7 @@ func (d *drill) verdict(ctx context.Context) error {
 	if d.Plant {
 		const id = "planted"
 		d.books[0].open(id, 1)
-		d.books[0].close(id, true, 0, false)
+		d.books[0].close(id, true, 0, 0, false)
 		d.say("\nPlanted: the book of the budget %s has 1 unit for an order that was never sent.",
 			d.books[0].name)
 	}
