@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes sure that the programs that tests start are installed: redis-server, mariadbd, Chromium for
-# the console, Python 3.11 and Node 20 (or later) with the modules of examples/typescript,
+# the console, Python 3.11 and Node 20 (or later) with the modules of examples/{typescript,gates},
 # sdk/typescript and the console, a JDK of version 17 (or later), prometheus with promtool, openssl,
 # systemd-analyze, curl, and a C compiler for the race detector. As root on Debian it installs what
 # is missing, without starting a service. Otherwise it prints the command to run. It changes nothing
@@ -58,7 +58,7 @@ modules() {
 		return
 	fi
 	local dir
-	for dir in "$(dirname "$0")"/../{examples/typescript,sdk/typescript,internal/console/web}; do
+	for dir in "$(dirname "$0")"/../{examples/typescript,examples/gates,sdk/typescript,internal/console/web}; do
 		[ "$dir/node_modules/.package-lock.json" -nt "$dir/package-lock.json" ] ||
 			npm ci --prefix "$dir" --no-audit --no-fund --loglevel=error
 	done

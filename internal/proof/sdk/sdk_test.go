@@ -76,6 +76,14 @@ func TestTypeScript(t *testing.T) {
 	run(t, url, dir, "node", "--test", "tests/")
 }
 
+// TestGates runs the gates for language models, whose client is that of TypeScript.
+func TestGates(t *testing.T) {
+	const dir = "../../../examples/gates"
+	url := budgetd(t)
+	run(t, url, "../../../sdk/typescript", "node", "node_modules/typescript/bin/tsc")
+	run(t, url, dir, "node", "--test", "tests/")
+}
+
 func TestJava(t *testing.T) {
 	const dir = "../../../sdk/java"
 	url := budgetd(t)
