@@ -230,6 +230,7 @@ CREATE TABLE hold (
   above VARBINARY(12) NOT NULL DEFAULT 'refuse', -- refuse | available: what a confirm above the hold does
   extra BIGINT NOT NULL DEFAULT 0,          -- units that a confirm took above the hold: the sum of its rows of extra
   uncollected BIGINT NOT NULL DEFAULT 0,    -- units that it asked for above the hold and that the budget did not have
+  late BIGINT NOT NULL DEFAULT 0,           -- 1: it was confirmed after it had expired
   over_limit BIGINT NOT NULL DEFAULT 0,     -- 1: a limit would have refused what it took above the hold
   bucket_id BIGINT NOT NULL,                -- of the deduction
   epoch BIGINT NOT NULL,                    -- of the deduction
@@ -248,7 +249,7 @@ CREATE TABLE group_of_holds (
   PRIMARY KEY (budget_id, hold_group)
 );
 
--- Units that a deduction took later, above its hold. They may lie in another bucket and epoch.
+-- Units that a deduction took later, above its hold or after its expiry. They may lie in another bucket and epoch.
 CREATE TABLE extra (
   budget_id BIGINT NOT NULL,                -- the budget
   request_id VARBINARY(128) NOT NULL,       -- of the deduction
@@ -257,6 +258,7 @@ CREATE TABLE extra (
   epoch BIGINT NOT NULL,                    -- its epoch
   amount BIGINT NOT NULL,                   -- units
   back_quantity BIGINT NOT NULL DEFAULT 0,  -- units of it that came back: the sum of its rows of give_back
+  is_late BIGINT NOT NULL DEFAULT 0,        -- 1: of a confirm after the expiry; limits count it as a deduction
   created_at BIGINT NOT NULL,               -- when limits count it: SQL's time of the commit
   PRIMARY KEY (budget_id, request_id, number),
   CHECK (amount > 0 AND back_quantity >= 0 AND back_quantity <= amount)

@@ -165,7 +165,9 @@ type Deduction struct {
 	Extra       int64 `json:"extra,omitzero"`
 	Uncollected int64 `json:"uncollected,omitzero"`
 	// OverLimit means that a limit would have refused Extra as a deduction of its own.
-	OverLimit  bool              `json:"over_limit,omitzero"`
+	OverLimit bool `json:"over_limit,omitzero"`
+	// Late means that the hold was confirmed after it had expired.
+	Late       bool              `json:"late,omitzero"`
 	HoldUntil  time.Time         `json:"hold_until,omitzero"`
 	ExpiresIn  *float64          `json:"expires_in,omitzero"`
 	Group      string            `json:"group,omitzero"`

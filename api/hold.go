@@ -11,7 +11,7 @@ type ConfirmRequest struct {
 	// Group confirms all holds of a group, and excludes all other members.
 	Group string `json:"group,omitzero" check:"id"`
 	// Amount is the part to use, the rest is given back; 0 means the whole. More than is held needs
-	// "above": "available" on the deduction.
+	// "above": "available" on the deduction, and so does a confirm after the expiry.
 	Amount  int64  `json:"amount,omitzero" check:"1..max"`
 	Receipt string `json:"receipt,omitzero" check:"key"`
 }

@@ -82,7 +82,9 @@ type DeductionView struct {
 	Extra, Uncollected int64
 	// OverLimit says that a limit would have refused Extra as a deduction of its own.
 	OverLimit bool
-	Above     ledger.Above
+	// Late says that it was confirmed after it had expired.
+	Late  bool
+	Above ledger.Above
 	// Group is the hold's group, if any.
 	Group      string
 	Bucket     string

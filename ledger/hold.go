@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
@@ -15,8 +16,10 @@ type HoldEnd struct {
 	// Amount was confirmed or has expired. Returned was given back: the rest of a partial confirm,
 	// or all that expired. Both in minor units.
 	Amount, Returned int64
-	// Above is what a confirm asked for above what was held, in minor units.
+	// Above is what a confirm asked for above what was held, in minor units: all of it if it was Late,
+	// after the expiry.
 	Above int64
+	Late  bool
 }
 
 // Above says what a confirm of more than is held does.
@@ -47,13 +50,15 @@ const GroupRollbackID = "\x00group"
 // DecideConfirm returns the end of a hold that is confirmed at SQL's time now. d is the locked
 // deduction, earlier is its recorded end, or nil if it has not ended or was rolled back. amount 0
 // confirms all that is held; a smaller amount gives the rest back, and a larger one asks for Above
-// if the deduction allows that. replay is true if earlier is the same confirm.
+// if the deduction allows that. Then it may also be confirmed after its expiry; expired is what was
+// left of it then. replay is true if earlier is the same confirm.
 //
 // Errors, in order: RequestVoid for a tombstone; NotHeld if it never was a hold; RequestConflict if
-// another amount was confirmed; HoldExpired; NotHeld if it was rolled back; AmountExceedsRemaining,
-// with what is held, if that is less than amount and Above is AboveRefuse. It keeps I5.
+// another amount was confirmed; if it was rolled back, AlreadyRolledBack if Above is
+// AboveAvailable, and NotHeld otherwise; if Above is AboveRefuse, HoldExpired, and
+// AmountExceedsRemaining, with what is held, if that is less than amount. It keeps I5.
 func DecideConfirm(
-	d Deduction, earlier *HoldEnd, amount int64, now time.Time,
+	d Deduction, earlier *HoldEnd, expired, amount int64, now time.Time,
 ) (end HoldEnd, replay bool, err error) {
 	left := d.Left()
 	if err := neverHeld(d, "confirm"); err != nil {
@@ -61,16 +66,27 @@ func DecideConfirm(
 	}
 	if earlier != nil && earlier.Kind == FeedConfirm {
 		asked := earlier.Amount + earlier.Above
-		if amount == 0 && earlier.Returned+earlier.Above > 0 || amount != 0 && amount != asked {
+		whole := earlier.Returned+earlier.Above == 0 || earlier.Late && asked == expired
+		if amount == 0 && !whole || amount != 0 && amount != asked {
 			return end, false, budget.Refuse(budget.RequestConflict, "confirm",
 				"the hold %q was confirmed with another amount: %d", d.RequestID, asked)
 		}
 		return *earlier, true, nil
 	}
-	if err := notHeld(d, now, "confirm"); err != nil {
-		return end, false, err
+	end = HoldEnd{RequestID: d.RequestID, Kind: FeedConfirm, Late: hasExpired(d, now)}
+	switch {
+	case d.State == StateRolledBack && d.Above == AboveAvailable:
+		return HoldEnd{}, false, Gone("confirm", d.RequestID, d.State)
+	case end.Late && d.Above == AboveAvailable:
+		if d.State == StateHeld {
+			expired = left
+		}
+		end.Above = cmp.Or(amount, expired)
+		return end, false, nil
 	}
-	end = HoldEnd{RequestID: d.RequestID, Kind: FeedConfirm}
+	if err := notHeld(d, now, "confirm"); err != nil {
+		return HoldEnd{}, false, err
+	}
 	switch {
 	case amount == 0:
 		end.Amount = left
@@ -87,9 +103,22 @@ func DecideConfirm(
 	return end, false, nil
 }
 
-// MayTake reports whether a confirm of an amount may take units above the hold.
-func MayTake(d Deduction, amount int64) bool {
-	return d.State == StateHeld && d.Above == AboveAvailable && amount > d.Left()
+// MayTake reports whether a confirm of an amount at SQL's time now may take units above the hold.
+// late means that it had expired.
+func MayTake(d Deduction, amount int64, now time.Time) (takes, late bool) {
+	late = hasExpired(d, now)
+	takes = late || d.State == StateHeld && amount > d.Left()
+	return takes && d.Above == AboveAvailable, late
+}
+
+// IsOpen reports whether a hold of which nothing is left may still be confirmed, late.
+func IsOpen(d Deduction) bool {
+	return d.State == StateExpired && d.Above == AboveAvailable && !d.Late
+}
+
+// hasExpired reports whether a hold has expired, though its units may still be held.
+func hasExpired(d Deduction, now time.Time) bool {
+	return d.State == StateExpired || DueHold(d, now)
 }
 
 // DecideExtend returns an error unless a hold may be extended at SQL's time now: RequestVoid,
@@ -117,7 +146,7 @@ func neverHeld(d Deduction, op string) error {
 // notHeld refuses a deduction that is no longer a hold.
 func notHeld(d Deduction, now time.Time, op string) error {
 	switch {
-	case d.State == StateExpired, d.State == StateHeld && DueHold(d, now):
+	case hasExpired(d, now):
 		return budget.Refuse(budget.HoldExpired, op, "the hold %q ended at %s", d.RequestID,
 			d.HoldUntil.UTC().Format(time.RFC3339Nano))
 	case d.State != StateHeld:
@@ -142,8 +171,12 @@ func Expire(d Deduction) HoldEnd {
 // AfterEnd returns the deduction after its hold ended.
 func AfterEnd(d Deduction, end HoldEnd) Deduction {
 	d.RolledBack += end.Returned
-	if end.Kind == FeedExpire {
+	switch {
+	case end.Kind == FeedExpire:
 		d.State = StateExpired
+		return d
+	case end.Late: // it is used if something is taken
+		d.Late = true
 		return d
 	}
 	d.State, d.Confirmed = StateUsed, end.Amount
@@ -234,7 +267,7 @@ func (m *Members) absent(op string) error {
 func (m *Members) held(now time.Time, op string) (held []Deduction, confirmed int, err error) {
 	for _, d := range m.Deductions {
 		switch {
-		case d.Confirmed > 0:
+		case d.Confirmed+d.Extra > 0:
 			confirmed++
 		case d.State == StateRolledBack:
 		default:

@@ -59,7 +59,7 @@ func TestDecideConfirm(t *testing.T) {
 		"the whole again, by its amount":     {gone, confirmed(10), 10, late, 10, 0, true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			end, replay, err := ledger.DecideConfirm(test.deduction, test.earlier, test.amount, test.now)
+			end, replay, err := ledger.DecideConfirm(test.deduction, test.earlier, 0, test.amount, test.now)
 			if test.code != "" {
 				if !budget.Is(err, test.code) {
 					t.Errorf("%+v, %v; want %s", end, err, test.code)
@@ -126,5 +126,47 @@ func TestMembers(t *testing.T) {
 	given, replay, err := m.Rollback()
 	if err != nil || replay || len(given) != 2 || given[0].Amount != 4 || given[1].Amount != 10 {
 		t.Errorf("rollback: %+v, %v, %v", given, replay, err)
+	}
+}
+
+// TestDecideConfirmLate decides confirms of a hold that allows more, after its expiry.
+func TestDecideConfirmLate(t *testing.T) {
+	open := hold(3)
+	open.Above = ledger.AboveAvailable
+	expired := ledger.AfterEnd(open, ledger.Expire(open))
+	gone := hold(10)
+	gone.Above = ledger.AboveAvailable
+	late := holdUntil.Add(time.Hour)
+	earlier := &ledger.HoldEnd{Kind: ledger.FeedConfirm, Above: 7, Late: true}
+	for name, test := range map[string]struct {
+		deduction       ledger.Deduction
+		earlier         *ledger.HoldEnd
+		expired, amount int64
+		above           int64
+		replay          bool
+		code            budget.Code
+	}{
+		"not swept yet":              {open, nil, 0, 0, 7, false, ""},
+		"not swept yet, more":        {open, nil, 0, 30, 30, false, ""},
+		"swept":                      {expired, nil, 7, 0, 7, false, ""},
+		"swept, less":                {expired, nil, 7, 2, 2, false, ""},
+		"again":                      {expired, earlier, 7, 7, 7, true, ""},
+		"again, without an amount":   {expired, earlier, 7, 0, 7, true, ""},
+		"another, without an amount": {expired, earlier, 8, 0, 0, false, budget.RequestConflict},
+		"another amount":             {expired, earlier, 7, 8, 0, false, budget.RequestConflict},
+		"rolled back":                {gone, nil, 0, 5, 0, false, budget.AlreadyRolledBack},
+	} {
+		t.Run(name, func(t *testing.T) {
+			end, replay, err := ledger.DecideConfirm(test.deduction, test.earlier, test.expired, test.amount, late)
+			if test.code != "" {
+				if !budget.Is(err, test.code) {
+					t.Errorf("%+v, %v; want %s", end, err, test.code)
+				}
+				return
+			}
+			if err != nil || !end.Late || end.Above != test.above || end.Amount+end.Returned != 0 || replay != test.replay {
+				t.Errorf("%+v, replay %v, %v; want %d, %v", end, replay, err, test.above, test.replay)
+			}
+		})
 	}
 }

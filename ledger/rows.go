@@ -84,6 +84,8 @@ type Deduction struct {
 	Extra, Uncollected int64
 	// OverLimit means that a limit would have refused Extra as a deduction of its own.
 	OverLimit bool
+	// Late means that the hold was confirmed after it had expired.
+	Late bool
 	// Group names holds that are confirmed together. Counts is the canonical JSON of the request's own
 	// amounts per limit.
 	Group, Counts string

@@ -131,13 +131,6 @@ func TestConfirmAbove(t *testing.T) {
 			}
 			w.columns(b.Buckets[0], 1, 50, 0, 0, 0)
 		}},
-		{"not after it has expired", func(w *world, b fixture.Budget) {
-			w.above(b.Buckets[0], "h", 10)
-			w.Clock.Advance(time.Hour)
-			_, _, err := w.confirm(b, "h", 11)
-			w.refused(err, budget.HoldExpired)
-			w.columns(b.Buckets[0], 1, 40, 10, 0, 0)
-		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			onEveryEngine(t, func(w *world) { c.run(w, w.Create("b", 100, 2)) })
@@ -186,9 +179,15 @@ func TestConfirmsAboveTogether(t *testing.T) {
 	})
 }
 
-// TestLostConfirmsAbove loses replies of confirms above the hold, including that of COMMIT, and
-// repeats each: it is done once, and every repeat has its figures.
+// TestLostConfirmsAbove loses replies of confirms above the hold, before and after its expiry,
+// including that of COMMIT, and repeats each: it is done once, and every repeat has its figures.
 func TestLostConfirmsAbove(t *testing.T) {
+	for name, later := range map[string]time.Duration{"held": 0, "late": time.Hour} {
+		t.Run(name, func(t *testing.T) { loseConfirmsAbove(t, later) })
+	}
+}
+
+func loseConfirmsAbove(t *testing.T, later time.Duration) {
 	t.Parallel()
 	server := testservers.SharedMariaDB(t)
 	dsn := server.NewDatabase(t)
@@ -205,6 +204,7 @@ func TestLostConfirmsAbove(t *testing.T) {
 		for i := range n {
 			w.above(b.Buckets[0], fmt.Sprint("h", i), 10)
 		}
+		w.Clock.Advance(later)
 		used, uncollected, unknown := int64(0), int64(0), 0
 		for i := range n {
 			o := hold.Order{Kind: hold.Confirm, Budget: b.ID, RequestID: fmt.Sprint("h", i), Amount: actual}

@@ -130,7 +130,8 @@ func (s *Service) Deduction(ctx context.Context, r bucket.RollbackRequest) (
 
 // Confirm uses held units: of one hold, or of all holds of a group, which it closes. A part of a
 // single hold may be confirmed; the rest is given back. More than is held takes units of the budget
-// if the deduction allows that, as far as it has any. There is one confirm per hold. Repeating it
+// if the deduction allows that, as far as it has any. Such a hold may also be confirmed after its
+// expiry, with units of the budget alone. There is one confirm per hold. Repeating it
 // returns the same answer, even after the hold's time. It returns one view, or one per member of
 // the group, by request id.
 //
@@ -282,9 +283,9 @@ func (s *Service) failed(err error) error {
 func viewOf(b *bucket.Budget, d *ledger.Deduction, replayed bool) bucket.DeductionView {
 	v := bucket.DeductionView{RequestID: d.RequestID, State: d.State, Amount: d.Amount,
 		RolledBack: d.RolledBack, Confirmed: d.Confirmed + d.Extra, Extra: d.Extra,
-		Uncollected: d.Uncollected, OverLimit: d.OverLimit, Above: d.Above, HoldUntil: d.HoldUntil,
-		Group: d.Group, Reference: d.Reference, Dimensions: d.Dimensions, CountedAt: d.CountedAt,
-		Replayed: replayed}
+		Uncollected: d.Uncollected, OverLimit: d.OverLimit, Late: d.Late, Above: d.Above,
+		HoldUntil: d.HoldUntil, Group: d.Group, Reference: d.Reference, Dimensions: d.Dimensions,
+		CountedAt: d.CountedAt, Replayed: replayed}
 	if d.State == ledger.StateVoid {
 		return v
 	}

@@ -182,3 +182,33 @@ func TestUsageOfExtras(t *testing.T) {
 		}
 	})
 }
+
+// TestLateConfirmsCountOnLimits checks that a confirm after the expiry counts as a new deduction, at
+// its own time, after the hold no longer counts.
+func TestLateConfirmsCountOnLimits(t *testing.T) {
+	minute := budget.LimitWindow{Kind: budget.WindowCalendar, Every: budget.Minute}
+	ever := budget.LimitWindow{Kind: budget.WindowLifetime}
+	each(t, func(w *world) {
+		calls := window("calls", 50, minute)
+		calls.Measure = budget.MeasureCount
+		b := w.make("b", 200, limits(window("ever", 12, ever),
+			window("minute", 50, minute), window("own", 50, minute), calls))
+		w.held(b, "a", 10, map[string]int64{"own": 3})
+		w.Clock.Advance(time.Hour)
+		w.settles(b, "a", 12, 12, false) // of its bucket; the hold was due
+		w.counts(b, map[string]int64{"ever": 12, "minute": 12, "own": 3, "calls": 1})
+		w.order(b, hold.Order{Kind: hold.Rollback, RequestID: "a", RollbackID: "part", Amount: 4})
+		w.counts(b, map[string]int64{"ever": 8, "minute": 8, "own": 2, "calls": 1})
+		w.order(b, hold.Order{Kind: hold.Rollback, RequestID: "a"})
+		w.counts(b, map[string]int64{"ever": 0, "minute": 0, "own": 0, "calls": 0})
+		w.held(b, "b", 10, map[string]int64{"own": 7})
+		w.Clock.Advance(time.Hour)
+		w.settles(b, "b", 150, 150, true) // of both
+		w.counts(b, map[string]int64{"ever": 150, "minute": 150, "own": 7, "calls": 1})
+		list := []budget.Limit{window("calls", 50, daily)}
+		list[0].Measure = budget.MeasureCount
+		_, err := w.defs.Change(w.Ctx, b.ID, bucket.Change{Limits: &list})
+		w.OK(err)
+		w.counts(w.find(b.ID), map[string]int64{"calls": 1}) // of the ledger
+	})
+}

@@ -255,6 +255,9 @@ func deduction(d *client.Deduction, more ...field) string {
 	if d.Extra+d.Uncollected > 0 {
 		fields = append(fields, field{"extra", d.Extra}, field{"uncollected", d.Uncollected})
 	}
+	if d.Late {
+		fields = append(fields, field{"late", d.Late})
+	}
 	if d.OverLimit {
 		fields = append(fields, field{"over limit", d.OverLimit})
 	}

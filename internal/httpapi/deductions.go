@@ -311,7 +311,7 @@ func (a *API) deductionOf(d *bucket.DeductionView, ttl time.Duration) api.Deduct
 	return api.Deduction{
 		RequestID: d.RequestID, State: string(d.State), Amount: d.Amount, RolledBack: d.RolledBack,
 		Confirmed: d.Confirmed, Above: string(d.Above), Extra: d.Extra, Uncollected: d.Uncollected,
-		OverLimit: d.OverLimit, HoldUntil: inUTC(d.HoldUntil),
+		OverLimit: d.OverLimit, Late: d.Late, HoldUntil: inUTC(d.HoldUntil),
 		ExpiresIn: a.expiresIn(d.HoldUntil, d.State, ttl), Group: d.Group,
 		Bucket: d.Bucket, Dimensions: dimensionsIn(d.Dimensions), Reference: d.Reference,
 		CountedAt: inUTC(d.CountedAt), Receipt: d.Receipt, Replayed: d.Replayed,

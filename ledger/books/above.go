@@ -10,7 +10,8 @@ import (
 )
 
 // ErrNeedsBudget is the result of a confirm above the hold for which the deduction's bucket lacks
-// units. It has changed nothing. ConfirmAbove confirms under the budget's lock.
+// units. It has changed nothing, except that a hold that was due has expired. ConfirmAbove confirms
+// under the budget's lock.
 var ErrNeedsBudget = errors.New("a confirm that needs units of other buckets")
 
 // ConfirmAbove is Return of one confirm that may take units above the hold from the whole budget.
@@ -26,6 +27,35 @@ func (b *Books) ConfirmAbove(u *Budget, o *ledger.Order, sets map[int64]*limit.S
 		return out, err
 	}
 	return out, t.lower()
+}
+
+func (t *returns) decideConfirm(o *ledger.Order, d *ledger.Deduction) (replayed bool, err error) {
+	var earlier *ledger.HoldEnd
+	id := ID{o.Budget, o.RequestID}
+	if g := t.GiveBacks.Get(PartID{BackID{id, confirmed, ""}, 0}); g != nil {
+		earlier = &ledger.HoldEnd{Kind: ledger.FeedConfirm, Amount: d.Confirmed, Returned: g.Amount,
+			Above: d.Extra + d.Uncollected, Late: d.Late}
+	}
+	had := orZero(t.GiveBacks.Get(PartID{BackID{id, expired, ""}, 0})).Amount
+	end, replayed, err := ledger.DecideConfirm(*d, earlier, had, o.Amount, at(t.NowMS))
+	if err != nil || replayed {
+		return replayed, err
+	}
+	if end.Late && d.State == ledger.StateHeld { // its units are free, and its limits lower
+		t.endHold(d, ledger.Expire(*d))
+		if err := t.lowerNow(); err != nil {
+			return false, err
+		}
+	}
+	var from *Epoch
+	var extra int64
+	if end.Above > 0 {
+		if from, extra, err = t.supply(d, end.Above); err != nil {
+			return false, err
+		}
+	}
+	t.endHold(d, end)
+	return false, t.takeAbove(d, from, extra, end.Above-extra)
 }
 
 // supply finds free units for a confirm above the hold: the epoch that has them and how many there
@@ -69,6 +99,9 @@ func (t *returns) takeAbove(d *ledger.Deduction, from *Epoch, units, uncollected
 	after := *d
 	after.Extra += units
 	after.Uncollected += uncollected
+	if units > 0 {
+		after.State = ledger.StateUsed // also if it had expired
+	}
 	entry := ledger.FeedEntry{Kind: ledger.FeedExtra, Bucket: d.Bucket, RequestID: d.RequestID,
 		Amount: units, Uncollected: uncollected}
 	if units > 0 {
@@ -80,7 +113,8 @@ func (t *returns) takeAbove(d *ledger.Deduction, from *Epoch, units, uncollected
 		entry.Number = int64(len(t.extrasOf(ID{d.Budget, d.RequestID}))) + 1
 		entry.Bucket = from.Bucket
 		t.Extras.Add(Extra{Budget: d.Budget, RequestID: d.RequestID, Number: entry.Number,
-			Bucket: from.Bucket, Epoch: from.Number, Amount: units, CreatedAt: atMS})
+			Bucket: from.Bucket, Epoch: from.Number, Amount: units, Late: one(d.Late),
+			CreatedAt: atMS})
 		from.Used = min(from.Used+units, budget.MaxAmount) // an unlimited budget's stops there
 		if t.Budgets.Get(d.Budget).Unlimited == 0 {
 			from.Outstanding -= units

@@ -22,12 +22,18 @@ type UsageSpan struct {
 	FromMS, ToMS int64
 }
 
-// extraCharges returns what an extra of a deduction counts in each limit.
-func extraCharges(d *ledger.Deduction, set *limit.Set, units int64) []limit.Charge {
+// extraCharges returns what an extra of a deduction counts in each limit: as a new deduction if it
+// was taken late, after the expiry.
+func extraCharges(d *ledger.Deduction, set *limit.Set, units int64, late bool) []limit.Charge {
 	if set == nil || units == 0 {
 		return nil
 	}
-	return set.ExtraCharges(units, ledger.ReadDimensions(d.Dimensions), ledger.ReadCounts(d.Counts))
+	dimensions, counts := ledger.ReadDimensions(d.Dimensions), ledger.ReadCounts(d.Counts)
+	if late {
+		charges, _ := set.Charges(units, dimensions, counts)
+		return charges
+	}
+	return set.ExtraCharges(units, dimensions, counts)
 }
 
 // extraTakers yields the loaded deductions of orders that may take an extra, and the charges of one
@@ -42,10 +48,12 @@ func (b *Books) extraTakers(orders []ledger.Order, sets map[int64]*limit.Set) it
 				continue
 			}
 			d, err := b.DeductionOf(row)
-			if err != nil || !ledger.MayTake(d, o.Amount) {
+			takes, late := ledger.MayTake(d, o.Amount, at(b.NowMS))
+			if err != nil || !takes {
 				continue // execute returns the error
 			}
-			if charges := extraCharges(&d, sets[o.Budget], 1); len(charges) > 0 && !yield(&d, charges) {
+			charges := extraCharges(&d, sets[o.Budget], 1, late)
+			if len(charges) > 0 && !yield(&d, charges) {
 				return
 			}
 		}
@@ -125,7 +133,7 @@ func (b *Books) usagesOf(d *ledger.Deduction, charges []limit.Charge) (u extraUs
 // countExtra counts an extra on the limits of its deduction, and writes the values of that. atMS is
 // when it is counted; over says that a limit would have refused it.
 func (t *returns) countExtra(d *ledger.Deduction, units int64) (atMS int64, over bool, err error) {
-	charges := extraCharges(d, t.sets[d.Budget], units)
+	charges := extraCharges(d, t.sets[d.Budget], units, d.Late)
 	u, err := t.usagesOf(d, charges)
 	if err != nil {
 		return 0, false, err

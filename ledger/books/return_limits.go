@@ -68,7 +68,7 @@ func (b *Books) counted(d *ledger.Deduction, set *limit.Set) iter.Seq2[CounterID
 func (b *Books) countedExtra(d *ledger.Deduction, x *Extra, set *limit.Set) iter.Seq2[CounterID,
 	*limit.Charge] {
 	return func(yield func(CounterID, *limit.Charge) bool) {
-		charges := extraCharges(d, set, x.Amount)
+		charges := extraCharges(d, set, x.Amount, x.Late == 1)
 		for i := range charges {
 			keeps, _ := charges[i].Limit.Keeps(x.CreatedAt, b.NowMS)
 			if keeps && !yield(counterOf(d, &charges[i]), &charges[i]) {
@@ -105,9 +105,20 @@ func (b *Books) CountersToLock(orders []ledger.Order, sets map[int64]*limit.Set)
 	return slices.Compact(keys), nil
 }
 
-// lower lowers the windows in which the changed deductions and extras were counted, and raises the
-// version of each changed counter.
+// lower is lowerNow at the end of a movement: it raises the version of each changed counter.
 func (t *returns) lower() error {
+	if err := t.lowerNow(); err != nil {
+		return err
+	}
+	for row := range t.counters {
+		row.Version++
+	}
+	return nil
+}
+
+// lowerNow lowers the windows in which the deductions and extras were counted that have changed
+// since it was called last.
+func (t *returns) lowerNow() error {
 	for id, was := range t.was {
 		for key, charge := range t.counted(&was, t.sets[was.Budget]) {
 			l := charge.Limit
@@ -123,7 +134,11 @@ func (t *returns) lower() error {
 		if !changed {
 			continue
 		}
-		back := orZero(t.Extras.was[i]).Back
+		back, known := t.lowered[ExtraID{ID{x.Budget, x.RequestID}, x.Number}]
+		if !known {
+			back = orZero(t.Extras.was[i]).Back
+		}
+		t.lowered[ExtraID{ID{x.Budget, x.RequestID}, x.Number}] = x.Back
 		for key, charge := range t.countedExtra(&was, x, t.sets[x.Budget]) {
 			l := charge.Limit
 			less := l.Kept(charge.Counts, x.Amount, back) - l.Kept(charge.Counts, x.Amount, x.Back)
@@ -132,9 +147,8 @@ func (t *returns) lower() error {
 			}
 		}
 	}
-	for row := range t.counters {
-		row.Version++
-	}
+	clear(t.was)
+	clear(t.wasBack)
 	return nil
 }
 

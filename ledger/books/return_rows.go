@@ -36,6 +36,7 @@ type Hold struct {
 	Extra       int64 `db:"extra"`
 	Uncollected int64 `db:"uncollected"`
 	OverLimit   int64 `db:"over_limit"`
+	Late        int64 `db:"late"`
 }
 
 // ExtraID identifies a row of extra.
@@ -53,6 +54,7 @@ type Extra struct {
 	Epoch     int64  `db:"epoch"`
 	Amount    int64  `db:"amount"`
 	Back      int64  `db:"back_quantity"`
+	Late      int64  `db:"is_late"`
 	CreatedAt int64  `db:"created_at"`
 }
 
@@ -170,7 +172,7 @@ func (r *Deduction) Ledger(h *Hold, back int64) (ledger.Deduction, error) {
 		d.Confirmed = h.Confirmed
 		d.HoldUntil = at(h.UntilMS)
 		d.Extra, d.Uncollected = h.Extra, h.Uncollected
-		d.OverLimit = h.OverLimit == 1
+		d.OverLimit, d.Late = h.OverLimit == 1, h.Late == 1
 		if h.Above != Word(ledger.AboveRefuse) {
 			d.Above = ledger.Above(h.Above)
 		}

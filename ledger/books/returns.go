@@ -14,6 +14,7 @@ import (
 const (
 	rolledBack = Word(ledger.FeedRollback)
 	confirmed  = Word(ledger.FeedConfirm)
+	expired    = Word(ledger.FeedExpire)
 )
 
 // Earlier returns the keys of the rows of give_back that tell whether an order was done before.
@@ -23,7 +24,7 @@ func Earlier(o *ledger.Order) []BackID {
 	case ledger.OrderRollback:
 		return []BackID{{id, rolledBack, o.RollbackID}}
 	case ledger.OrderConfirm:
-		return []BackID{{id, confirmed, ""}}
+		return []BackID{{id, confirmed, ""}, {id, expired, ""}}
 	}
 	return nil
 }
@@ -66,13 +67,16 @@ type returns struct {
 	wasBack  map[ID]int64
 	feeds    map[int64]*Feed   // the last row of each bucket
 	counters map[*Counter]bool // that were changed
+	// lowered is what had come back of extras when their limits were lowered last.
+	lowered map[ExtraID]int64
 	// whole is the budget, if all of it is loaded under its lock.
 	whole *Budget
 }
 
 func (b *Books) returns(sets map[int64]*limit.Set) *returns {
 	return &returns{Books: b, sets: sets, was: map[ID]ledger.Deduction{},
-		wasBack: map[ID]int64{}, feeds: map[int64]*Feed{}, counters: map[*Counter]bool{}}
+		wasBack: map[ID]int64{}, feeds: map[int64]*Feed{}, counters: map[*Counter]bool{},
+		lowered: map[ExtraID]int64{}}
 }
 
 func (t *returns) execute(o *ledger.Order) (out ledger.Result, err error) {
@@ -113,6 +117,8 @@ func (t *returns) decide(o *ledger.Order, d *ledger.Deduction) (replayed bool, e
 	case ledger.OrderCancel:
 		if left := d.Left(); left > 0 {
 			t.rollBack(d, ledger.CancelID, left, true)
+		} else if ledger.IsOpen(*d) { // no late confirm may follow
+			t.change(d, ledger.AfterRollback(*d, 0))
 		}
 	case ledger.OrderConfirm:
 		return t.decideConfirm(o, d)
@@ -148,28 +154,6 @@ func (t *returns) decideRollback(o *ledger.Order, d *ledger.Deduction) (replayed
 		t.rollBack(d, o.RollbackID, units, o.Amount == 0)
 	}
 	return replayed, err
-}
-
-func (t *returns) decideConfirm(o *ledger.Order, d *ledger.Deduction) (replayed bool, err error) {
-	var earlier *ledger.HoldEnd
-	id := PartID{BackID{ID{o.Budget, o.RequestID}, confirmed, ""}, 0}
-	if g := t.GiveBacks.Get(id); g != nil {
-		earlier = &ledger.HoldEnd{Kind: ledger.FeedConfirm, Amount: d.Confirmed, Returned: g.Amount,
-			Above: d.Extra + d.Uncollected}
-	}
-	end, replayed, err := ledger.DecideConfirm(*d, earlier, o.Amount, at(t.NowMS))
-	if err != nil || replayed {
-		return replayed, err
-	}
-	var from *Epoch
-	var extra int64
-	if end.Above > 0 {
-		if from, extra, err = t.supply(d, end.Above); err != nil {
-			return false, err
-		}
-	}
-	t.endHold(d, end)
-	return false, t.takeAbove(d, from, extra, end.Above-extra)
 }
 
 // absent carries out an order for an id without a row.
@@ -318,6 +302,7 @@ func (t *returns) change(d *ledger.Deduction, after ledger.Deduction) {
 		h.Extra = after.Extra
 		h.Uncollected = after.Uncollected
 		h.OverLimit = one(after.OverLimit)
+		h.Late = one(after.Late)
 		h.UntilMS = ms(after.HoldUntil)
 		h.DueMS = nil
 		if after.State == ledger.StateHeld {

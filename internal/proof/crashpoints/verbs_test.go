@@ -127,6 +127,12 @@ func holding(ttl time.Duration, group string) func(r *bucket.DeductRequest) {
 // settling makes a hold of which more may be confirmed.
 func settling(r *bucket.DeductRequest) { r.HoldTTL, r.Above = time.Hour, ledger.AboveAvailable }
 
+// expired makes a hold of which more may be confirmed, and which is due.
+func expired(w *world) {
+	prepare(deducts("a", 10, settling))(w)
+	w.exec(`UPDATE hold SET hold_until_ms = 1, due_ms = 1 WHERE budget_id = ?`, w.b.ID)
+}
+
 // daily gives a third of the total to each of three days.
 func daily(d *budget.Definition) {
 	today := time.Now().UTC().Truncate(24 * time.Hour)
@@ -169,6 +175,13 @@ func TestLedger(t *testing.T) {
 			call: confirm(bucket.ConfirmRequest{RequestID: "a", Amount: 90}), used: 90, rest: true},
 		{name: "confirm above the budget", before: prepare(deducts("a", 10, settling)),
 			call: confirm(bucket.ConfirmRequest{RequestID: "a", Amount: 1000}), used: units, rest: true},
+		{name: "confirm above with limits", define: limited, before: prepare(deducts("a", 10,
+			func(r *bucket.DeductRequest) { user(r); settling(r) })),
+			call: confirm(bucket.ConfirmRequest{RequestID: "a", Amount: 90}), used: 90},
+		{name: "confirm late", before: expired,
+			call: confirm(bucket.ConfirmRequest{RequestID: "a", Amount: 14}), used: 14, rest: true},
+		{name: "confirm late of other buckets", before: expired,
+			call: confirm(bucket.ConfirmRequest{RequestID: "a", Amount: 90}), used: 90, rest: true},
 		{name: "rollback of an extra", before: prepare(deducts("a", 10, settling),
 			confirm(bucket.ConfirmRequest{RequestID: "a", Amount: 90})), call: back(84), used: 6, rest: true},
 		{name: "confirm group", before: prepare(deducts("a", 10, holding(time.Hour, "g")),

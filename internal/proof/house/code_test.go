@@ -16,9 +16,9 @@ import (
 
 // The largest numbers of lines of code, without blank lines and comments, in Go and Lua.
 const (
-	mostProduct = 62_460 // what budgetd, budgetctl and the client are made of
+	mostProduct = 62_545 // what budgetd, budgetctl and the client are made of
 	mostSupport = 10_870 // all other code outside tests
-	mostTests   = 69_535
+	mostTests   = 69_850
 )
 
 // lineCount counts lines of code and lines that have only a comment.

@@ -18,7 +18,13 @@ const (
 			AND g.request_id = d.request_id AND g.number = 0) AS back,
 		(SELECT COALESCE(SUM(x.amount - x.back_quantity), 0) FROM extra x /*by PRIMARY*/
 			WHERE x.budget_id = d.budget_id AND x.request_id = d.request_id
-			AND x.created_at = v.counted_at) AS extra
+			AND x.created_at = v.counted_at AND x.is_late = 0) AS extra,
+		(SELECT COALESCE(SUM(x.amount), 0) FROM extra x /*by PRIMARY*/
+			WHERE x.budget_id = d.budget_id AND x.request_id = d.request_id
+			AND x.created_at = v.counted_at AND x.is_late = 1) AS late,
+		(SELECT COALESCE(SUM(x.back_quantity), 0) FROM extra x /*by PRIMARY*/
+			WHERE x.budget_id = d.budget_id AND x.request_id = d.request_id
+			AND x.created_at = v.counted_at AND x.is_late = 1) AS late_back
 		FROM deduction_value v /*by PRIMARY*/`
 	inTimeOrder = ` ORDER BY v.counted_at, v.request_id`
 	andValue    = ` /*in order*/ JOIN deduction_value $ /*by PRIMARY*/ ON $.budget_id = v.budget_id
@@ -54,6 +60,8 @@ type event struct {
 	Note      []byte `db:"note"`
 	Back      int64  `db:"back"`
 	Extra     int64  `db:"extra"`
+	Late      int64  `db:"late"`
+	LateBack  int64  `db:"late_back"`
 }
 
 // Events reads the deductions that carry the values of a limit's dimensions in a span, the end
@@ -79,6 +87,11 @@ func eventsOf(budgetID int64, l *limit.Limit, found []event) ([]limit.Event, err
 		counts := ledger.ReadCounts(note.Counts)
 		if row.CountedAt == row.Since {
 			if kept, counted := l.Counted(row.Amount, row.Back, counts); counted {
+				events = append(events, limit.Event{AtMS: row.CountedAt, Kept: kept})
+			}
+		}
+		if row.Late > 0 {
+			if kept, counted := l.Counted(row.Late, row.LateBack, counts); counted {
 				events = append(events, limit.Event{AtMS: row.CountedAt, Kept: kept})
 			}
 		}

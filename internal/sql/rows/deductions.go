@@ -16,7 +16,7 @@ import (
 const (
 	selectDeductions = `SELECT d.budget_id, d.request_id, d.bucket_id, d.epoch, d.amount,
 		d.fingerprint, d.nonce, d.counted_at, d.note, h.state, h.hold_group, h.hold_until_ms,
-		h.confirmed, h.above, h.extra, h.uncollected, h.over_limit
+		h.confirmed, h.above, h.extra, h.uncollected, h.over_limit, h.late
 		FROM deduction d /*by PRIMARY*/
 		LEFT JOIN hold h /*by PRIMARY*/ ON h.budget_id = d.budget_id AND h.request_id = d.request_id
 		WHERE `
@@ -38,6 +38,7 @@ type deductionRow struct {
 	// Uncollected is NULL like the others if it never was a hold.
 	Uncollected *int64 `db:"uncollected"`
 	OverLimit   *int64 `db:"over_limit"`
+	Late        *int64 `db:"late"`
 }
 
 // deduction converts the row, with the units that came back.
@@ -47,7 +48,7 @@ func (r *deductionRow) deduction(back int64) (ledger.Deduction, error) {
 	}
 	return r.Ledger(&books.Hold{State: *r.State, Group: r.Group, UntilMS: *r.HoldUntil,
 		Confirmed: *r.Confirmed, Above: *r.Above, Extra: *r.Extra, Uncollected: *r.Uncollected,
-		OverLimit: *r.OverLimit}, back)
+		OverLimit: *r.OverLimit, Late: *r.Late}, back)
 }
 
 // CompareIDs orders ids as deductions are locked.

@@ -26,6 +26,7 @@ SignedQuantity = int
 Above = Literal["refuse", "available"]
 Extra = "Units"
 Uncollected = "Units"
+Late = bool
 OverLimit = bool
 DeductionState = Literal["used", "rolled_back", "held", "expired", "void"]
 Outcome = Literal["accepted", "would_be_accepted"]
@@ -482,6 +483,7 @@ class Deduction(TypedDict):
     extra: NotRequired["Extra"]
     uncollected: NotRequired["Uncollected"]
     over_limit: NotRequired["OverLimit"]
+    late: NotRequired["Late"]
     hold_until: NotRequired["Instant"]
     expires_in: NotRequired["ExpiresIn"]
     group: NotRequired["RequestID"]
@@ -503,6 +505,7 @@ class Settlement(TypedDict):
     extra: NotRequired["Extra"]
     uncollected: NotRequired["Uncollected"]
     over_limit: NotRequired["OverLimit"]
+    late: NotRequired["Late"]
     hold_until: NotRequired["Instant"]
     expires_in: NotRequired["ExpiresIn"]
     group: NotRequired["RequestID"]

@@ -124,7 +124,7 @@ export interface paths {
         put?: never;
         /**
          * Uses what is held.
-         * @description A smaller amount uses a part and gives the rest back. A larger one than is held takes the rest from what the budget has left, if the deduction said `above: available`: `extra` is what it took so, `uncollected` what the budget did not have. A repeat answers the same figures. A rollback gives back what was taken above the hold first.
+         * @description A smaller amount uses a part and gives the rest back. A larger one than is held takes the rest from what the budget has left, if the deduction said `above: available`: `extra` is what it took so, `uncollected` what the budget did not have. After the expiry such a hold is confirmed late: all of it is taken again as `extra`, as far as the budget has it. A repeat answers the same figures. A rollback gives back what was taken above the hold first.
          */
         post: operations["confirm"];
         delete?: never;
@@ -1568,14 +1568,16 @@ export interface components {
             replayed: boolean;
         };
         /**
-         * @description For a hold: what a confirm of more than is held does. `refuse`, the default, changes nothing (`amount_exceeds_remaining`). `available` takes the rest from what the budget has left, never from another hold; what it does not have is `uncollected`.
+         * @description For a hold: what a confirm of more than is held does. `refuse`, the default, changes nothing (`amount_exceeds_remaining`). `available` takes the rest from what the budget has left, never from another hold; what it does not have is `uncollected`. It may also be confirmed after its expiry.
          * @enum {string}
          */
         Above: "refuse" | "available";
-        /** @description What a confirm took above the hold; `confirmed` has it too. Limits on amounts count it at the time of the confirm, unless the deduction gave them a count of its own, and never refuse it. */
+        /** @description What a confirm took above the hold, or after its expiry; `confirmed` has it too. Limits count it at the time of the confirm and never refuse it: what is above the hold on amounts only, unless the deduction gave them a count of its own; what was taken after the expiry as a deduction. */
         Extra: components["schemas"]["Units"];
         /** @description What a confirm asked for above the hold and the budget did not have. */
         Uncollected: components["schemas"]["Units"];
+        /** @description The hold was confirmed after it had expired. */
+        Late: boolean;
         /** @description A limit would have refused the `extra` as a deduction of its own. */
         OverLimit: boolean;
         DeductRequest: {
@@ -1771,6 +1773,7 @@ export interface components {
             extra?: components["schemas"]["Extra"];
             uncollected?: components["schemas"]["Uncollected"];
             over_limit?: components["schemas"]["OverLimit"];
+            late?: components["schemas"]["Late"];
             hold_until?: components["schemas"]["Instant"];
             expires_in?: components["schemas"]["ExpiresIn"];
             group?: components["schemas"]["RequestID"];
@@ -1796,6 +1799,7 @@ export interface components {
             extra?: components["schemas"]["Extra"];
             uncollected?: components["schemas"]["Uncollected"];
             over_limit?: components["schemas"]["OverLimit"];
+            late?: components["schemas"]["Late"];
             hold_until?: components["schemas"]["Instant"];
             expires_in?: components["schemas"]["ExpiresIn"];
             group?: components["schemas"]["RequestID"];
