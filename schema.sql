@@ -80,6 +80,10 @@ CREATE TABLE budget_management_bucket (
   next_run BIGINT NOT NULL DEFAULT 1,       -- number of the next row in recycle_run
   contraction_bound BIGINT NOT NULL DEFAULT 0, -- units that no more than one bucket is worth: so few were left when the service took buckets offline; 0: none is offline for that
   contracted_ms BIGINT NOT NULL DEFAULT 0,  -- when that was
+  allocated_quantity BIGINT NOT NULL DEFAULT 0, -- A, units with its children: the sum of their totals
+  parent_id BIGINT NOT NULL DEFAULT 0,      -- the budget that it was carved out of; 0: none
+  parent_period BIGINT NOT NULL DEFAULT 0,  -- the period of the parent that its units belong to
+  depth BIGINT NOT NULL DEFAULT 0,          -- how many ancestors it has, 0 … 7
   created_at BIGINT NOT NULL,               -- ms since 1970
   updated_at BIGINT NOT NULL,               -- when the definition last changed
   has_undistributed BIGINT GENERATED ALWAYS AS (CASE WHEN undistributed_quantity > 0 THEN 1 ELSE 0 END) STORED, -- 1: there are units to hand out
@@ -88,10 +92,12 @@ CREATE TABLE budget_management_bucket (
   CHECK (total_quantity >= 0 AND total_quantity <= 9007199254740991),
   CHECK (undistributed_quantity >= 0 AND unfunded_quantity >= 0),
   CHECK (quarantined_quantity >= 0 AND forfeited_quantity >= 0 AND pending_shrink_quantity >= 0),
+  CHECK (allocated_quantity >= 0 AND allocated_quantity <= out_quantity),
   CHECK (out_quantity = total_quantity - unfunded_quantity - undistributed_quantity - forfeited_quantity)
 );
 CREATE INDEX budget_management_bucket_roll_over ON budget_management_bucket (roll_over_ms);
 CREATE INDEX budget_management_bucket_status ON budget_management_bucket (status_due_ms);
+CREATE INDEX budget_management_bucket_parent ON budget_management_bucket (parent_id);
 CREATE INDEX budget_management_bucket_units ON budget_management_bucket (has_undistributed);
 
 -- A period of a budget: a pair of instants, and where its units went. A promo budget has one.

@@ -46,6 +46,10 @@ type CreateRequest struct {
 	Durability    budget.Durability `json:"durability,omitzero"`
 	TotalQuantity int64             `json:"total_quantity,omitzero" check:"1..max"`
 	Type          budget.Type       `json:"type,omitzero"`
+	// Parent is the name of a budget of the tenant whose units become the total: see docs/API.md.
+	Parent string `json:"parent,omitzero" check:"name"`
+	// AtLeast accepts a smaller total if the parent has less than TotalQuantity; 0 accepts none.
+	AtLeast int64 `json:"at_least,omitzero" check:"1..max"`
 	// BucketQuantity is the number of buckets; 0 means one per 1,000 units, or 1,000,000 for
 	// "amount".
 	BucketQuantity int `json:"bucket_quantity,omitzero" check:"1..buckets"`
@@ -151,6 +155,8 @@ type Budget struct {
 	Unit       budget.Unit       `json:"unit"`
 	Durability budget.Durability `json:"durability"`
 	Type       budget.Type       `json:"type"`
+	// Parent is the name of the budget that it was carved out of.
+	Parent string `json:"parent,omitzero"`
 	// TypeRule, Timezone and LateRefund belong to daily budgets, with defaults written out.
 	TypeRule   *budget.Rule `json:"type_rule,omitzero"`
 	Timezone   string       `json:"timezone,omitzero"`
@@ -178,7 +184,7 @@ type Budget struct {
 	Version int64 `json:"version"`
 
 	// TotalQuantity is the sum of Undistributed, NotFunded, InTransit, InBuckets, Held, Used,
-	// Quarantined and Forfeited.
+	// Quarantined, Forfeited and Allocated.
 	TotalQuantity *int64 `json:"total_quantity"`
 	// OutQuantity is what was handed out: total − not funded − undistributed − forfeited.
 	OutQuantity *int64 `json:"out_quantity"`
@@ -199,6 +205,8 @@ type Budget struct {
 	InTransit   int64 `json:"in_transit"`
 	Quarantined int64 `json:"quarantined"`
 	Forfeited   int64 `json:"forfeited"`
+	// Allocated is the sum of the totals of its children.
+	Allocated int64 `json:"allocated,omitzero"`
 	// Period is the open one of a daily budget, or the next if none is open; nil after the last.
 	Period *Period `json:"period,omitzero"`
 	// Periods are the first ones and the last one, for a dry run only.

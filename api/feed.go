@@ -57,6 +57,8 @@ type AuditReport struct {
 	Used          int64  `json:"used"`
 	Quarantined   int64  `json:"quarantined"`
 	Forfeited     int64  `json:"forfeited"`
+	// WithChildren is the sum of the totals of its children.
+	WithChildren int64 `json:"with_children,omitzero"`
 	// AtRisk is what the loss of a store would quarantine now.
 	AtRisk        int64         `json:"at_risk"`
 	Discrepancies []Discrepancy `json:"discrepancies"`

@@ -96,6 +96,13 @@ type Definition struct {
 	TotalQuantity int64
 	// BucketQuantity is the number of buckets.
 	BucketQuantity int
+	// Parent is the number of the budget that this one is carved out of; 0 means none. ParentName is
+	// its name in the tenant, which create is given and views show.
+	Parent     int64
+	ParentName string
+	// AtLeast is the least that a child accepts if its parent has less than TotalQuantity; 0 means
+	// all of it. It is an option of create and is not stored.
+	AtLeast int64
 	// ShardingQuantity is the most units that one ordinary apply may take; 0 means no bound.
 	ShardingQuantity int64
 	// AdjustCnt is how often one bucket may apply for units that no bucket had, between two
@@ -225,7 +232,34 @@ func (d Definition) Check() []FieldError {
 	if d.AdjustCnt < 0 || d.AdjustCnt > 1_000_000_000 {
 		fault("adjust_cnt", "must be 0 (no bound) to 1000000000")
 	}
+	faults = append(faults, d.checkChild()...)
 	return append(faults, CheckSpan(d.StartAt, d.EndAt)...)
+}
+
+// checkChild returns the faults of a definition as that of a child, or of one without a parent.
+func (d Definition) checkChild() (faults []FieldError) {
+	fault := func(field, message string) {
+		faults = append(faults, FieldError{Field: field, Message: message})
+	}
+	if d.Parent == 0 && d.ParentName == "" {
+		if d.AtLeast != 0 {
+			fault("at_least", "belongs to a budget with a parent only")
+		}
+		return faults
+	}
+	switch {
+	case d.Unlimited:
+		fault("unlimited", "does not go together with parent: a child has a total")
+	case d.Type == Daily:
+		fault("type", `must be "promo": a child is carved out of one period of its parent`)
+	}
+	if d.Durability == Store {
+		fault("durability", `must be "ledger": families are of ledger mode`)
+	}
+	if d.AtLeast != 0 && (d.AtLeast < 1 || d.AtLeast > d.TotalQuantity) {
+		fault("at_least", "must be 1 to total_quantity")
+	}
+	return faults
 }
 
 // CheckEnd returns a fault if the end has passed, or nil.

@@ -12,6 +12,8 @@ type Figures struct {
 	Total, Undistributed, Quarantined, Forfeited int64
 	// Unfunded is F: what no period has received.
 	Unfunded int64
+	// Allocated is A: the units with the children, used ones included.
+	Allocated int64
 	// PendingShrink is the sum of the pending shrinks.
 	PendingShrink int64
 	// InBuckets is ΣO of the open epochs, Unsettled ΣO of the opening and closing ones.
@@ -40,10 +42,10 @@ func (f Figures) Available() int64 {
 // OutQuantity returns the units handed out: T − F − U − X.
 func (f Figures) OutQuantity() int64 { return f.Total - f.Unfunded - f.Undistributed - f.Forfeited }
 
-// Sum returns F + U + O + H + S + R + Q + X, which must equal T.
+// Sum returns F + U + O + H + S + R + Q + X + A, which must equal T.
 func (f Figures) Sum() int64 {
 	return f.Unfunded + f.Undistributed + f.InBuckets + f.Unsettled + f.Held + f.Used + f.Returning +
-		f.Quarantined + f.Forfeited
+		f.Quarantined + f.Forfeited + f.Allocated
 }
 
 // Plus adds the figures of another budget.
@@ -54,6 +56,7 @@ func (f Figures) Plus(o Figures) Figures {
 	f.Quarantined += o.Quarantined
 	f.Forfeited += o.Forfeited
 	f.PendingShrink += o.PendingShrink
+	f.Allocated += o.Allocated
 	f.InBuckets += o.InBuckets
 	f.Unsettled += o.Unsettled
 	f.Held += o.Held
@@ -117,7 +120,7 @@ func (d Discrepancy) String() string {
 //
 //	T = Σ adjustments
 //	Q = Σ(quarantined − released)
-//	F + U = T − X − Q − Σ(granted − closed − swept)
+//	F + U = T − X − Q − A − Σ(granted − closed − swept)
 //
 // adjusted is the sum of the budget's adjustments, including its creation.
 func Check(f Figures, adjusted int64, epochs []EpochFigures) []Discrepancy {
@@ -131,7 +134,7 @@ func Check(f Figures, adjusted int64, epochs []EpochFigures) []Discrepancy {
 	}
 	out = compare(out, "total", f.Total, adjusted)
 	out = compare(out, "undistributed", f.Undistributed,
-		f.Total-f.Unfunded-f.Forfeited-quarantined-handedOut)
+		f.Total-f.Unfunded-f.Forfeited-quarantined-f.Allocated-handedOut)
 	out = compare(out, "quarantined", f.Quarantined, quarantined)
 	return compare(out, "conservation", f.Total, f.Sum())
 }
@@ -162,8 +165,8 @@ func CheckColumns(e *EpochFigures) []Discrepancy {
 }
 
 // CheckBudget compares a budget's columns with each other, with its adjustments and with the
-// pending shrinks: T = U + Σ(O + H + S + R) + Q + X; T = Σ adjustments. counted is the sum of the
-// pending shrinks' rows, positive.
+// pending shrinks: T = F + U + Σ(O + H + S + R) + Q + X + A; T = Σ adjustments. counted is the sum
+// of their rows, positive.
 func CheckBudget(f Figures, adjusted, counted int64) []Discrepancy {
 	var out []Discrepancy
 	out = compare(out, "total", f.Total, adjusted)

@@ -63,7 +63,10 @@ const (
 		(SELECT COALESCE(-SUM(quantity), 0) FROM adjustment
 			WHERE budget_id = ? AND status = 'pending') AS shrinks`
 	selectPeriods = `SELECT p.number, p.funded_quantity, p.carried_quantity, p.returned_quantity,
-		p.passed_quantity, p.forfeited_quantity FROM budget_period p
+		p.passed_quantity, p.forfeited_quantity, COALESCE((SELECT SUM(c.total_quantity)
+			FROM budget_management_bucket c /*by budget_management_bucket_parent*/
+			WHERE c.parent_id = p.budget_id AND c.parent_period = p.number), 0) AS children
+		FROM budget_period p
 		WHERE p.budget_id = ? ORDER BY p.number`
 	selectFeed = `SELECT f.bucket_id, COALESCE(SUM(f.units), 0) AS units
 		FROM sharding_budget_management_bucket b /*in order*/ JOIN feed f /*by PRIMARY*/
@@ -144,7 +147,7 @@ func accounts(r *engine.Reader, budgetID int64) (out Accounts, err error) {
 	out.Definition = b.Definition()
 	out.Figures = ledger.Figures{Total: b.Total, Undistributed: b.Undistributed,
 		Quarantined: b.Quarantined, Forfeited: b.Forfeited, Unfunded: b.Unfunded,
-		PendingShrink: b.PendingShrink, Period: b.PeriodNow()}
+		Allocated: b.Allocated, PendingShrink: b.PendingShrink, Period: b.PeriodNow()}
 	var adjustments struct {
 		Adjusted int64 `db:"adjusted"`
 		Shrinks  int64 `db:"shrinks"`
@@ -209,12 +212,14 @@ func readPeriods(r *engine.Reader, a *Accounts) error {
 		Returned  int64 `db:"returned_quantity"`
 		Passed    int64 `db:"passed_quantity"`
 		Forfeited int64 `db:"forfeited_quantity"`
+		Children  int64 `db:"children"`
 	}
 	if err := r.List(&found, selectPeriods, a.ID); err != nil {
 		return err
 	}
 	for _, row := range found {
-		f := ledger.PeriodFigures{Returned: row.Returned, Passed: row.Passed, Forfeited: row.Forfeited}
+		f := ledger.PeriodFigures{Returned: row.Returned, Passed: row.Passed, Forfeited: row.Forfeited,
+			Children: row.Children}
 		f.Number, f.Funded, f.Carried = row.Number, row.Funded, row.Carried
 		a.Periods = append(a.Periods, f)
 		if row.Number == a.Figures.Period.Number {

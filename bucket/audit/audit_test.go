@@ -174,6 +174,8 @@ var breaks = []broken{
 		true, "quarantined", nil},
 	{"X", `UPDATE budget_management_bucket SET forfeited_quantity = 1, out_quantity = out_quantity - 1
 		WHERE id = ?`, true, "forfeited", nil},
+	{"A", `UPDATE budget_management_bucket SET allocated_quantity = 1 WHERE id = ?`,
+		true, "allocated", nil},
 	{"a pending shrink", `UPDATE budget_management_bucket SET pending_shrink_quantity = 1 WHERE id = ?`,
 		true, "pending shrinks", nil},
 	{"an adjustment", `UPDATE adjustment SET quantity = quantity + 1 WHERE budget_id = ?`,

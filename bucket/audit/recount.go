@@ -99,7 +99,7 @@ var seed = maphash.MakeSeed()
 func markOf(b *bucket.Snapshot) uint64 {
 	f := &b.Figures
 	return maphash.Comparable(seed, [...]int64{b.Entries, f.Total, f.Unfunded, f.Undistributed,
-		f.Quarantined, f.Forfeited, f.InBuckets, f.Unsettled, f.Held, f.Used, f.Returning})
+		f.Quarantined, f.Forfeited, f.InBuckets, f.Unsettled, f.Held, f.Used, f.Returning, f.Allocated})
 }
 
 // RunOnce counts as many waiting budgets as the rate allows. A budget with very many rows is

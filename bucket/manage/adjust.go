@@ -2,6 +2,7 @@ package manage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/budgetd/budgetd/auditlog"
@@ -14,10 +15,12 @@ import (
 )
 
 // Adjust appends units to a budget, or shrinks it, once per request id, in one transaction of two
-// round trips: see books.Adjust. In store mode a shrink may stay pending.
+// round trips: see books.Adjust. In store mode a shrink may stay pending. What a child gets its
+// parent gives, and the reverse: see books.AdjustChild.
 //
 // Errors: BudgetNotFound; RequestConflict; Invalid; AmountExceedsRemaining, with the units that can
-// be taken back; Unavailable; OutcomeUnknown. A refused id may be used again. Keeps I1, I2.
+// be taken back; those of books.AdjustChild; Unavailable; OutcomeUnknown. A refused id may be used
+// again. Keeps I1, I2, I10.
 func (l *Ledger) Adjust(ctx context.Context, order Adjustment) (
 	out Adjusted, err error) {
 	id := order.Budget
@@ -25,12 +28,16 @@ func (l *Ledger) Adjust(ctx context.Context, order Adjustment) (
 		DeadlineMS: engine.ToMS(order.Deadline), Continue: order.Continue}
 	load := append(bookkeeper.WholeBudget(id), bookkeeper.Adjustment(id, order.RequestID))
 	var done books.Adjusted
+	parent := int64(0)
 	var looked *books.Books // those of the attempt that has looked twice
 	read := viewing{Reading: rows.Reading{Ref: bucket.BudgetRef{ID: id}, ListLess: true}}
 	decide := func(b *books.Books) ([]bookkeeper.Query, error) {
 		u := b.Budgets.Get(id)
 		if u == nil {
 			return nil, budget.Refuse(budget.BudgetNotFound, "adjust", "there is no budget %d", id)
+		}
+		if parent = u.Parent; parent != 0 {
+			return nil, errIsChild
 		}
 		was := u.Total
 		done, err = b.Adjust(u, o)
@@ -42,6 +49,9 @@ func (l *Ledger) Adjust(ctx context.Context, order Adjustment) (
 		return nil, err
 	}
 	err = bookkeeper.DoAndLook(ctx, l.db, "adjust", load, decide, read.Queries)
+	if errors.Is(err, errIsChild) {
+		done, err = l.adjustChild(ctx, parent, id, o, read.Queries)
+	}
 	if err == nil {
 		err = done.Refusal
 	}

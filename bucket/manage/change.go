@@ -2,6 +2,7 @@ package manage
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/budgetd/budgetd/allocation"
@@ -31,11 +32,14 @@ func (l *Ledger) Change(ctx context.Context, id int64, change bucket.Change) (
 		}
 	}
 	read := viewing{Reading: rows.Reading{Ref: bucket.BudgetRef{ID: id}}}
-	err = bookkeeper.DoAndLook(ctx, l.db, "change", c.load(),
-		func(b *books.Books) (_ []bookkeeper.Query, err error) {
-			out.IsDue, err = c.decide(ctx, b)
-			return nil, err
-		}, read.Queries)
+	decide := func(b *books.Books) (_ []bookkeeper.Query, err error) {
+		out.IsDue, err = c.decide(ctx, b)
+		return nil, err
+	}
+	err = bookkeeper.DoAndLook(ctx, l.db, "change", c.load(), decide, read.Queries)
+	if errors.Is(err, errIsChild) {
+		err = bookkeeper.DoAndLook(ctx, l.db, "change", c.load(), decide, read.Queries)
+	}
 	if err == nil {
 		out.Budget, out.View, err = read.view("change", l.db.Now())
 	}
@@ -51,13 +55,19 @@ type changing struct {
 	change bucket.Change
 	first  int64             // the id of the first of the buckets that it may add
 	held   int64             // units in open holds; loaded if the budget is to be archived
+	parent int64             // once it is known; 0 for none
+	ends   int64             // the latest end of the children, in ms; 0 means that there are none
 	tried  budget.Definition // what an earlier attempt wrote, committed or not
 }
 
-// load is what a change loads: the budget with its limits and epochs, the budget that has a new
-// name, and what is held of a budget to be archived.
-func (c *changing) load() []bookkeeper.Query {
-	load := append(bookkeeper.WholeBudget(c.id), bookkeeper.Limits(c.id))
+// load is what a change loads: the budget with its limits and epochs, its parent, the ends of its
+// children, the budget that has a new name, and what is held of a budget to be archived.
+func (c *changing) load() (load []bookkeeper.Query) {
+	if c.parent != 0 {
+		load = append(load, bookkeeper.LockBudgets(min(c.parent, c.id), max(c.parent, c.id)))
+	}
+	load = append(load, bookkeeper.WholeBudget(c.id)...)
+	load = append(load, bookkeeper.Limits(c.id), bookkeeper.Sum(latestEnd, c.id, &c.ends))
 	if c.change.Name != nil {
 		load = append(load, bookkeeper.Beside(c.id, *c.change.Name))
 	}
@@ -74,6 +84,10 @@ func (c *changing) decide(ctx context.Context, b *books.Books) (isDue bool, err 
 	if u == nil {
 		return false, budget.Refuse(budget.BudgetNotFound, "change", "there is no budget %d", c.id)
 	}
+	if c.parent != u.Parent {
+		c.parent = u.Parent
+		return false, errIsChild
+	}
 	before, err := b.DefinitionOf(u)
 	if err != nil {
 		return false, err
@@ -84,6 +98,9 @@ func (c *changing) decide(ctx context.Context, b *books.Books) (isDue bool, err 
 	after, err := judge(before, c.change, engine.FromMS(b.NowMS))
 	if err == nil {
 		err = c.free(b, before, after)
+	}
+	if err == nil {
+		err = c.fits(b.Budgets.Get(c.parent), before, after)
 	}
 	if err == nil {
 		err = attest(ctx, before, after)
@@ -101,7 +118,7 @@ func (c *changing) decide(ctx context.Context, b *books.Books) (isDue bool, err 
 // free refuses a new name that another budget has, and an archival while units are held.
 func (c *changing) free(b *books.Books, before, after budget.Definition) error {
 	for _, other := range b.Budgets.All() {
-		if other.ID != c.id {
+		if other.ID != c.id && other.Name == after.Name {
 			return budget.Refuse(budget.NameTaken, "change", "the tenant has another budget %q",
 				after.Name)
 		}

@@ -41,6 +41,8 @@ type creation struct {
 	Unlimited        bool            `json:"unlimited,omitempty"`
 	RoutingDimension string          `json:"routing_dimension,omitempty"`
 	Limits           json.RawMessage `json:"limits,omitempty"`
+	Parent           int64           `json:"parent,omitempty"`
+	AtLeast          int64           `json:"at_least,omitempty"`
 }
 
 // creationOf returns the canonical form of a definition. A default that is written out equals one
@@ -63,6 +65,7 @@ func creationOf(d budget.Definition) creation {
 		LateRefund: written(string(d.LateRefund), string(budget.ToTotal)), Unlimited: d.Unlimited,
 		RoutingDimension: d.RoutingDimension,
 		Limits:           json.RawMessage(limit.EncodeAll(d.Limits)),
+		Parent:           d.Parent, AtLeast: d.AtLeast,
 	}
 }
 
@@ -94,9 +97,11 @@ func (c creation) repeats(was string) bool {
 // transaction of two round trips. A repeated call with the same definition returns the existing
 // budget in its present state.
 //
+// A budget with a parent gets its units from there, in the same transaction: see books.Carve.
+//
 // Errors: Invalid if the end has passed and AllowPast is not set; NameTaken if the name has another
-// definition; Unavailable, in store mode also if a partition is drained or was never reached;
-// OutcomeUnknown.
+// definition; those of books.Carve; Unavailable, in store mode also if a partition is drained or
+// was never reached; OutcomeUnknown.
 func (l *Ledger) Create(ctx context.Context, d budget.Definition, homes []bucket.Partition) (
 	out Created, err error) {
 	d.Limits = limit.Zoned(d)
@@ -122,29 +127,55 @@ func (l *Ledger) Create(ctx context.Context, d budget.Definition, homes []bucket
 	if c.FirstBucket, err = l.db.TakeIDs(ctx, engine.SequenceBucket, len(homes)); err != nil {
 		return out, err
 	}
-	there := false
-	err = bookkeeper.Do(ctx, l.db, "create", scopeOf(d, homes),
-		func(b *books.Books) ([]bookkeeper.Query, error) {
-			there = false
-			if old := b.Budgets.All(); len(old) > 0 {
-				there, out.New = true, old[0].ID == c.ID // an earlier attempt may have been committed
-				if !definition.repeats(old[0].CreatedAs) {
-					return nil, budget.Refuse(budget.NameTaken, "create",
-						"budget %q exists with another definition", d.Name)
-				}
-				return nil, nil
-			}
-			out, err = l.create(b, c, homes)
-			auditlog.FromContext(ctx).Change(d.Tenant, d.Name, nil, []byte(as))
-			return nil, err
-		})
-	if err == nil && there {
+	m := making{ledger: l, creation: c, definition: definition, homes: homes}
+	scope := scopeOf(d, homes)
+	if d.Parent != 0 {
+		err = m.carve(ctx, scope)
+	} else {
+		err = bookkeeper.Do(ctx, l.db, "create", scope,
+			func(b *books.Books) ([]bookkeeper.Query, error) {
+				return nil, m.decide(ctx, b, nil)
+			})
+	}
+	out = m.out
+	if err == nil && m.there {
 		out.Budget, err = l.Budget(ctx, bucket.BudgetRef{Tenant: d.Tenant, Name: d.Name})
 	}
 	if err != nil {
 		return Created{}, err
 	}
 	return out, nil
+}
+
+// making is a create. Each attempt sets its results.
+type making struct {
+	ledger     *Ledger
+	creation   books.Creation
+	definition creation
+	homes      []bucket.Partition
+
+	out   Created
+	there bool // the budget exists
+}
+
+// decide creates the budget, out of a parent unless that is nil, or finds it.
+func (m *making) decide(ctx context.Context, b *books.Books, parent *books.Budget) (err error) {
+	d := &m.creation.Definition
+	m.out, m.there = Created{}, false
+	for _, old := range b.Budgets.All() {
+		if old.Name != d.Name || old.Tenant != d.Tenant {
+			continue // the parent
+		}
+		m.there, m.out.New = true, old.ID == m.creation.ID // an earlier attempt may have been committed
+		if !m.definition.repeats(old.CreatedAs) {
+			return budget.Refuse(budget.NameTaken, "create",
+				"budget %q exists with another definition", d.Name)
+		}
+		return nil
+	}
+	m.out, err = m.ledger.create(b, m.creation, m.homes, parent)
+	auditlog.FromContext(ctx).Change(d.Tenant, d.Name, nil, []byte(m.creation.As))
+	return err
 }
 
 // scopeOf is what a create loads: the budget with the name, and the partitions of its buckets.
@@ -164,9 +195,9 @@ func scopeOf(d budget.Definition, homes []bucket.Partition) []bookkeeper.Query {
 	return append(load, bookkeeper.Partitions(list...))
 }
 
-// create adds a new budget to the books.
-func (l *Ledger) create(b *books.Books, c books.Creation, homes []bucket.Partition) (
-	out Created, err error) {
+// create adds a new budget to the books, carved out of a parent unless that is nil.
+func (l *Ledger) create(b *books.Books, c books.Creation, homes []bucket.Partition,
+	parent *books.Budget) (out Created, err error) {
 	d, now := &c.Definition, engine.FromMS(b.NowMS)
 	if faults := budget.CheckEnd(d.EndAt, now); len(faults) > 0 && !d.AllowPast {
 		return out, &budget.Error{Code: budget.Invalid, Op: "create", Fields: faults,
@@ -185,15 +216,29 @@ func (l *Ledger) create(b *books.Books, c books.Creation, homes []bucket.Partiti
 			}
 		}
 	}
-	u := b.Create(c)
+	var u *books.Budget
+	figures := figured{}
+	if parent == nil {
+		u = b.Create(c)
+	} else {
+		if u, err = b.Carve(parent, c); err != nil {
+			return out, err
+		}
+		d.StartAt, d.EndAt = engine.FromMS(u.StartMS), engine.FromMS(u.EndMS)
+		figures.parent = parent.Name
+	}
+	figures.Figures = b.FirstFigures(u)
 	d.ID, d.Version, d.OnLoss = u.ID, u.Version, budget.OnLoss(u.OnLoss)
 	d.CreatedAt, d.UpdatedAt = now, now
-	d.AllowPast, d.DryRun = false, false
-	out = Created{New: true, View: viewOf(*d, b.FirstFigures(u))}
+	d.AllowPast, d.DryRun, d.AtLeast = false, false, 0
+	out = Created{New: true, View: viewOf(*d, figures)}
 	out.View.At(now)
-	out.Budget = bucket.Budget{Definition: *d, ListVersion: u.ListVersion,
+	out.Budget = bucket.Budget{Definition: out.View.Definition, ListVersion: u.ListVersion,
 		Period: out.View.Period}
 	for _, row := range b.Buckets.All() {
+		if row.Budget != u.ID {
+			continue // the parent's
+		}
 		out.Budget.Buckets = append(out.Budget.Buckets, bucketOf(b, row))
 	}
 	return out, nil

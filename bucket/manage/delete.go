@@ -19,7 +19,10 @@ const (
 		OR used_quantity > 0 OR held_quantity > 0)) AS units`
 	// deleteGrants goes by buckets, because grant_log has no index by budgets.
 	deleteGrants = `DELETE FROM grant_log WHERE `
-	countOpen    = `SELECT COUNT(*) AS units FROM bucket_epoch
+	// countChildren counts the children of a budget.
+	countChildren = `SELECT COUNT(*) AS units
+		FROM budget_management_bucket c /*by budget_management_bucket_parent*/ WHERE c.parent_id = ?`
+	countOpen = `SELECT COUNT(*) AS units FROM bucket_epoch
 		WHERE budget_id = ? AND status <> 'closed'`
 )
 
@@ -47,14 +50,14 @@ var deletes = []string{
 // refused, and one that comes after finds no epoch. In store mode the stores deduct without these
 // locks, so every epoch must have ended before. A repeated call finds no budget.
 //
-// Errors: BudgetNotFound; HasDeductions; InUse for an epoch that has not ended (store mode);
-// Unavailable; OutcomeUnknown.
+// Errors: BudgetNotFound; HasDeductions; InUse for an epoch that has not ended (store
+// mode), and for parents and children; Unavailable; OutcomeUnknown.
 func (l *Ledger) Delete(ctx context.Context, id int64) error {
 	return l.db.Move(ctx, "delete", func(m *engine.Move) error {
-		var uses, open int64
+		var uses, open, children int64
 		b := books.New(engine.ToMS(m.Now))
 		load := append(bookkeeper.WholeBudget(id), bookkeeper.Sum(countUses, id, &uses),
-			bookkeeper.Sum(countOpen, id, &open))
+			bookkeeper.Sum(countOpen, id, &open), bookkeeper.Sum(countChildren, id, &children))
 		if err := bookkeeper.Load(m, b, load); err != nil {
 			return err
 		}
@@ -65,7 +68,7 @@ func (l *Ledger) Delete(ctx context.Context, id int64) error {
 			}
 			return budget.Refuse(budget.BudgetNotFound, "delete", "there is no budget %d", id)
 		}
-		if err := unused(u, uses, open); err != nil {
+		if err := unused(u, uses, open, children); err != nil {
 			return err
 		}
 		was, err := creationOf(u.Definition()).text()
@@ -96,8 +99,13 @@ func saveDeletes(m *engine.Move, b *books.Books, id int64) {
 }
 
 // unused refuses a budget that has, or may have, deductions. All locks are held.
-func unused(u *books.Budget, uses, open int64) error {
+func unused(u *books.Budget, uses, open, children int64) error {
 	switch {
+	case children > 0:
+		return budget.Refuse(budget.InUse, "delete", "budget %s has %d children", u.Name, children)
+	case u.Parent != 0:
+		return budget.Refuse(budget.InUse, "delete",
+			"budget %s has units of its parent: shrink it to give them back", u.Name)
 	case uses > 0:
 		return budget.Refuse(budget.HasDeductions, "delete",
 			"budget %s has deductions, cancelled ids or quarantined units; end it and archive it", u.Name)

@@ -19,6 +19,7 @@ var (
 		(SELECT COALESCE(SUM(p.before_quantity), 0) FROM budget_period p
 			WHERE p.budget_id = u.id AND p.number = u.period) AS period_before,
 		COALESCE(s.period_used, 0) AS period_used,
+		(SELECT p.name FROM budget_management_bucket p WHERE p.id = u.parent_id) AS parent_name,
 		(SELECT COUNT(*) FROM sharding_budget_management_bucket b
 			WHERE b.budget_id = u.id AND b.status = 'online') AS online_buckets,
 		(SELECT COUNT(*) FROM sharding_budget_management_bucket b WHERE b.budget_id = u.id
@@ -37,11 +38,22 @@ type figuresRow struct {
 	rows.Figures
 	PeriodUsed   int64 `db:"period_used"`
 	PeriodBefore int64 `db:"period_before"`
+	// ParentName is nil for a budget without a parent.
+	ParentName *string `db:"parent_name"`
 }
 
-func (r *figuresRow) figures() ledger.Figures {
-	f := r.Ledger()
+// figured are the figures of a budget, and the name of its parent, "" for none.
+type figured struct {
+	ledger.Figures
+	parent string
+}
+
+func (r *figuresRow) figures() figured {
+	f := figured{Figures: r.Ledger()}
 	f.PeriodUsed, f.PeriodBefore = min(r.PeriodUsed, budget.MaxAmount), r.PeriodBefore
+	if r.ParentName != nil {
+		f.parent = *r.ParentName
+	}
 	return f
 }
 
@@ -56,8 +68,8 @@ func writeFigures(s *engine.Statement, of func(column string)) {
 }
 
 // figuresByID reads figures of budgets. The result has no element for a budget that does not exist.
-func figuresByID(r *engine.Reader, ids []int64) (map[int64]ledger.Figures, error) {
-	out := make(map[int64]ledger.Figures, len(ids))
+func figuresByID(r *engine.Reader, ids []int64) (map[int64]figured, error) {
+	out := make(map[int64]figured, len(ids))
 	for chunk := range slices.Chunk(ids, engine.ListChunk) {
 		var read []figuresRow
 		s := r.Statement()
@@ -80,10 +92,11 @@ func (l *Ledger) Figures(ctx context.Context, budgetID int64) (f ledger.Figures,
 		if err != nil {
 			return err
 		}
-		found := false
-		if f, found = all[budgetID]; !found {
+		found, ok := all[budgetID]
+		if !ok {
 			return budget.Refuse(budget.BudgetNotFound, "figures", "there is no budget %d", budgetID)
 		}
+		f = found.Figures
 		return nil
 	})
 	return f, err
@@ -129,7 +142,7 @@ func (r *viewing) view(op string, now time.Time) (b bucket.Budget, v bucket.View
 }
 
 // viewOf joins a definition with figures that were read after it. The caller sets the status.
-func viewOf(d budget.Definition, f ledger.Figures) bucket.View {
-	d.TotalQuantity = f.Total
-	return bucket.View{Definition: d, Figures: f, Period: f.Period}
+func viewOf(d budget.Definition, f figured) bucket.View {
+	d.TotalQuantity, d.ParentName = f.Total, f.parent
+	return bucket.View{Definition: d, Figures: f.Figures, Period: f.Period}
 }

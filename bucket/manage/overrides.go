@@ -77,7 +77,7 @@ type overriding struct {
 func (o *overriding) decide(ctx context.Context, b *books.Books) ([]bookkeeper.Query, error) {
 	if o.loaded != b {
 		o.loaded, o.set, o.version = b, nil, 0
-		return []bookkeeper.Query{bookkeeper.LockBudget(o.id), bookkeeper.Limits(o.id)}, nil
+		return []bookkeeper.Query{bookkeeper.LockBudgets(o.id), bookkeeper.Limits(o.id)}, nil
 	}
 	u := b.Budgets.Get(o.id)
 	if u == nil {

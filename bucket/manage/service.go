@@ -77,9 +77,11 @@ func (s *Service) bounded(ctx context.Context) (context.Context, context.CancelF
 //
 // With DryRun nothing is created. The view has the definition and what its first periods would get.
 //
+// A definition that names a parent is carved out of it: see books.Carve.
+//
 // Errors: Invalid with every faulty field, also for store mode without a configured instance;
-// NameTaken; Unavailable, in store mode also if no partition accepts buckets; OutcomeUnknown, after
-// which the call may be repeated.
+// BudgetNotFound for a parent; those of books.Carve; NameTaken; Unavailable, in store mode also if
+// no partition accepts buckets; OutcomeUnknown, after which the call may be repeated.
 func (s *Service) Create(ctx context.Context, d budget.Definition) (
 	v bucket.View, created bool, err error) {
 	placed := d
@@ -95,7 +97,10 @@ func (s *Service) Create(ctx context.Context, d budget.Definition) (
 		return v, false, &budget.Error{Code: budget.Invalid, Op: "create", Fields: faults,
 			Message: "the definition has faults"}
 	}
-	if d.DryRun {
+	if err := s.parentOf(ctx, &d); err != nil {
+		return v, false, err
+	}
+	if d.DryRun && d.Parent == 0 {
 		return s.preview(placed), false, nil
 	}
 	homes := make([]bucket.Partition, placed.BucketQuantity)
@@ -112,6 +117,9 @@ func (s *Service) Create(ctx context.Context, d budget.Definition) (
 	made, err := s.Ledger.Create(step, d, homes)
 	if err != nil {
 		return v, false, err
+	}
+	if d.DryRun {
+		return made.View, false, nil
 	}
 	id := made.Budget.ID
 	if made.New {

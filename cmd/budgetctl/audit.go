@@ -122,12 +122,14 @@ func (a *app) auditAll(cmd *cobra.Command, args []string) error {
 
 // proof formats an audit: the equation and the discrepancies.
 func proof(r *client.AuditReport) string {
-	text := details(field{"ok", r.OK}, field{"total", orUnlimited(r.Total)},
-		field{"undistributed", orUnlimited(r.Undistributed)},
-		field{"not funded", orUnlimited(r.NotFunded)}, field{"in transit", r.InTransit},
-		field{"in buckets", orUnlimited(r.InBuckets)}, field{"held", r.Held}, field{"used", r.Used},
-		field{"quarantined", r.Quarantined}, field{"forfeited", r.Forfeited},
-		field{"at risk", r.AtRisk})
+	fields := []field{{"ok", r.OK}, {"total", orUnlimited(r.Total)},
+		{"undistributed", orUnlimited(r.Undistributed)}, {"not funded", orUnlimited(r.NotFunded)},
+		{"in transit", r.InTransit}, {"in buckets", orUnlimited(r.InBuckets)}, {"held", r.Held},
+		{"used", r.Used}, {"quarantined", r.Quarantined}, {"forfeited", r.Forfeited}}
+	if r.WithChildren > 0 {
+		fields = append(fields, field{"with children", r.WithChildren})
+	}
+	text := details(append(fields, field{"at risk", r.AtRisk})...)
 	if len(r.Unchecked) > 0 {
 		text += "\n\nstores that could not be read (their rows were checked): " +
 			printable(strings.Join(r.Unchecked, ", "))

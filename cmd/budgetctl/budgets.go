@@ -41,6 +41,8 @@ const createExample = `  budgetctl create spring-sale --total 1000000 --type pro
   budgetctl create gifts --total 100000 --type promo \
     --limit name=per-user,dimension=user,window=day,max=5,timezone=Asia/Shanghai \
     --limit name=per-phone,dimension=phone,window=week,max=3
+  # 200 of the units of org, or what it has, if that is at least 50
+  budgetctl create team-1 --parent org --total 200 --at-least 50 --end 2027-01-01T00:00:00Z
   # an ad that each user sees twice in 8 hours
   budgetctl create ad-1 --unlimited --limit name=cap,dimension=user,window=sliding:8h/10m,max=2`
 
@@ -50,7 +52,7 @@ type creation struct {
 	rule                                                ruleFlags
 	limits                                              limitFlags
 	total, sharding, unit, kind, durability, start, end string
-	lateRefund, onLoss                                  string
+	lateRefund, onLoss, atLeast                         string
 }
 
 func (a *app) createCommand() *cobra.Command {
@@ -65,6 +67,10 @@ func (a *app) createCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&c.total, "total", "",
 		"total quantity in minor units (required without --unlimited)")
+	flags.StringVar(&c.request.Parent, "parent", "",
+		"a budget whose units become the total; the child is of type promo and ends no later")
+	flags.StringVar(&c.atLeast, "at-least", "",
+		"with --parent: accept a smaller total, of so many units, if the parent has less")
 	flags.StringVar(&c.kind, "type", "",
 		"when units are handed out: promo or daily (required, unless a rule says daily)")
 	flags.StringVar(&c.unit, "unit", "count", "what is counted: count or amount")
@@ -121,7 +127,12 @@ func (c *creation) read(cmd *cobra.Command) (err error) {
 	if c.request.Limits, err = c.limits.read(cmd); err != nil {
 		return err
 	}
+	if c.kind == "" && c.request.Parent != "" {
+		c.kind = string(budget.Promo)
+	}
 	switch {
+	case c.atLeast != "" && c.request.Parent == "":
+		return usagef("--at-least belongs to --parent")
 	case c.request.Unlimited && (c.total != "" || c.kind != "" && c.kind != string(budget.Promo)):
 		return usagef("--unlimited has no --total, and no --type and rule of a daily budget")
 	case c.request.Unlimited:
@@ -141,6 +152,11 @@ func (c *creation) read(cmd *cobra.Command) (err error) {
 	}
 	if !c.request.Unlimited {
 		if c.request.TotalQuantity, err = amount(c.total); err != nil {
+			return err
+		}
+	}
+	if c.atLeast != "" {
+		if c.request.AtLeast, err = amount(c.atLeast); err != nil {
 			return err
 		}
 	}

@@ -49,6 +49,9 @@ func view(b *client.Budget) string {
 		{"gl code", b.GLCode}, {"effective from", local(from)},
 		{"end", orNever(local(b.EndAt))},
 	}
+	if b.Parent != "" {
+		fields = append(fields, field{"parent", b.Parent})
+	}
 	if b.OnLoss != "" {
 		fields = append(fields, field{"on loss", b.OnLoss})
 	}
@@ -81,6 +84,9 @@ func view(b *client.Budget) string {
 		{"in transit", b.InTransit}, {"in buckets", orUnlimited(b.InBuckets)}, {"held", b.Held},
 		{"used", b.Used}, {"quarantined", b.Quarantined}, {"forfeited", b.Forfeited},
 	}...)
+	if b.Allocated > 0 {
+		fields = append(fields, field{"allocated to children", b.Allocated})
+	}
 	if b.Buckets.Unreachable > 0 {
 		fields = append(fields, field{"buckets out of reach", b.Buckets.Unreachable})
 	}

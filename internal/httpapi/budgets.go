@@ -40,6 +40,15 @@ func (a *API) create(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	if body.Parent != "" { // its units must be in the caller's scope too
+		t := access.Target{Tenant: body.Tenant, Budget: body.Parent, More: true}
+		if err := c.may(&c.route.access, t, func() error {
+			return budget.Refuse(budget.Forbidden, c.route.op,
+				"the parent is outside the budgets of the key")
+		}); err != nil {
+			return answer{}, err
+		}
+	}
 	view, created, err := a.service.Create(c.ctx, body.definition)
 	if err != nil {
 		return answer{}, err

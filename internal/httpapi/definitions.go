@@ -58,6 +58,8 @@ func definitionOf(r *api.CreateRequest) budget.Definition {
 		Unit:             r.Unit,
 		Durability:       r.Durability,
 		Type:             r.Type,
+		ParentName:       r.Parent,
+		AtLeast:          r.AtLeast,
 		Rule:             r.TypeRule,
 		Timezone:         r.Timezone,
 		LateRefund:       r.LateRefund,
@@ -218,6 +220,7 @@ func budgetOf(v *bucket.View) api.Budget {
 		OpensAt: inUTC(v.OpensAt), InBuckets: unless(d.Unlimited, f.InBuckets),
 		Held: f.Held, Used: f.Used,
 		InTransit: f.InTransit(), Quarantined: f.Quarantined, Forfeited: f.Forfeited,
+		Parent: d.ParentName, Allocated: f.Allocated,
 		Buckets: api.BucketCount{Online: f.Online, Offline: f.Offline, Unreachable: v.Unreachable},
 		Limits:  limitsOf(d.Limits),
 	}

@@ -61,7 +61,8 @@ func auditOf(r *bucket.AuditReport) api.AuditReport {
 		Undistributed: unless(r.Unlimited, f.Undistributed),
 		NotFunded:     unless(r.Unlimited, f.Unfunded), InTransit: f.InTransit(),
 		InBuckets: unless(r.Unlimited, f.InBuckets), Held: f.Held, Used: f.Used,
-		Quarantined: f.Quarantined, Forfeited: f.Forfeited, AtRisk: r.AtRisk, Unchecked: r.Unchecked,
+		Quarantined: f.Quarantined, Forfeited: f.Forfeited, WithChildren: f.Allocated,
+		AtRisk: r.AtRisk, Unchecked: r.Unchecked,
 		Discrepancies: make([]api.Discrepancy, len(r.Discrepancies)),
 	}
 	for i, d := range r.Discrepancies {

@@ -193,7 +193,7 @@ func (b *Books) note(u *Budget, o Order, state Word) {
 // fullest first. Halted epochs keep theirs.
 func (b *Books) collect(u *Budget, units int64) {
 	var donors []*Bucket
-	for _, row := range b.Buckets.All() {
+	for _, row := range b.bucketsOf(u) {
 		if e := b.newest(row); e != nil && e.mayGrow() && e.Outstanding > 0 {
 			donors = append(donors, row)
 		}

@@ -117,11 +117,12 @@ func (b *Books) Sets() []Written {
 // sets what was handed out of each budget. A movement that fails must not be saved. The equation
 // and the columns do not apply to unlimited budgets, whose T, F, U and O are 0.
 func (b *Books) Check() error {
-	off := map[int64]int64{} // by budget: how much T changed, less all other terms
+	off := map[int64]int64{}    // by budget: how much T changed, less all other terms
+	family := map[int64]int64{} // by budget: how much T of its children changed, less A
 	for i, now := range b.Budgets.now {
 		was := orZero(b.Budgets.was[i])
 		if min(now.Total, now.Unfunded, now.Undistributed, now.Quarantined, now.Forfeited,
-			now.PendingShrink) < 0 {
+			now.Allocated, now.PendingShrink) < 0 {
 			return fmt.Errorf("budget %d: an account is below 0", now.ID)
 		}
 		now.Out = now.Total - now.Unfunded - now.Undistributed - now.Forfeited
@@ -130,6 +131,11 @@ func (b *Books) Check() error {
 		off[now.ID] -= now.Undistributed - was.Undistributed
 		off[now.ID] -= now.Quarantined - was.Quarantined
 		off[now.ID] -= now.Forfeited - was.Forfeited
+		off[now.ID] -= now.Allocated - was.Allocated
+		family[now.ID] -= now.Allocated - was.Allocated
+		if now.Parent != 0 {
+			family[now.Parent] += now.Total - was.Total
+		}
 	}
 	granted := map[Position]int64{}
 	for i, g := range b.Grants.now {
@@ -170,6 +176,11 @@ func (b *Books) Check() error {
 	for id, units := range off {
 		if units != 0 {
 			return fmt.Errorf("budget %d: the equation is off by %d", id, units)
+		}
+	}
+	for id, units := range family {
+		if units != 0 {
+			return fmt.Errorf("budget %d: T of its children changed by %d more than A", id, units)
 		}
 	}
 	return b.checkDeductions()

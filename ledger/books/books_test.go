@@ -133,7 +133,7 @@ func rollOnce(t *rapid.T, b *Books, u *Budget) {
 	if b.Due(u) || u.IsOver == 0 && !b.Periods.Get([2]int64{u.ID, u.Period}).contains(b.NowMS) {
 		t.Fatalf("at %d the open period is %+v", b.NowMS, out.Period)
 	}
-	for _, row := range b.Buckets.All() {
+	for _, row := range b.bucketsOf(u) {
 		if e := b.newest(row); row.Status == Online && (!e.live() || e.Period != u.Period) {
 			t.Fatalf("bucket %d is online with %+v, the period is %d", row.ID, *e, u.Period)
 		}

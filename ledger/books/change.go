@@ -44,7 +44,7 @@ func (b *Books) Change(u *Budget, c Redefinition) error {
 	}
 	b.judgeAgain(u, moved)
 	if c.After.Name != c.Before.Name {
-		for _, row := range b.Buckets.All() {
+		for _, row := range b.bucketsOf(u) {
 			row.Key = c.KeyOf(int(row.Ordinal))
 		}
 	}
@@ -106,7 +106,7 @@ func (b *Books) movePeriod(u *Budget, c Redefinition) bool {
 // older definition, or by another end of the period. If the end moved later, units that were given
 // back after the former end are no longer late.
 func (b *Books) judgeAgain(u *Budget, moved bool) {
-	for _, row := range b.Buckets.All() {
+	for _, row := range b.bucketsOf(u) {
 		if e := b.newest(row); e.live() && e.Period == u.Period {
 			e.Version, e.PeriodEndMS = u.Version, u.PeriodEndMS
 		}
@@ -114,7 +114,7 @@ func (b *Books) judgeAgain(u *Budget, moved bool) {
 	if !moved || u.PeriodEndMS != 0 && b.NowMS >= u.PeriodEndMS {
 		return
 	}
-	for _, e := range b.Epochs.All() {
+	for _, e := range b.epochsOf(u) {
 		if e.Period == u.Period {
 			e.Late = 0
 		}
@@ -126,7 +126,7 @@ func (b *Books) judgeAgain(u *Budget, moved bool) {
 // back, and missing ones are added. An effective budget keeps one bucket online. If no period is
 // open, no epoch begins. Error: Unavailable for a halted bucket that would retire.
 func (b *Books) resize(u *Budget, c Redefinition) error {
-	n, list := c.After.BucketQuantity, slices.Clone(b.Buckets.All())
+	n, list := c.After.BucketQuantity, slices.Clone(b.bucketsOf(u))
 	stay := list[:min(n, len(list))]
 	for _, row := range list[len(stay):] {
 		if e := b.newest(row); e.live() && e.Halted != "" {

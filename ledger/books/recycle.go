@@ -47,7 +47,7 @@ func (b *Books) Layout(u *Budget) (l Layout) {
 	}
 	p := b.PeriodOf(u) // what the open period got is all that buckets share
 	l.Least = fragment.Least(p.Funded+p.Carried, int(u.Buckets), largest)
-	for _, row := range b.Buckets.All() {
+	for _, row := range b.bucketsOf(u) {
 		e, used := b.newest(row), b.Used[row.ID]
 		if e == nil { // rows that were read without locks
 			continue
@@ -212,7 +212,7 @@ func (b *Books) CloseAbove(u *Budget, done map[int64]bool) (l Layout, closing ma
 	for _, e := range donors[:min(len(donors), mostDonors)] {
 		b.end(u, e)
 	}
-	for _, row := range b.Buckets.All() { // an attempt with an unknown commit may have begun some
+	for _, row := range b.bucketsOf(u) { // an attempt with an unknown commit may have begun some
 		e := b.newest(row)
 		if e.Status == Closing && e.Halted == "" && !b.Away[row.ID] && !done[row.ID] {
 			closing[row.ID] = e.Outstanding

@@ -65,7 +65,7 @@ func (b *Books) RollOver(u *Budget) (out RolledOver, err error) {
 		return out, e
 	}
 	held := int64(0)
-	for _, row := range b.Buckets.All() {
+	for _, row := range b.bucketsOf(u) {
 		if e := b.newest(row); e.live() && e.Halted == "" {
 			if u.Durability == inStore && e.Status != Closing {
 				out.Closing = append(out.Closing, row.ID)
@@ -80,7 +80,7 @@ func (b *Books) RollOver(u *Budget) (out RolledOver, err error) {
 	out.Done, out.Period = true, b.PeriodOf(u)
 	switch {
 	case u.IsOver == 1:
-		for _, row := range b.Buckets.All() {
+		for _, row := range b.bucketsOf(u) {
 			if row.Status == Online {
 				row.Status, row.OfflineBy, row.UpdatedAt = offline, byService, b.NowMS
 			}
@@ -91,7 +91,7 @@ func (b *Books) RollOver(u *Budget) (out RolledOver, err error) {
 		return out, nil
 	}
 	before := len(b.Epochs.All())
-	b.RestartCounts()
+	b.RestartCounts(u)
 	if u.Durability == inStore {
 		u.ContractionBound = 0 // the end of the last period is not the end of this one
 	}
@@ -135,7 +135,7 @@ func (b *Books) leave(u *Budget, number int64, m allocation.Movement) {
 // beginAll begins epochs of the buckets in SQL that are online without one. Those in stores begin
 // theirs with their next units.
 func (b *Books) beginAll(u *Budget) {
-	for _, row := range b.Buckets.All() {
+	for _, row := range b.bucketsOf(u) {
 		if u.Durability != inStore && row.Status == Online && !b.newest(row).live() {
 			b.beginNext(u, row)
 		}

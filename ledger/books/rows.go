@@ -53,8 +53,14 @@ type Budget struct {
 	// ContractionBound is what Bring left over at most when it took buckets offline.
 	ContractionBound int64 `db:"contraction_bound"`
 	ContractedMS     int64 `db:"contracted_ms"`
-	CreatedAt        int64 `db:"created_at"`
-	UpdatedAt        int64 `db:"updated_at"`
+	Allocated        int64 `db:"allocated_quantity"`
+	// Parent is 0 for a budget without one. ParentPeriod is the period of the parent that its units
+	// belong to.
+	Parent       int64 `db:"parent_id"`
+	ParentPeriod int64 `db:"parent_period"`
+	Depth        int64 `db:"depth"`
+	CreatedAt    int64 `db:"created_at"`
+	UpdatedAt    int64 `db:"updated_at"`
 }
 
 // Limit is a row of budget_limit.

@@ -48,9 +48,9 @@ func (b *Books) Close(u *Budget, row *Bucket) {
 	}
 }
 
-// RestartCounts lets the counts of applications of all buckets start from 0.
-func (b *Books) RestartCounts() {
-	for _, row := range b.Buckets.All() {
+// RestartCounts lets the counts of applications of a budget's buckets start from 0.
+func (b *Books) RestartCounts(u *Budget) {
+	for _, row := range b.bucketsOf(u) {
 		row.OutCnt, row.CollectCnt = 0, 0
 	}
 }

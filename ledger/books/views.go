@@ -25,6 +25,7 @@ func (u *Budget) Definition() budget.Definition {
 		OnLoss: budget.OnLoss(u.OnLoss), Unlimited: u.Unlimited == 1, Type: budget.Type(u.Type),
 		TotalQuantity: u.Total, BucketQuantity: int(u.Buckets), ShardingQuantity: u.Sharding,
 		AdjustCnt: int(u.AdjustCnt), StartAt: at(u.StartMS), EndAt: at(u.EndMS),
+		Parent: u.Parent,
 		Paused: u.IsPaused == 1, Archived: u.IsArchived == 1, Timezone: u.Timezone,
 		LateRefund: budget.Where(u.LateRefund), Version: u.Version, CreatedAt: at(u.CreatedAt),
 		UpdatedAt: at(u.UpdatedAt)}
@@ -59,8 +60,8 @@ func (u *Budget) PeriodNow() budget.Period {
 func (b *Books) FirstFigures(u *Budget) ledger.Figures {
 	p := b.PeriodOf(u)
 	f := ledger.Figures{Total: u.Total, Undistributed: u.Undistributed, Unfunded: u.Unfunded,
-		PeriodUnits: p.Funded + p.Carried, PeriodBefore: p.Before, Online: len(b.Buckets.All())}
-	for _, e := range b.Epochs.All() {
+		PeriodUnits: p.Funded + p.Carried, PeriodBefore: p.Before, Online: len(b.bucketsOf(u))}
+	for _, e := range b.epochsOf(u) {
 		if e.Status == Open {
 			f.InBuckets += e.Outstanding
 		} else {

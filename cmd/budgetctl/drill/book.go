@@ -103,7 +103,8 @@ func (b *book) compare(audit *client.AuditReport, ledger map[string]int64) (wron
 	if total != b.total {
 		say("the total is %d units, and should be %d", total, b.total)
 	}
-	sum := left + audit.Held + audit.Used + audit.Quarantined + audit.Forfeited
+	sum := left + audit.Held + audit.Used + audit.Quarantined + audit.Forfeited +
+		audit.WithChildren
 	if sum != total {
 		say("the audit's parts make %d of %d units", sum, total)
 	}

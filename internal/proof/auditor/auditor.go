@@ -26,6 +26,7 @@ type Budget struct {
 	Store, Unlimited               bool
 	Total, Unfunded, Undistributed int64
 	Quarantined, Forfeited         int64
+	Allocated, Parent              int64
 	PendingShrink                  int64
 	// Outstanding, Held, Used and Returning are the sums of its epochs.
 	Outstanding, Held, Used, Returning int64
@@ -161,12 +162,14 @@ func (r *reading) each(query string, row func(scan func(...any) error) error) er
 
 func (r *reading) readBudgets() error {
 	return r.each(`SELECT id, name, durability, unlimited, total_quantity, unfunded_quantity,
-		undistributed_quantity, quarantined_quantity, forfeited_quantity, pending_shrink_quantity
+		undistributed_quantity, quarantined_quantity, forfeited_quantity, pending_shrink_quantity,
+		allocated_quantity, parent_id
 		FROM budget_management_bucket`, func(scan func(...any) error) error {
 		b := &Budget{Deductions: map[string]*Deduction{}, Adjustments: map[string]Adjustment{}}
 		durability := ""
 		err := scan(&b.ID, &b.Name, &durability, &b.Unlimited, &b.Total, &b.Unfunded, &b.Undistributed,
-			&b.Quarantined, &b.Forfeited, &b.PendingShrink)
+			&b.Quarantined, &b.Forfeited, &b.PendingShrink,
+			&b.Allocated, &b.Parent)
 		b.Store = durability == "store"
 		r.budgets[b.ID] = b
 		return err

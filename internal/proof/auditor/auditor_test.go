@@ -109,6 +109,8 @@ var planted = []struct{ name, statement, found string }{
 		`adjustment "more" has no parent row`},
 	{"a unit appears in U", `UPDATE budget_management_bucket SET undistributed_quantity = 61
 		WHERE id = 1`, "ledger: T as the sum of its parts is 120, by the rows 121"},
+	{"a unit with no child", `UPDATE budget_management_bucket SET allocated_quantity = 1
+		WHERE id = 1`, "ledger: A is 1, by the rows 0"},
 	{"a pending quantity without a shrink", `UPDATE budget_management_bucket SET pending_shrink_quantity = 3`,
 		"ledger: pending shrinks is 3, by the rows 0"},
 	{"more is used than the total", `UPDATE budget_management_bucket SET total_quantity = 30 WHERE id = 1`,

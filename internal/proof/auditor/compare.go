@@ -43,9 +43,16 @@ func (r *reading) compare(b *Budget) {
 	same("T", b.Total, total)
 	same("pending shrinks", b.PendingShrink, pending)
 	same("Q", b.Quarantined, held)
-	same("F + U", b.Unfunded+b.Undistributed, b.Total-b.Forfeited-b.Quarantined-out)
+	same("F + U", b.Unfunded+b.Undistributed, b.Total-b.Forfeited-b.Quarantined-b.Allocated-out)
 	same("T as the sum of its parts", b.Total, b.Unfunded+b.Undistributed+b.Outstanding+b.Held+
-		b.Used+b.Returning+b.Quarantined+b.Forfeited)
+		b.Used+b.Returning+b.Quarantined+b.Forfeited+b.Allocated)
+	children := int64(0)
+	for _, child := range r.budgets {
+		if child.Parent == b.ID {
+			children += child.Total
+		}
+	}
+	same("A", b.Allocated, children)
 	if b.Used+b.Held > b.Total {
 		r.wrong("%s: oversold: %d used, %d held, total %d", b.Name, b.Used, b.Held, b.Total)
 	}

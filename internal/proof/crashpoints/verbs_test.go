@@ -223,6 +223,9 @@ func TestLedger(t *testing.T) {
 			}), used: 10},
 		{name: "append", call: adjust(7), rest: true},
 		{name: "shrink", call: adjust(-7), rest: true},
+		{name: "carve", call: carve(40), check: family(40)},
+		{name: "append to a child", before: prepare(carve(40)), call: adjustChild(20), check: family(60)},
+		{name: "shrink of a child", before: prepare(carve(40)), call: adjustChild(-15), check: family(25)},
 	})
 }
 

@@ -16,9 +16,9 @@ import (
 
 // The largest numbers of lines of code, without blank lines and comments, in Go and Lua.
 const (
-	mostProduct = 62_545 // what budgetd, budgetctl and the client are made of
-	mostSupport = 10_870 // all other code outside tests
-	mostTests   = 69_850
+	mostProduct = 62_985 // what budgetd, budgetctl and the client are made of
+	mostSupport = 10_875 // all other code outside tests
+	mostTests   = 70_330
 )
 
 // lineCount counts lines of code and lines that have only a comment.

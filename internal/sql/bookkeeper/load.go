@@ -88,6 +88,12 @@ func listed(text string, numbers []int64) func(s *engine.Statement) {
 
 func lockBudget(id int64) Query { return budgetOf(locked, id) }
 
+// LockBudgets locks budgets, whose ids are sorted.
+func LockBudgets(ids ...int64) Query {
+	return rowsOf(budgets, locked,
+		listed(`budget_management_bucket r /*by PRIMARY*/ WHERE r.id ? ORDER BY r.id`, ids))
+}
+
 func budgetOf(l lock, id int64) Query {
 	return rowsOf(budgets, l,
 		numbered(`budget_management_bucket r /*by PRIMARY*/ WHERE r.id = ?`, id))
@@ -106,12 +112,12 @@ func AllEpochs(id int64) []Query {
 
 // WholeBudget locks budgets, whose ids are sorted, the newest epoch of each of their buckets, and
 // every epoch with units, and loads their buckets, their open periods, the periods of these epochs,
-// and the partitions of the buckets. The list of the epochs is read under the budgets' locks, and
+// and the partitions of the buckets, and of a parent among them the periods that its children among
+// them were carved from. The list of the epochs is read under the budgets' locks, and
 // only these epochs are locked: by their primary keys, in the lock order.
 func WholeBudget(ids ...int64) []Query {
 	return []Query{
-		rowsOf(budgets, locked,
-			listed(`budget_management_bucket r /*by PRIMARY*/ WHERE r.id ? ORDER BY r.id`, ids)),
+		LockBudgets(ids...),
 		rowsOf(partitions, shared, listed(`store_partition r /*by PRIMARY*/ WHERE EXISTS (SELECT 1
 			FROM sharding_budget_management_bucket b WHERE b.budget_id ?
 			AND b.instance = r.instance AND b.partition_number = r.partition_number)
@@ -121,7 +127,9 @@ func WholeBudget(ids ...int64) []Query {
 		rowsOf(periods, under, listed(`(SELECT u.id AS id, u.period AS number
 				FROM budget_management_bucket u /*by PRIMARY*/ WHERE u.id ?
 				UNION SELECT e.budget_id, e.period FROM bucket_epoch e /*by bucket_epoch_units*/
-				WHERE e.budget_id ? AND e.has_units = 1) l
+				WHERE e.budget_id ? AND e.has_units = 1
+				UNION SELECT c.parent_id, c.parent_period FROM budget_management_bucket c /*by PRIMARY*/
+				WHERE c.id ? AND c.parent_id ?) l
 			/*in order*/ JOIN budget_period r /*by PRIMARY*/
 				ON r.budget_id = l.id AND r.number = l.number`, ids)),
 	}
@@ -316,9 +324,6 @@ func Overrides(ids []books.OverrideID) (out []Query) {
 	}
 	return out
 }
-
-// LockBudget locks a budget alone.
-func LockBudget(id int64) Query { return lockBudget(id) }
 
 // Partitions keeps partitions, sorted and without duplicates, as they are until the commit.
 func Partitions(list ...books.PartitionID) Query {

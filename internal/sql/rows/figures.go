@@ -10,6 +10,7 @@ import (
 // bucket_epoch e. A SELECT adds online_buckets and offline_buckets.
 const FigureColumns = `u.id, u.unlimited, u.total_quantity, u.undistributed_quantity,
 	u.quarantined_quantity, u.forfeited_quantity, u.pending_shrink_quantity, u.unfunded_quantity,
+	u.allocated_quantity,
 	u.period, u.period_start_ms, u.period_end_ms, u.is_over,
 	(SELECT COALESCE(SUM(p.funded_quantity + p.carried_quantity), 0) FROM budget_period p
 		WHERE p.budget_id = u.id AND p.number = u.period) AS period_units,
@@ -41,8 +42,9 @@ type Figures struct {
 // buckets hold no part of a total.
 func (r *Figures) Ledger() ledger.Figures {
 	f := ledger.Figures{Total: r.Total, Undistributed: r.Undistributed, Quarantined: r.Quarantined,
-		Forfeited: r.Forfeited, Unfunded: r.Unfunded, PendingShrink: r.PendingShrink,
-		InBuckets: r.Remaining, Unsettled: r.Unsettled, Returning: r.Returning, Held: r.Held,
+		Forfeited: r.Forfeited, Unfunded: r.Unfunded, Allocated: r.Allocated,
+		PendingShrink: r.PendingShrink,
+		InBuckets:     r.Remaining, Unsettled: r.Unsettled, Returning: r.Returning, Held: r.Held,
 		Used: r.Used, PeriodUnits: r.PeriodUnits, Online: r.Online, Offline: r.Offline,
 		Period: r.PeriodNow()}
 	if r.Unlimited == 1 {

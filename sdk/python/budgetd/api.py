@@ -117,6 +117,8 @@ class BudgetDefinition(TypedDict):
     type: NotRequired["BudgetType"]
     type_rule: NotRequired["TypeRule"]
     total_quantity: NotRequired["Amount"]
+    parent: NotRequired["Name"]
+    at_least: NotRequired["Amount"]
     unlimited: NotRequired[bool]
     bucket_quantity: NotRequired[int]
     sharding_quantity: NotRequired["Units"]
@@ -159,6 +161,7 @@ class Budget(TypedDict):
     unit: "Unit"
     durability: "Durability"
     type: "BudgetType"
+    parent: NotRequired["Name"]
     type_rule: NotRequired["TypeRule"]
     timezone: NotRequired[str]
     late_refund: NotRequired["LateRefund"]
@@ -190,6 +193,7 @@ class Budget(TypedDict):
     in_transit: "Units"
     quarantined: "Units"
     forfeited: "Units"
+    allocated: NotRequired["Units"]
     period: NotRequired["Period"]
     periods: NotRequired[list["PlannedPeriod"]]
     buckets: "BucketCount"
@@ -283,6 +287,7 @@ class AdjustedBudget(TypedDict):
     unit: "Unit"
     durability: "Durability"
     type: "BudgetType"
+    parent: NotRequired["Name"]
     type_rule: NotRequired["TypeRule"]
     timezone: NotRequired[str]
     late_refund: NotRequired["LateRefund"]
@@ -314,6 +319,7 @@ class AdjustedBudget(TypedDict):
     in_transit: "Units"
     quarantined: "Units"
     forfeited: "Units"
+    allocated: NotRequired["Units"]
     period: NotRequired["Period"]
     periods: NotRequired[list["PlannedPeriod"]]
     buckets: "BucketCount"
@@ -601,6 +607,7 @@ class AuditReport(TypedDict):
     used: "Units"
     quarantined: "Units"
     forfeited: "Units"
+    with_children: NotRequired["Units"]
     at_risk: "Units"
     discrepancies: list["Discrepancy"]
     unchecked: NotRequired[list[str]]

@@ -1348,6 +1348,10 @@ export interface components {
             type_rule?: components["schemas"]["TypeRule"];
             /** @description Required unless the budget is unlimited. */
             total_quantity?: components["schemas"]["Amount"];
+            /** @description The name of a budget of the tenant, whose units become the total. The child has its unit, is of type `promo` in ledger mode, and ends no later than the parent, or than its period: `end_at` is cut. A family has at most 8 levels. */
+            parent?: components["schemas"]["Name"];
+            /** @description With `parent`: accepts a smaller total, of at least so many units, if the parent has less. */
+            at_least?: components["schemas"]["Amount"];
             /** @description There is no total; only the limits bound what is deducted; default `false`. */
             unlimited?: boolean;
             /**
@@ -1421,6 +1425,8 @@ export interface components {
             unit: components["schemas"]["Unit"];
             durability: components["schemas"]["Durability"];
             type: components["schemas"]["BudgetType"];
+            /** @description The budget that it was carved out of. */
+            parent?: components["schemas"]["Name"];
             type_rule?: components["schemas"]["TypeRule"];
             timezone?: string;
             late_refund?: components["schemas"]["LateRefund"];
@@ -1443,7 +1449,7 @@ export interface components {
             /** @description It is over, and lists leave it out. */
             archived?: boolean;
             version: components["schemas"]["Number"];
-            /** @description The sum of `undistributed`, `not_funded`, `in_transit`, `in_buckets`, `held`, `used`, `quarantined` and `forfeited`. */
+            /** @description The sum of `undistributed`, `not_funded`, `in_transit`, `in_buckets`, `held`, `used`, `quarantined`, `forfeited` and `allocated`. */
             total_quantity: components["schemas"]["UnitsOrNone"];
             /** @description What left the total for buckets. */
             out_quantity: components["schemas"]["UnitsOrNone"];
@@ -1463,6 +1469,8 @@ export interface components {
             in_transit: components["schemas"]["Units"];
             quarantined: components["schemas"]["Units"];
             forfeited: components["schemas"]["Units"];
+            /** @description The sum of the totals of its children; left out if it is 0. */
+            allocated?: components["schemas"]["Units"];
             period?: components["schemas"]["Period"];
             /** @description What the first periods and the last one would get (`dry_run` only). */
             periods?: components["schemas"]["PlannedPeriod"][];
@@ -1894,7 +1902,7 @@ export interface components {
             quarantined: components["schemas"]["Units"];
             forfeited: components["schemas"]["Units"];
         };
-        /** @description `total` is the sum of `undistributed`, `not_funded`, `in_transit`, `in_buckets`, `held`, `used`, `quarantined` and `forfeited`. */
+        /** @description `total` is the sum of `undistributed`, `not_funded`, `in_transit`, `in_buckets`, `held`, `used`, `quarantined`, `forfeited` and `with_children`. */
         AuditReport: {
             ok: boolean;
             total: components["schemas"]["UnitsOrNone"];
@@ -1906,6 +1914,8 @@ export interface components {
             used: components["schemas"]["Units"];
             quarantined: components["schemas"]["Units"];
             forfeited: components["schemas"]["Units"];
+            /** @description The sum of the totals of its children; left out if it is 0. */
+            with_children?: components["schemas"]["Units"];
             /** @description What could be lost or sold twice if stores lost their memory now. */
             at_risk: components["schemas"]["Units"];
             discrepancies: components["schemas"]["Discrepancy"][];
