@@ -209,17 +209,18 @@ CREATE TABLE adjustment (
 CREATE INDEX adjustment_status ON adjustment (status);
 
 -- Ledger mode: one row per deduction, without a secondary index or rarely used columns. Holds and
--- refunds have rows in `hold` and `give_back`.
+-- refunds have rows in `hold` and `give_back`. A set has a row for each of its legs, in its budget, and
+-- its owner, whose note lists them: a row of budget 0, with the tenant, x'00' and the caller's id.
 CREATE TABLE deduction (
   budget_id BIGINT NOT NULL,                -- the budget
-  request_id VARBINARY(128) NOT NULL,       -- the caller's, byte by byte
-  bucket_id BIGINT NOT NULL,                -- the bucket; 0: a tombstone, the id was cancelled
+  request_id VARBINARY(192) NOT NULL,       -- the caller's, byte by byte; of a leg: x'02' and the caller's
+  bucket_id BIGINT NOT NULL,                -- the bucket; 0: a tombstone, the id was cancelled, or the owner of a set
   epoch BIGINT NOT NULL,                    -- its epoch; 0 for a tombstone
   amount BIGINT NOT NULL,                   -- units; 0 for a tombstone
   fingerprint VARBINARY(16) NOT NULL,       -- hash of the request with a format number; empty for a tombstone
   nonce VARBINARY(8) NOT NULL,              -- of the call whose attempt was committed
   counted_at BIGINT NOT NULL,               -- SQL's time of the commit
-  note BLOB,                                -- reference, dimensions, counts, who deducted, for whom the id is void; NULL: none
+  note BLOB,                                -- reference, dimensions, counts, who deducted, for whom the id is void, legs; NULL: none
   PRIMARY KEY (budget_id, request_id),
   CHECK (amount >= 0)
 );
@@ -227,9 +228,9 @@ CREATE TABLE deduction (
 -- Deductions that are or were holds.
 CREATE TABLE hold (
   budget_id BIGINT NOT NULL,                -- the budget
-  request_id VARBINARY(128) NOT NULL,       -- of the deduction
+  request_id VARBINARY(192) NOT NULL,       -- of the deduction
   state VARBINARY(12) NOT NULL,             -- held | used (confirmed) | expired | rolled_back
-  hold_group VARBINARY(128),                -- holds confirmed together; NULL: it belongs to no group
+  hold_group VARBINARY(192),                -- holds confirmed together; NULL: it belongs to no group
   hold_until_ms BIGINT NOT NULL,            -- when it expires, or would have expired
   due_ms BIGINT,                            -- the same while it is held; NULL afterwards
   confirmed BIGINT NOT NULL DEFAULT 0,      -- units that were confirmed of what was held
@@ -249,7 +250,7 @@ CREATE INDEX hold_of_group ON hold (budget_id, hold_group);
 -- Groups of holds. Adding a member and closing the group lock its row.
 CREATE TABLE group_of_holds (
   budget_id BIGINT NOT NULL,                -- the budget
-  hold_group VARBINARY(128) NOT NULL,       -- the caller's name for it
+  hold_group VARBINARY(192) NOT NULL,       -- the caller's name for it
   state VARBINARY(12) NOT NULL,             -- open | used | rolled_back, set by the first confirm or rollback
   created_at BIGINT NOT NULL,               -- ms since 1970
   PRIMARY KEY (budget_id, hold_group)
@@ -258,7 +259,7 @@ CREATE TABLE group_of_holds (
 -- Units that a deduction took later, above its hold or after its expiry. They may lie in another bucket and epoch.
 CREATE TABLE extra (
   budget_id BIGINT NOT NULL,                -- the budget
-  request_id VARBINARY(128) NOT NULL,       -- of the deduction
+  request_id VARBINARY(192) NOT NULL,       -- of the deduction
   number BIGINT NOT NULL,                   -- from 1, per deduction
   bucket_id BIGINT NOT NULL,                -- the bucket that gave them
   epoch BIGINT NOT NULL,                    -- its epoch
@@ -273,7 +274,7 @@ CREATE TABLE extra (
 -- Units of a deduction that came back: rollbacks, and the ends of holds.
 CREATE TABLE give_back (
   budget_id BIGINT NOT NULL,                -- the budget
-  request_id VARBINARY(128) NOT NULL,       -- of the deduction
+  request_id VARBINARY(192) NOT NULL,       -- of the deduction
   kind VARBINARY(8) NOT NULL,               -- rollback | confirm | expire
   rollback_id VARBINARY(128) NOT NULL,      -- the caller's; empty: the whole, confirm and expire
   number BIGINT NOT NULL DEFAULT 0,         -- 0: what the deduction took first; else its row of extra
@@ -306,7 +307,7 @@ CREATE TABLE deduction_value (
   dimension VARBINARY(256) NOT NULL,        -- the caller's name for it
   value VARBINARY(256) NOT NULL,            -- its value
   counted_at BIGINT NOT NULL,               -- the deduction's, or created_at of its extras
-  request_id VARBINARY(128) NOT NULL,       -- of the deduction
+  request_id VARBINARY(192) NOT NULL,       -- of the deduction
   PRIMARY KEY (budget_id, dimension, value, counted_at, request_id)
 );
 

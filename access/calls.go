@@ -41,6 +41,7 @@ func (c Call) Administrative() bool {
 
 const (
 	others = "the deduction was made by another principal"
+	ofSet  = "the set was made by another principal"
 	beyond = "more than the status is changed"
 	one    = "/v1/budgets/{budget}"
 )
@@ -52,6 +53,7 @@ var calls = []Call{
 	{"GET", "/v1/budgets", "list", Read, Tenant, 0, ""},
 	{"GET", one, "view", Read, Budget, 0, ""},
 	{"GET", one + "/deductions", "deduction", Read, Budget, 0, ""},
+	{"GET", "/v1/deductions", "set", Read, Tenant, 0, ""},
 	{"GET", one + "/usage", "usage", Read, Budget, 0, ""},
 	{"GET", one + "/limits/{name}/nearest", "nearest", Read, Budget, 0, ""},
 	{"GET", one + "/limits/{name}/overrides", "overrides", Read, Budget, 0, ""},
@@ -75,6 +77,11 @@ var calls = []Call{
 
 	{"POST", one + "/deduct", "deduct", Deduct, Budget, 0, ""},
 	{"POST", "/v1/deductions:batch", "batch", Deduct, Tenant, 0, ""},
+	{"POST", "/v1/deductions", "deduct set", Deduct, Tenant, 0, ""},
+	{"POST", "/v1/deductions/confirm", "confirm set", Deduct, Tenant, Rollback, ofSet},
+	{"POST", "/v1/deductions/extend", "extend set", Deduct, Tenant, Rollback, ofSet},
+	{"POST", "/v1/deductions/cancel", "cancel set", Deduct, Tenant, Rollback, ofSet},
+	{"POST", "/v1/deductions/rollback", "rollback set", Deduct, Tenant, Rollback, ofSet},
 	{"POST", one + "/confirm", "confirm", Deduct, Budget, Rollback, others},
 	{"POST", one + "/extend", "extend", Deduct, Budget, Rollback, others},
 	{"POST", one + "/cancel", "cancel", Deduct, Budget, Rollback, others},

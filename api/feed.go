@@ -15,6 +15,9 @@ type LedgerEntry struct {
 	// Entry numbers the entries of the bucket, from 1, without gaps.
 	Entry     int64  `json:"entry"`
 	RequestID string `json:"request_id"`
+	// OfSet means that the entry is about a leg of the set of the tenant with this request id, and
+	// not about a deduction from the budget alone, which may have the same id.
+	OfSet bool `json:"of_set,omitzero"`
 	// RollbackID is the caller's; "" for the default one, that of a cancel (Cancelled), or of the
 	// rollback of a whole group (OfGroup).
 	RollbackID string `json:"rollback_id,omitzero"`

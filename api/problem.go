@@ -32,6 +32,8 @@ type Problem struct {
 	Max       *int64       `json:"max,omitzero"`
 	ResetAt   time.Time    `json:"reset_at,omitzero"`
 	Limits    []LimitState `json:"limits,omitempty"`
+	// Refusals are those of the legs of a set.
+	Refusals []LegRefusal `json:"refusals,omitempty"`
 	// State is the state of a deduction of which nothing is left.
 	State string `json:"state,omitzero"`
 	// Never means that the request can never be accepted under the present definitions.
@@ -47,10 +49,48 @@ type Problem struct {
 	CorrelationID string   `json:"correlation_id,omitzero"`
 }
 
+// LegRefusal is why a leg of a set refuses it. The members are those of Problem.
+type LegRefusal struct {
+	Budget     string       `json:"budget"`
+	Code       budget.Code  `json:"code"`
+	Detail     string       `json:"detail,omitzero"`
+	Available  *int64       `json:"available,omitzero"`
+	Limit      string       `json:"limit,omitzero"`
+	Limits     []LimitState `json:"limits,omitempty"`
+	Never      bool         `json:"never,omitzero"`
+	StartAt    time.Time    `json:"start_at,omitzero"`
+	RetryAfter float64      `json:"retry_after,omitzero"`
+}
+
 // WholeRetryAfter returns RetryAfter for the header: whole seconds, 0 for none.
 func (p *Problem) WholeRetryAfter() int64 {
 	if p.RetryAfter <= 0 {
 		return 0
 	}
 	return int64(max(1, math.Ceil(p.RetryAfter)))
+}
+
+// Refusal is a deduction that the server refused, with the reason.
+type Refusal struct {
+	At         time.Time         `json:"at"`
+	Tenant     string            `json:"tenant"`
+	Budget     string            `json:"budget"`
+	RequestID  string            `json:"request_id"`
+	Amount     int64             `json:"amount"`
+	Key        string            `json:"key,omitzero"`
+	Dimensions map[string]string `json:"dimensions,omitempty"`
+	Hold       bool              `json:"hold,omitzero"`
+	Reference  string            `json:"reference,omitzero"`
+	// RoutingKey is the key by which the request is routed now; KeyedDeduction takes it. Bucket is
+	// the bucket to which it is routed, Home where that is. Home is nil if Bucket is empty.
+	RoutingKey string `json:"routing_key,omitzero"`
+	Bucket     string `json:"bucket,omitzero"`
+	Home       *Home  `json:"home,omitzero"`
+	// Problem is what the caller was answered; its RetryAfter counts from At.
+	Problem Problem `json:"problem"`
+}
+
+// RefusalList lists refusals, newest first.
+type RefusalList struct {
+	Refusals []Refusal `json:"refusals"`
 }

@@ -22,6 +22,9 @@ type BudgetRef struct {
 	ID int64
 }
 
+// IsTenant reports whether the reference names no budget, only the tenant of a set.
+func (r BudgetRef) IsTenant() bool { return r.ID == 0 && r.Name == "" }
+
 // Budget is a definition with its buckets, as a node caches it.
 type Budget struct {
 	budget.Definition
@@ -329,3 +332,6 @@ func (b *Budget) NeedsRows(call, instead string) error {
 
 // InsteadOfHold is what to use instead of a hold where there are no rows: see NeedsRows.
 const InsteadOfHold = "deduct at once and roll back what is not needed"
+
+// InsteadOfSet is what to use instead of a set where there are no rows: see NeedsRows.
+const InsteadOfSet = "deduct from one budget after the other, and cancel all if one refuses"

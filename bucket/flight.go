@@ -17,6 +17,37 @@ type Operation struct {
 	// Charges are what the deduction counts against limits, in the order of the limits. The slice may
 	// be empty.
 	Charges []limit.Charge
+	// Set makes the operation the first leg of a set, which is deducted as a whole or not at all; nil
+	// for a deduction of one budget. The other legs follow, each of another budget.
+	Set *Set
+}
+
+// Set is what the legs of an Operation have in common.
+type Set struct {
+	// Owner is the id by which the set is found: see ledger.SetID.
+	Owner ID
+	// Legs is the number of legs.
+	Legs int
+	// Group is the name under which the set's group of holds is recorded in the owner's budget, or
+	// "".
+	Group string
+}
+
+// Legs returns how many operations the set has that the operation is the first leg of; 1 if it is a
+// deduction of one budget.
+func (o *Operation) Legs() int {
+	if o.Set == nil {
+		return 1
+	}
+	return o.Set.Legs
+}
+
+// ID returns the id by which a repetition of the operation, or of its set, is found.
+func (o *Operation) ID() ID {
+	if o.Set == nil {
+		return ID{Budget: o.Budget.ID, RequestID: o.Request.ID}
+	}
+	return o.Set.Owner
 }
 
 // Verdict is the result of a commit for one operation.
@@ -41,15 +72,17 @@ const (
 	Limited
 	// GroupClosed means that the group of holds takes no further member.
 	GroupClosed
+	// Fits means that a leg would be accepted, and another leg of its set is not.
+	Fits
 	// Exhausted means that everything the open period may still get, read under locks, is below the
-	// amount: Outcome.Cover. Only Bring returns it (I3).
+	// amount: Outcome.Availability. Only Bring returns it (I3).
 	Exhausted
 )
 
-// Outcome is the result of a commit for one operation.
+// Outcome is the result of a commit for one operation. Known is that of all legs of a set.
 type Outcome struct {
 	Verdict Verdict
-	// Deduction is the row, for Accepted and Known.
+	// Deduction is the row, for Accepted and Known; for a set that is Known, the row of its owner.
 	Deduction ledger.Deduction
 	// Remaining is O of the bucket after the commit, in minor units.
 	Remaining int64

@@ -34,13 +34,18 @@ type DeductRequest struct {
 	// By is the principal that deducts, or empty on a server without authentication. Ledger mode keeps
 	// it. A repeat may come from another principal.
 	By string
+	// Legs makes the request a set of the tenant that Budget names: all legs are deducted, or none.
+	// Each has a Budget, an Amount, a Key, Dimensions and Counts; the request has the rest.
+	Legs []DeductRequest
 }
 
 // DeductAnswer is an accepted deduction.
 type DeductAnswer struct {
 	RequestID string
-	Amount    int64
-	State     ledger.State
+	// Budget is the name of the budget. It is set only in the answer to a leg.
+	Budget string
+	Amount int64
+	State  ledger.State
 	// Bucket is the key of the bucket it was deducted from.
 	Bucket string
 	// BucketRemaining is what that bucket held immediately afterwards, in minor units. On a replay
@@ -65,11 +70,18 @@ type DeductAnswer struct {
 	Receipt string
 	// Replayed says that an earlier call with this id made the deduction.
 	Replayed bool
+	// Legs are the answers to the legs of a set, in the order of the request. The set's own answer has
+	// only RequestID, State, HoldUntil and Replayed.
+	Legs []DeductAnswer
 }
 
 // DeductionView is the ledger's row of a request id, as shown to callers.
 type DeductionView struct {
-	RequestID  string
+	RequestID string
+	// Budget is the name of the budget of a leg, and Legs are those of a set, in the order in which
+	// they were deducted.
+	Budget     string
+	Legs       []DeductionView
 	State      ledger.State
 	Amount     int64
 	RolledBack int64
@@ -98,6 +110,7 @@ type DeductionView struct {
 
 // RollbackRequest asks for units of a deduction to be given back.
 type RollbackRequest struct {
+	// Budget is the deduction's. A set has none: only its tenant.
 	Budget     BudgetRef
 	RequestID  string
 	RollbackID string
@@ -105,6 +118,9 @@ type RollbackRequest struct {
 	Group string
 	// Amount is what to give back; 0 means all that is left.
 	Amount int64
+	// Amounts are the parts of the legs of a set, by the names of their budgets; nil means all that is
+	// left of each. Legs that it does not name stay as they are.
+	Amounts map[string]int64
 	// Receipt is the deduction's. It is optional.
 	Receipt string
 	// OnlyBy, unless it is empty, restricts the call to deductions of this principal; for others it
@@ -118,14 +134,21 @@ type RollbackRequest struct {
 	Dimensions map[string]string
 }
 
+// IsSet reports whether the request is about a set.
+func (r *RollbackRequest) IsSet() bool { return r.Budget.IsTenant() }
+
 // ConfirmRequest asks for held units to be used, of one hold or of all holds of a group.
 type ConfirmRequest struct {
+	// Budget is the deduction's. A set has none: only its tenant.
 	Budget BudgetRef
 	// Exactly one of RequestID and Group is set.
 	RequestID, Group string
 	// Amount is what to confirm; 0 means the whole, and the rest is given back. Above what is held it
 	// takes units of the budget, if the deduction allows that. It is 0 with a group.
 	Amount int64
+	// Amounts are the parts of the legs of a set, by the names of their budgets. Legs that it does not
+	// name are confirmed as a whole.
+	Amounts map[string]int64
 	// Receipt is the deduction's. It is optional; see RollbackRequest.
 	Receipt string
 	// OnlyBy, unless it is empty, restricts the call to holds of this principal; for others it
@@ -135,6 +158,7 @@ type ConfirmRequest struct {
 
 // ExtendRequest asks for a hold, or all holds of a group, to last HoldTTL from now.
 type ExtendRequest struct {
+	// Budget is the deduction's. A set has none: only its tenant.
 	Budget BudgetRef
 	// Exactly one of RequestID and Group is set.
 	RequestID, Group string

@@ -98,6 +98,9 @@ type CheckAnswer struct {
 	PeriodRemaining *int64
 	// Limits are those that the deduct would count against, without it.
 	Limits []budget.LimitState
+	// Budget is the name of the budget of a leg, and Legs are those of a set.
+	Budget string
+	Legs   []CheckAnswer
 	// Recorded is the answer to a replay of the request id. It is nil for a new id, and for a check.
 	Recorded *DeductAnswer
 	// Err is the refusal, or the reason why no prediction is possible.

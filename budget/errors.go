@@ -51,6 +51,8 @@ const (
 	NameTaken              Code = "name_taken"
 	VersionConflict        Code = "version_conflict"
 
+	// LegRefused means that legs of a set refuse it, each for the reason in Error.Refusals.
+	LegRefused Code = "leg_refused"
 	// LimitExceeded means that the deduction would exceed a limit, which is in Error.Limit.
 	LimitExceeded Code = "limit_exceeded"
 
@@ -136,7 +138,7 @@ func (c Code) Kind() Kind {
 	case BudgetExhausted, PeriodExhausted, BudgetNotEffective, BudgetPaused, BudgetExpired,
 		BudgetNotOver, HasDeductions, InUse, LastBucket, LastInstance,
 		BucketOffline, BucketHalted, InstanceAnswers, AmountExceedsRemaining, LimitExceeded,
-		LedgerModeOnly:
+		LegRefused, LedgerModeOnly:
 		return Refused
 	case RequestConflict, RequestVoid, AlreadyRolledBack, NameTaken, VersionConflict,
 		NotHeld, HoldExpired, GroupClosed, TooManyKeys, KeyNotLive, TooManyWebhooks:
@@ -173,6 +175,13 @@ type FieldError struct {
 	Message string `json:"message"`
 }
 
+// LegRefusal is why a leg of a set refuses it.
+type LegRefusal struct {
+	// Budget is the name of the leg's budget.
+	Budget string
+	Reason *Error
+}
+
 // Error is the one error type that crosses package borders. errors.Is compares codes, so
 // `errors.Is(err, &budget.Error{Code: budget.Unavailable})` and Is(err, budget.Unavailable) agree.
 type Error struct {
@@ -190,6 +199,8 @@ type Error struct {
 	// all exceeded limits.
 	Limit  *LimitState
 	Limits []LimitState
+	// Refusals are those of the legs of a set, in their order, for LegRefused.
+	Refusals []LegRefusal
 	// State is the state of the deduction, for AlreadyRolledBack: "rolled_back" or "expired".
 	State string
 	// Never means that the request cannot be accepted under the present definition, however often

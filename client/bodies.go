@@ -44,6 +44,7 @@ type (
 	KeyRequest      = api.KeyRequest
 	LedgerEntry     = api.LedgerEntry
 	LedgerPage      = api.LedgerPage
+	LegRefusal      = api.LegRefusal
 	Limit           = api.Limit
 	LimitState      = api.LimitState
 	Nearest         = api.Nearest
@@ -69,6 +70,16 @@ type (
 	RotateRequest   = api.RotateRequest
 	Series          = api.Series
 	SeriesPoint     = api.SeriesPoint
+	Set             = api.Set
+	SetAnswer       = api.SetAnswer
+	SetCancel       = api.SetCancel
+	SetConfirm      = api.SetConfirm
+	SetExtend       = api.SetExtend
+	SetLeg          = api.SetLeg
+	SetLegAnswer    = api.SetLegAnswer
+	SetPart         = api.SetPart
+	SetRequest      = api.SetRequest
+	SetRollback     = api.SetRollback
 	Threshold       = api.Threshold
 	Thresholds      = api.Thresholds
 	Usage           = api.Usage

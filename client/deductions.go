@@ -44,6 +44,10 @@ func about(requestID string, out any) error {
 	switch answer := out.(type) {
 	case *DeductAnswer:
 		return aboutRequest(requestID, answer.RequestID, "outcome", answer.Outcome)
+	case *SetAnswer:
+		return aboutRequest(requestID, answer.RequestID, "outcome", answer.Outcome)
+	case *Set:
+		return aboutRequest(requestID, answer.RequestID, "state", answer.State)
 	case *Deduction:
 		return aboutRequest(requestID, answer.RequestID, "state", answer.State)
 	case *Group:

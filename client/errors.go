@@ -34,6 +34,8 @@ type Problem struct {
 	// holds all exceeded limits.
 	Limit  *LimitState
 	Limits []LimitState
+	// Refusals are those of the legs of a set, for "leg_refused".
+	Refusals []LegRefusal
 	// State is that of the deduction, for "already_rolled_back": "rolled_back" or "expired".
 	State string
 	// Never means that the request cannot be accepted under the present definition. It is final;

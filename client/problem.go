@@ -20,7 +20,8 @@ func problemOf(what call, status int, b *api.Problem) *Problem {
 		Errors: b.Errors, Available: b.Available, Reasons: b.Reasons,
 		RetryAfter: seconds(b.RetryAfter), read: what.read(),
 		Budget: b.Budget, RequestID: b.RequestID,
-		Limits: b.Limits, State: b.State, Never: b.Never, StartAt: b.StartAt, Reason: b.Reason,
+		Limits: b.Limits, Refusals: b.Refusals, State: b.State,
+		Never: b.Never, StartAt: b.StartAt, Reason: b.Reason,
 	}
 	if b.Limit != "" {
 		p.Limit = &LimitState{Name: b.Limit, Dimension: b.Dimension, Value: b.Value, Max: b.Max,

@@ -1,8 +1,10 @@
 package ledger
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
+	"slices"
 	"strconv"
 )
 
@@ -29,6 +31,25 @@ func Fingerprint(amount int64, key, reference, dimensions string, more ...string
 	out := [fingerprintBytes]byte{fingerprintFormat}
 	copy(out[1:], sum[:])
 	return string(out[:])
+}
+
+// LegPrint is the fingerprint of a leg of a set, in a budget.
+type LegPrint struct {
+	Budget      int64
+	Fingerprint string
+}
+
+// SetFingerprint returns the fingerprint of a set by those of its legs, whose order does not count,
+// and its group.
+func SetFingerprint(legs []LegPrint, group string) string {
+	legs = slices.SortedFunc(slices.Values(legs), func(a, b LegPrint) int {
+		return cmp.Compare(a.Budget, b.Budget)
+	})
+	var list []string
+	for _, l := range legs {
+		list = append(list, strconv.FormatInt(l.Budget, 10), l.Fingerprint)
+	}
+	return Fingerprint(int64(len(legs)), group, "", "", list...)
 }
 
 // RequestFingerprint returns the fingerprint of a deduct request. key is the routing key that the

@@ -69,14 +69,14 @@ func DecideConfirm(
 		whole := earlier.Returned+earlier.Above == 0 || earlier.Late && asked == expired
 		if amount == 0 && !whole || amount != 0 && amount != asked {
 			return end, false, budget.Refuse(budget.RequestConflict, "confirm",
-				"the hold %q was confirmed with another amount: %d", d.RequestID, asked)
+				"the hold %q was confirmed with another amount: %d", CallerID(d.RequestID), asked)
 		}
 		return *earlier, true, nil
 	}
 	end = HoldEnd{RequestID: d.RequestID, Kind: FeedConfirm, Late: hasExpired(d, now)}
 	switch {
 	case d.State == StateRolledBack && d.Above == AboveAvailable:
-		return HoldEnd{}, false, Gone("confirm", d.RequestID, d.State)
+		return HoldEnd{}, false, Gone("confirm", CallerID(d.RequestID), d.State)
 	case end.Late && d.Above == AboveAvailable:
 		if d.State == StateHeld {
 			expired = left
@@ -96,7 +96,8 @@ func DecideConfirm(
 		end.Amount, end.Above = left, amount-left
 	default:
 		e := budget.Refuse(budget.AmountExceedsRemaining, "confirm",
-			"the hold %q has %d left, fewer than the %d to confirm", d.RequestID, left, amount)
+			"the hold %q has %d left, fewer than the %d to confirm", CallerID(d.RequestID), left,
+			amount)
 		e.Available = &left
 		return HoldEnd{}, false, e
 	}
@@ -135,10 +136,10 @@ func neverHeld(d Deduction, op string) error {
 	switch {
 	case d.State == StateVoid:
 		return budget.Refuse(budget.RequestVoid, op,
-			"request %q was cancelled before it had an effect; nothing is held", d.RequestID)
+			"request %q was cancelled before it had an effect; nothing is held", CallerID(d.RequestID))
 	case d.HoldUntil.IsZero():
 		return budget.Refuse(budget.NotHeld, op, "request %q is not a hold: its units are used",
-			d.RequestID)
+			CallerID(d.RequestID))
 	}
 	return nil
 }
@@ -147,11 +148,11 @@ func neverHeld(d Deduction, op string) error {
 func notHeld(d Deduction, now time.Time, op string) error {
 	switch {
 	case hasExpired(d, now):
-		return budget.Refuse(budget.HoldExpired, op, "the hold %q ended at %s", d.RequestID,
+		return budget.Refuse(budget.HoldExpired, op, "the hold %q ended at %s", CallerID(d.RequestID),
 			d.HoldUntil.UTC().Format(time.RFC3339Nano))
 	case d.State != StateHeld:
-		return budget.Refuse(budget.NotHeld, op, "request %q is %s and no longer held", d.RequestID,
-			d.State)
+		return budget.Refuse(budget.NotHeld, op, "request %q is %s and no longer held",
+			CallerID(d.RequestID), d.State)
 	}
 	return nil
 }

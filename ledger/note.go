@@ -10,6 +10,8 @@ type Note struct {
 	By string
 	// VoidFor is Deduction.VoidFor.
 	VoidFor string
+	// Legs is Deduction.Legs.
+	Legs Legs
 }
 
 // The first byte of a packed note says how many texts follow.
@@ -17,11 +19,14 @@ const (
 	noteFormat   = 1 // Reference, Dimensions, Counts
 	noteWithBy   = 2 // and By
 	noteWithVoid = 3 // and VoidFor
+	noteWithLegs = 4 // and Legs
 )
 
 // format returns the first byte of the packed note.
 func (n *Note) format() byte {
 	switch {
+	case n.Legs != "":
+		return noteWithLegs
 	case n.VoidFor != "":
 		return noteWithVoid
 	case n.By != "":
@@ -36,10 +41,10 @@ func (n Note) Pack() string {
 	if n == (Note{}) {
 		return ""
 	}
-	size := len(n.Reference) + len(n.Dimensions) + len(n.Counts) + len(n.By) + len(n.VoidFor) + 1 +
-		5*binary.MaxVarintLen16
+	size := len(n.Reference) + len(n.Dimensions) + len(n.Counts) + len(n.By) + len(n.VoidFor) +
+		len(n.Legs) + 1 + 6*binary.MaxVarintLen16
 	out := append(make([]byte, 0, size), n.format())
-	texts := [...]string{n.Reference, n.Dimensions, n.Counts, n.By, n.VoidFor}
+	texts := [...]string{n.Reference, n.Dimensions, n.Counts, n.By, n.VoidFor, string(n.Legs)}
 	for _, text := range texts[:n.format()+2] {
 		out = append(binary.AppendUvarint(out, uint64(len(text))), text...)
 	}
@@ -51,17 +56,19 @@ func ReadNote(packed string) (n Note, ok bool) {
 	if packed == "" {
 		return n, true
 	}
-	if packed[0] < noteFormat || packed[0] > noteWithVoid {
+	if packed[0] < noteFormat || packed[0] > noteWithLegs {
 		return Note{}, false
 	}
-	texts := [...]*string{&n.Reference, &n.Dimensions, &n.Counts, &n.By, &n.VoidFor}
+	var legs string
+	texts := [...]*string{&n.Reference, &n.Dimensions, &n.Counts, &n.By, &n.VoidFor, &legs}
 	rest := packed[1:]
 	for _, to := range texts[:packed[0]+2] {
 		if *to, rest, ok = cutText(rest); !ok {
 			return Note{}, false
 		}
 	}
-	if rest != "" || packed[0] != n.format() {
+	n.Legs = Legs(legs)
+	if _, ok = n.Legs.List(); !ok && legs != "" || rest != "" || packed[0] != n.format() {
 		return Note{}, false
 	}
 	return n, true

@@ -29,6 +29,9 @@ type Order struct {
 	RollbackID string
 	// Amount is in minor units. 0 means all that is left.
 	Amount int64
+	// Amounts are the parts of the legs of a set, by budget. A rollback leaves legs that it does not
+	// name as they are; a confirm confirms all that they hold. nil means all that is left.
+	Amounts map[int64]int64
 	// TTL is how long an extended hold lasts from SQL's current time.
 	TTL time.Duration
 	// OnlyBy, unless it is empty, refuses an order on a deduction of another principal.
@@ -48,6 +51,9 @@ type GroupOrder struct {
 // Result is the result of an order, or of one member of a group.
 type Result struct {
 	Deduction Deduction
+	// Legs are those of a set, in the order in which they were deducted; Deduction is then the row of
+	// the set's owner.
+	Legs []Deduction
 	// Replayed says that an earlier call did the same, and that this one changed nothing.
 	Replayed bool
 	// Err is the refusal of the order. It does not affect the other orders of its transaction.

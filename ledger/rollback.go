@@ -25,18 +25,21 @@ func DecideRollback(
 	switch {
 	case d.State == StateVoid:
 		return 0, false, budget.Refuse(budget.RequestVoid, "rollback",
-			"request %q was cancelled before it had an effect; there is nothing to give back", d.RequestID)
+			"request %q was cancelled before it had an effect; there is nothing to give back",
+			CallerID(d.RequestID))
 	case earlier != nil && earlier.Whole != (amount == 0), earlier != nil && amount != 0 &&
 		earlier.Amount != amount:
 		return 0, false, budget.Refuse(budget.RequestConflict, "rollback",
-			"rollback %q of request %q was recorded with another amount", earlier.RollbackID, d.RequestID)
+			"rollback %q of request %q was recorded with another amount", earlier.RollbackID,
+			CallerID(d.RequestID))
 	case earlier != nil:
 		return earlier.Amount, true, nil
 	case left == 0:
-		return 0, false, Gone("rollback", d.RequestID, d.State)
+		return 0, false, Gone("rollback", CallerID(d.RequestID), d.State)
 	case amount > left:
 		e := budget.Refuse(budget.AmountExceedsRemaining, "rollback",
-			"request %q has %d left to give back, %d were asked for", d.RequestID, left, amount)
+			"request %q has %d left to give back, %d were asked for", CallerID(d.RequestID), left,
+			amount)
 		e.Available = &left
 		return 0, false, e
 	case amount == 0:

@@ -17,10 +17,10 @@ type Config[T any] struct {
 	Refuse func(item T)
 	// Owner returns the owner of an item; nil means that all items have the same one.
 	Owner func(item T) int64
-	// Key returns what an item works on; a call has items of at most Keys different keys. 0 means
-	// no bound.
-	Key  func(item T) int64
-	Keys int
+	// Works appends what an item works on; a call has items that work on at most Keys different
+	// things, unless it has one item. 0 means no bound.
+	Works func(item T, to []int64) []int64
+	Keys  int
 	// Claims appends what a call with the item has for itself. An item waits for a call in the air
 	// that has one of its claims. nil means that items have none.
 	Claims func(item T, to []uint64) []uint64
@@ -70,6 +70,7 @@ type Queue[T any] struct {
 	slow    map[int64]*call[T] // by owner, of calls that take too long
 	spare   []*call[T]
 	keys    map[int64]struct{}
+	works   []int64
 	claims  []uint64
 }
 
@@ -353,12 +354,8 @@ func (q *Queue[T]) admit(c *call[T]) func(T) admission {
 				}
 			}
 		}
-		if q.config.Keys > 0 {
-			key := q.config.Key(item)
-			if _, known := q.keys[key]; !known && len(q.keys) == q.config.Keys {
-				return rejected
-			}
-			q.keys[key] = struct{}{}
+		if q.config.Keys > 0 && !q.fits(item) {
+			return rejected
 		}
 		for _, claim := range q.claims {
 			if q.claimed[claim] == nil {
@@ -368,6 +365,24 @@ func (q *Queue[T]) admit(c *call[T]) func(T) admission {
 		}
 		return admitted
 	}
+}
+
+// fits notes what an item works on, unless that would be too much for one call.
+func (q *Queue[T]) fits(item T) bool {
+	q.works = q.config.Works(item, q.works[:0])
+	more := 0
+	for _, key := range q.works {
+		if _, known := q.keys[key]; !known {
+			more++
+		}
+	}
+	if len(q.keys) > 0 && len(q.keys)+more > q.config.Keys {
+		return false
+	}
+	for _, key := range q.works {
+		q.keys[key] = struct{}{}
+	}
+	return true
 }
 
 func (q *Queue[T]) waitFor(c *call[T], item T) admission {

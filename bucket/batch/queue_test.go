@@ -29,7 +29,7 @@ type recorder struct {
 func record(config batch.Config[item]) *recorder {
 	r := &recorder{begun: make(chan struct{}, 1), goOn: make(chan struct{})}
 	config.Owner = func(it item) int64 { return it.owner }
-	config.Key = func(it item) int64 { return it.key }
+	config.Works = func(it item, to []int64) []int64 { return append(to, it.key) }
 	config.Run = func(items []item) {
 		r.mu.Lock()
 		r.calls = append(r.calls, slices.Clone(items))

@@ -25,6 +25,10 @@ func (c *call) admit(requests []bucket.DeductRequest, results []bucket.DeductRes
 		o := &c.ops[i]
 		o.call, o.at, o.Request, o.Result = c, i, &requests[i], &results[i]
 		o.Row.Nonce = nonces[i*NonceBytes : (i+1)*NonceBytes]
+		if len(o.Request.Legs) > 0 {
+			unread = append(unread, o)
+			continue
+		}
 		if last != nil && last.Request.Budget == o.Request.Budget {
 			o.Budget, o.State = last.Budget, last.State
 		} else if o.Budget = c.s.budgets.Fresh(o.Request.Budget); o.Budget == nil {
@@ -39,20 +43,30 @@ func (c *call) admit(requests []bucket.DeductRequest, results []bucket.DeductRes
 	}
 }
 
-// read finds the budgets that are not cached.
+// read finds the budgets that are not cached, and those of sets.
 func (c *call) read(ops []*Op) {
-	refs := make([]bucket.BudgetRef, len(ops))
-	for i, o := range ops {
-		refs[i] = o.Request.Budget
+	var refs []bucket.BudgetRef
+	for _, o := range ops {
+		for i := range o.Request.Legs {
+			refs = append(refs, o.Request.Legs[i].Budget)
+		}
+		if len(o.Request.Legs) == 0 {
+			refs = append(refs, o.Request.Budget)
+		}
 	}
 	found, errs := c.s.budgets.FindAll(c.ctx, refs)
-	for i, o := range ops {
-		if errs[i] != nil {
-			c.reply(o, Unavailable(errs[i]))
-			continue
+	for _, o := range ops {
+		n := max(len(o.Request.Legs), 1)
+		switch {
+		case len(o.Request.Legs) > 0:
+			c.prepareSet(o, found[:n], errs[:n])
+		case errs[0] != nil:
+			c.reply(o, Unavailable(errs[0]))
+		default:
+			o.Budget = found[0]
+			c.prepare(o)
 		}
-		o.Budget = found[i]
-		c.prepare(o)
+		found, errs = found[n:], errs[n:]
 	}
 }
 
@@ -108,7 +122,7 @@ func (c *call) chain() {
 		if o.done {
 			continue
 		}
-		at := maphash.String(seed, o.Request.RequestID) & uint64(size-1)
+		at := maphash.String(seed, o.request().RequestID) & uint64(size-1)
 		for last[at] != nil && !sameID(last[at], o) {
 			at = (at + 1) & uint64(size-1)
 		}
@@ -119,6 +133,4 @@ func (c *call) chain() {
 	}
 }
 
-func sameID(a, b *Op) bool {
-	return a.Request.RequestID == b.Request.RequestID && a.Budget.ID == b.Budget.ID
-}
+func sameID(a, b *Op) bool { return a.id() == b.id() }

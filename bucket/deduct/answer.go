@@ -12,6 +12,10 @@ import (
 
 // accept answers an operation that its home has just carried out.
 func (c *call) accept(o *Op) {
+	if o.set != nil {
+		c.acceptSet(o)
+		return
+	}
 	limits := o.way.Learn(o, c.now)
 	d := o.Recorded
 	if d == nil { // a store
@@ -33,8 +37,12 @@ func (c *call) accept(o *Op) {
 // repeat answers from the row or record of an id. It is this call's own if it has its nonce.
 func (c *call) repeat(o *Op) {
 	d := o.Recorded
-	if err := notRepeated(&o.Row, d); err != nil {
+	if err := o.notRepeated(); err != nil {
 		c.reply(o, err)
+		return
+	}
+	if o.set != nil {
+		c.out.put(c.s.legs, o)
 		return
 	}
 	o.answered = true
@@ -56,17 +64,20 @@ func (c *call) repeat(o *Op) {
 	}
 }
 
-// notRepeated returns why a request is no repeat of the one that is recorded, or nil.
-func notRepeated(r *ledger.Request, d *ledger.Deduction) error {
+// notRepeated returns why a request is no repeat of the one that is recorded, or nil. What became
+// of the legs of a set is not known yet.
+func (o *Op) notRepeated() error {
+	d, id := o.Recorded, o.request().RequestID
 	switch {
-	case d.IsVoidFor(r.By):
+	case d.IsVoidFor(o.Row.By):
 		return budget.Refuse(budget.RequestVoid, "deduct",
-			"request %q was cancelled and will never have an effect; use a new id", r.ID)
-	case d.Fingerprint != r.Fingerprint:
+			"request %q was cancelled and will never have an effect; use a new id", id)
+	case d.Fingerprint != o.Row.Fingerprint:
 		return budget.Refuse(budget.RequestConflict, "deduct", "request %q was accepted with "+
-			"another amount, key, dimension or reference; use a new id", r.ID)
-	case d.Left() == 0: // its units may be sold to others: nobody may take this for an acceptance
-		return ledger.Gone("deduct", r.ID, d.State)
+			"another amount, budget, key, dimension or reference; use a new id", id)
+	case o.set == nil && d.Left() == 0:
+		// Its units may be sold to others: nobody may take this for an acceptance.
+		return ledger.Gone("deduct", id, d.State)
 	}
 	return nil
 }
@@ -88,6 +99,10 @@ func answerOf(b *bucket.Budget, route *bucket.Bucket, d *ledger.Deduction) bucke
 
 // complete adds the figures to an answer. It reads them first if the cached ones are too old.
 func (c *call) complete(o *Op) {
+	if o.set != nil {
+		c.completeSet(o)
+		return
+	}
 	a := &o.Result.Answer
 	if o.Step == stepBalance && o.balance >= 0 {
 		a.BucketRemaining, a.RemainingUnknown = o.balance, false
@@ -112,7 +127,7 @@ func (c *call) complete(o *Op) {
 		read = nil
 	}
 	if read != nil {
-		o.figures(read)
+		o.figures(a, read)
 	}
 	c.reply(o, nil)
 }

@@ -130,19 +130,44 @@ func (b *books) Commit(_ context.Context, ops []bucket.Operation) ([]bucket.Outc
 		return nil, err
 	}
 	b.flights = append(b.flights, len(ops))
-	out := make([]bucket.Outcome, len(ops))
-	for i := range ops {
-		out[i] = b.judge(&ops[i])
-	}
-	return out, b.end("commit")
+	return b.decide(ops, b.judge), b.end("commit")
 }
 
-func (b *books) judge(op *bucket.Operation) bucket.Outcome {
-	id := bucket.ID{Budget: op.Budget.ID, RequestID: op.Request.ID}
-	a, e := b.home[op.Bucket], b.home[op.Bucket].epochs[op.Bucket]
-	if d, known := b.rows[id]; known {
-		return bucket.Outcome{Verdict: bucket.Known, Deduction: d}
+// decide judges operations in order. It accepts all legs of a set, or none.
+func (b *books) decide(ops []bucket.Operation, judge func(*bucket.Operation) bucket.Outcome) []bucket.Outcome {
+	out := make([]bucket.Outcome, len(ops))
+	for i := 0; i < len(ops); i += ops[i].Legs() {
+		legs := ops[i : i+ops[i].Legs()]
+		fit := 0
+		for j := range legs {
+			if d, known := b.rows[ops[i].ID()]; known {
+				out[i+j] = bucket.Outcome{Verdict: bucket.Known, Deduction: d}
+			} else {
+				out[i+j] = judge(&legs[j])
+			}
+			if out[i+j].Verdict == bucket.Accepted {
+				fit++
+			}
+		}
+		for j := range legs {
+			switch {
+			case fit == len(legs):
+				b.accept(&legs[j], &out[i+j])
+			case out[i+j].Verdict == bucket.Accepted:
+				out[i+j].Verdict = bucket.Fits
+			}
+		}
+		if set := ops[i].Set; set != nil && fit == len(legs) {
+			b.rows[set.Owner] = ledger.Deduction{RequestID: set.Owner.RequestID, State: ledger.StateUsed,
+				Fingerprint: legs[0].Request.Fingerprint, Nonce: legs[0].Request.Nonce}
+		}
 	}
+	return out
+}
+
+// judge returns the outcome of an operation whose id is new.
+func (b *books) judge(op *bucket.Operation) bucket.Outcome {
+	a, e := b.home[op.Bucket], b.home[op.Bucket].epochs[op.Bucket]
 	switch {
 	case a.Version != op.Budget.Version:
 		return bucket.Outcome{Verdict: bucket.Outdated}
@@ -155,17 +180,22 @@ func (b *books) judge(op *bucket.Operation) bucket.Outcome {
 	case e.Outstanding < op.Request.Amount:
 		return bucket.Outcome{Verdict: bucket.Short, Remaining: e.Outstanding}
 	}
-	usages := b.usage(a.ID, op.Charges)
-	if refused := limit.Exceeded(op.Charges, usages); refused != nil {
+	if refused := limit.Exceeded(op.Charges, b.usage(a.ID, op.Charges)); refused != nil {
 		return bucket.Outcome{Verdict: bucket.Limited, Refused: refused}
 	}
+	return bucket.Outcome{Verdict: bucket.Accepted}
+}
+
+// accept carries an operation out.
+func (b *books) accept(op *bucket.Operation, out *bucket.Outcome) {
+	a, e := b.home[op.Bucket], b.home[op.Bucket].epochs[op.Bucket]
 	e.Outstanding -= op.Request.Amount
 	e.Used += op.Request.Amount
 	d := ledger.Deduction{Budget: a.ID, RequestID: op.Request.ID, Amount: op.Request.Amount, State: ledger.StateUsed,
 		Fingerprint: op.Request.Fingerprint, Nonce: op.Request.Nonce, Bucket: op.Bucket, Epoch: e.Number, CountedAt: b.now()}
-	b.rows[id] = d
-	return bucket.Outcome{Verdict: bucket.Accepted, Deduction: d, Remaining: e.Outstanding,
-		Limits: limit.Count(op.Charges, usages)}
+	b.rows[bucket.ID{Budget: a.ID, RequestID: op.Request.ID}] = d
+	out.Deduction, out.Remaining = d, e.Outstanding
+	out.Limits = limit.Count(op.Charges, b.usage(a.ID, op.Charges))
 }
 
 func (b *books) usage(budgetID int64, charges []limit.Charge) (out []*limit.Usage) {
@@ -180,26 +210,30 @@ func (b *books) usage(budgetID int64, charges []limit.Charge) (out []*limit.Usag
 	return out
 }
 
-func (b *books) Bring(_ context.Context, budgetID, _ int64, ops []bucket.Operation) (
+func (b *books) Bring(_ context.Context, _ map[int64]int64, ops []bucket.Operation) (
 	[]bucket.Outcome, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.begin("bring"); err != nil {
 		return nil, err
 	}
-	a := b.budgets[budgetID]
-	e := a.serving()
-	out := make([]bucket.Outcome, len(ops))
-	for i, op := range ops {
+	out := b.decide(ops, func(op *bucket.Operation) bucket.Outcome {
+		a := b.budgets[op.Budget.ID]
+		e := a.serving()
 		if e == nil {
-			out[i].Verdict = bucket.Gone
-			continue
+			return bucket.Outcome{Verdict: bucket.Gone}
 		}
 		op.Bucket = e.Bucket
 		a.bring(e, op.Request.Amount)
-		out[i] = b.judge(&op)
-		if out[i].Availability = a.available(); out[i].Verdict == bucket.Short {
-			out[i].Verdict = bucket.Exhausted
+		out := b.judge(op)
+		if out.Availability = a.available(); out.Verdict == bucket.Short {
+			out.Verdict = bucket.Exhausted
+		}
+		return out
+	})
+	for i := range out {
+		if out[i].Verdict == bucket.Accepted {
+			out[i].Availability = b.budgets[ops[i].Budget.ID].available()
 		}
 	}
 	return out, b.end("bring")

@@ -218,22 +218,31 @@ func (c *call) again(o *Op) {
 		c.retry(o, outOfDate())
 		return
 	}
-	b := c.granted(o)
-	if b == nil {
-		ctx, cancel := context.WithTimeout(c.ctx, c.soft.Sub(c.now))
-		defer cancel()
-		var err error
-		if b, err = c.s.budgets.Reload(ctx, o.Budget.ID); err != nil {
-			c.retry(o, err)
-			return
-		}
+	if b := c.granted(o); b != nil {
+		o.Budget = b
+	} else if err := c.reload(o); err != nil {
+		c.retry(o, err)
+		return
 	}
-	o.Budget = b
 	if o.tries++; o.tries > atOnce {
 		c.pause(o)
 		return
 	}
 	c.begin(o)
+}
+
+// reload reads the definitions of an operation's budgets.
+func (c *call) reload(o *Op) error {
+	ctx, cancel := context.WithTimeout(c.ctx, c.soft.Sub(c.now))
+	defer cancel()
+	for l := range o.legs {
+		b, err := c.s.budgets.Reload(ctx, l.Budget.ID)
+		if err != nil {
+			return err
+		}
+		l.Budget = b
+	}
+	return nil
 }
 
 // granted returns the cached definition if it is fresh and has the epoch that serves the operation
@@ -267,4 +276,69 @@ func (c *call) pause(o *Op) {
 		_ = c.s.clock.Sleep(context.WithoutCancel(c.ctx), wait)
 		o.Back(true)
 	}()
+}
+
+// outbox collects the operations that a call sends, so that each queue is locked once. The zero
+// value is empty.
+type outbox struct {
+	parcels []parcel
+	grouped []grouped
+	n       int
+}
+
+type parcel struct {
+	queue *batch.Queue[*Op]
+	ops   []*Op
+}
+
+// grouped is an operation for the queue of a budget.
+type grouped struct {
+	group    *batch.Group[*Op]
+	budgetID int64
+	op       *Op
+}
+
+// put collects an operation for a queue.
+func (b *outbox) put(q *batch.Queue[*Op], o *Op) {
+	o.phase.Store(phaseWaiting)
+	b.n++
+	for i := range b.parcels {
+		if p := &b.parcels[i]; p.queue == q {
+			p.ops = append(p.ops, o)
+			return
+		}
+	}
+	b.parcels = append(b.parcels, parcel{queue: q, ops: append(make([]*Op, 0, 1), o)})
+}
+
+// putFor collects an operation for a budget's queue in a group.
+func (b *outbox) putFor(g *batch.Group[*Op], budgetID int64, o *Op) {
+	o.phase.Store(phaseWaiting)
+	b.n++
+	b.grouped = append(b.grouped, grouped{g, budgetID, o})
+}
+
+// send sends the collected operations. It counts them first, because they may return at once.
+func (b *outbox) send(c *call) {
+	if b.n == 0 {
+		return
+	}
+	c.mu.Lock()
+	c.away += b.n
+	c.mu.Unlock()
+	b.n = 0
+	for i := range b.parcels {
+		switch p := &b.parcels[i]; len(p.ops) {
+		case 0:
+		case 1:
+			p.queue.Add(p.ops[0])
+		default:
+			p.queue.AddAll(p.ops)
+		}
+		b.parcels[i].ops = b.parcels[i].ops[:0]
+	}
+	for _, g := range b.grouped {
+		g.group.Add(g.budgetID, g.op)
+	}
+	b.grouped = b.grouped[:0]
 }

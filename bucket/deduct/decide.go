@@ -15,6 +15,10 @@ func (c *call) begin(o *Op) {
 		c.replyLate(o)
 		return
 	}
+	if o.set != nil {
+		c.beginSet(o)
+		return
+	}
 	b := o.Budget
 	_, o.Route = b.Routed(o.Request)
 	if !o.Unsure || b.UnknownZone() != nil {
@@ -23,7 +27,7 @@ func (c *call) begin(o *Op) {
 			return
 		}
 		if b.Period.OverAt(c.sqlNow) {
-			c.out.putFor(o.way.rollovers, o)
+			c.out.putFor(o.way.rollovers, b.ID, o)
 			return
 		}
 	}
@@ -44,7 +48,7 @@ func (c *call) send(o *Op) {
 	case to != nil:
 		c.out.put(to, o)
 	case o.way.store:
-		c.out.putFor(o.way.supplies, o)
+		c.out.putFor(o.way.supplies, o.Budget.ID, o)
 	default:
 		c.seek(o)
 	}
@@ -80,7 +84,9 @@ func (c *call) advance(o *Op) {
 		o.certain = true
 		c.find(o, c.exhausted(o))
 	case StepLost:
-		c.out.putFor(o.way.supplies, o)
+		c.out.putFor(o.way.supplies, o.Budget.ID, o)
+	case stepLegs:
+		c.repeatSet(o)
 	case stepSums, stepLimits, stepBalance:
 		c.advanceSQL(o)
 	default:
@@ -97,14 +103,8 @@ func (c *call) judge(o *Op) {
 	case bucket.Known:
 		c.repeat(o)
 		return
-	case bucket.Limited:
-		c.refuse(o, o.Budget.LimitExceeded(o.way.Learn(o, c.now), c.sqlNow))
-		return
-	case bucket.GroupClosed:
-		c.refuse(o, groupClosed(o.Request.Group))
-		return
-	case bucket.Exhausted:
-		c.refuse(o, c.exhausted(o))
+	case bucket.Limited, bucket.Exhausted, bucket.GroupClosed:
+		c.refuse(o, c.refusal(o))
 		return
 	case bucket.TooOld:
 		c.replyLate(o)
@@ -114,6 +114,7 @@ func (c *call) judge(o *Op) {
 		c.replyLate(o)
 		return
 	}
+	l := o.decisive()
 	switch o.Verdict {
 	case bucket.Short:
 		if o.Step == stepBrought {
@@ -122,12 +123,12 @@ func (c *call) judge(o *Op) {
 		}
 		c.seek(o)
 	case bucket.Over:
-		c.out.putFor(o.way.rollovers, o)
+		c.out.putFor(o.way.rollovers, l.Budget.ID, o)
 	case bucket.Lost, bucket.Broken:
-		c.out.putFor(o.way.supplies, o)
+		c.out.putFor(o.way.supplies, o.Budget.ID, o)
 	case bucket.Gone:
-		if _, serves := o.Budget.Routed(o.Request); o.Step == stepBrought && serves == nil {
-			c.refuse(o, noBucketOnline(o.Budget.Name))
+		if _, serves := l.Budget.Routed(l.Request); o.Step == stepBrought && serves == nil {
+			c.refuse(o, noBucketOnline(l.Budget.Name))
 			return
 		}
 		c.again(o)
@@ -136,6 +137,19 @@ func (c *call) judge(o *Op) {
 	default:
 		c.reply(o, &budget.Error{Code: budget.Internal, Op: "deduct", Message: "no verdict"})
 	}
+}
+
+// refusal returns the answer to an operation that its limits, its budget or its group refuses.
+func (c *call) refusal(o *Op) error {
+	switch {
+	case o.Verdict == bucket.GroupClosed:
+		return groupClosed(o.request().Group)
+	case o.set != nil:
+		return c.legsRefused(o)
+	case o.Verdict == bucket.Limited:
+		return o.Budget.LimitExceeded(o.way.Learn(o, c.now), c.sqlNow)
+	}
+	return c.exhausted(o)
 }
 
 // notDecided acts on a failed attempt. An operation that may have been deducted is decided again
@@ -155,8 +169,12 @@ func (c *call) notDecided(o *Op) {
 // seek looks for units for an operation whose bucket does not cover it.
 func (c *call) seek(o *Op) {
 	o.seeking = true
+	if o.set != nil {
+		c.out.putFor(o.way.supplies, o.decisive().Budget.ID, o)
+		return
+	}
 	if o.way.sums == nil || o.Unsure || o.State.believed(c.now) >= o.Request.Amount {
-		c.out.putFor(o.way.supplies, o)
+		c.out.putFor(o.way.supplies, o.Budget.ID, o)
 		return
 	}
 	c.out.put(o.way.sums, o)
@@ -182,9 +200,11 @@ func (c *call) found(o *Op) {
 		c.pause(o)
 	case o.Err != nil:
 		c.retry(o, o.Err)
-	case o.Recorded != nil && o.Recorded.Decides(o.Request.By):
+	case o.Recorded != nil && o.Recorded.Decides(o.request().By):
 		o.Unsure = false
 		c.repeat(o)
+	case o.Refusal == nil:
+		c.replyRefusal(o, c.legsRefused(o))
 	case o.Verdict == bucket.Moving:
 		c.again(o)
 	default:

@@ -74,16 +74,17 @@ const MaxFlightBuckets = 512
 // Implementations are safe for concurrent use.
 type Ledger interface {
 	// Commit writes a flight: operations of any budgets in at most MaxFlightBuckets buckets. It
-	// evaluates them in order and returns their outcomes in the same order. If several operations
+	// evaluates them in order and returns their outcomes in the same order. The legs of a set follow
+	// each other; all are accepted or none. If several operations
 	// have the same id, the first one that is accepted makes the others Known. An operation whose
 	// own row (the same nonce) exists already is Known too; the caller compares nonces.
 	Commit(ctx context.Context, operations []bucket.Operation) ([]bucket.Outcome, error)
-	// Bring commits operations of a budget that wait because their own buckets lack units, all of
-	// them in one bucket, into which it brings units of the total and of other buckets, in one
-	// transaction. It locks everything that the open period may get, so an operation that does not
-	// fit is Exhausted (I3). recent is what a usual deduction of the budget takes, 0 if that is
-	// unknown: near the end of the budget, one bucket gets everything.
-	Bring(ctx context.Context, budgetID, recent int64, operations []bucket.Operation) (
+	// Bring commits operations that wait because their own buckets lack units, all those of a budget
+	// in one bucket, into which it brings units of the total and of other buckets, in one transaction
+	// for all of their budgets. It locks everything that the open periods may get, so an operation
+	// that does not fit is Exhausted (I3). recent is what a usual deduction of each budget takes, 0 if
+	// that is unknown: near the end of a budget, one bucket gets everything.
+	Bring(ctx context.Context, recent map[int64]int64, operations []bucket.Operation) (
 		[]bucket.Outcome, error)
 }
 

@@ -14,16 +14,13 @@ import (
 // Op is a deduction in progress. It belongs either to its call or to the queue that the call sent
 // it to; only the owner may use its fields.
 type Op struct {
-	Request *bucket.DeductRequest
-	Result  *bucket.DeductResult
-	Budget  *bucket.Budget
-	State   *State
-	Route   *bucket.Bucket // by the ring; nil if no bucket serves
-	Row     ledger.Request // what its home keeps of the request
+	Leg           // what it deducts; of a set the first leg
+	others []Leg  // the further legs of a set
+	set    *setOp // nil for a deduction of one budget
 
-	// Charges is what it counts against limits in SQL, Terms and the following what a store judges
-	// them by: see bucket.StoreDeduction.
-	Charges     []limit.Charge
+	Result *bucket.DeductResult
+
+	// Terms and the following are what a store judges limits by: see bucket.StoreDeduction.
 	Terms       *bucket.Terms
 	Value       string
 	Counts, Max []int64
@@ -35,12 +32,9 @@ type Op struct {
 	Err      error
 	Verdict  bucket.Verdict
 	Recorded *ledger.Deduction    // the row or record of the id, or nil
-	Outcome  *bucket.Outcome      // of SQL, with Verdict
 	Stored   *bucket.StoreOutcome // of a store, with Verdict
 	StoreMS  int64                // the store's clock at that time
-	Sum      *Sum                 // of the budget
 	Exceeded []budget.LimitState  // limits that a read found exceeded
-	Spent    int64                // State.Spent after this deduction
 	Refusal  error                // the answer, unless the id is known
 	Granted  int64                // with StepSupplied: the epoch that serves it in a store, or 0
 
@@ -67,6 +61,26 @@ type Op struct {
 	phase         atomic.Int32
 }
 
+// Leg is what an operation deducts from one budget.
+type Leg struct {
+	Request *bucket.DeductRequest
+	Budget  *bucket.Budget
+	State   *State
+	Route   *bucket.Bucket // by the ring; nil if no bucket serves
+	Row     ledger.Request // what its home keeps of the request
+
+	// Charges is what it counts against limits in SQL.
+	Charges []limit.Charge
+
+	// Results of the last step.
+	Outcome *bucket.Outcome // of SQL
+	Sum     *Sum            // of the budget
+	Spent   int64           // State.Spent after this deduction
+
+	row     *ledger.Deduction // of the leg of a set that was deducted before
+	refusal error             // of the budget, whatever it has
+}
+
 // Step names the step after which an operation returns to its call.
 type Step uint8
 
@@ -82,6 +96,7 @@ const (
 	stepBrought               // as StepDecided, in the bucket into which units were brought
 	stepSums                  // Sum and Recorded, or Err
 	stepLimits                // Exceeded, or Err
+	stepLegs                  // the rows of the legs, or Err
 	stepBalance               // balance, and Sum if it is old
 	stepFigures               // Sum, for an answer; nil if it could not be read
 )
@@ -128,9 +143,9 @@ func (o *Op) Overload() {
 // Owner returns the owner by which queues are fair: the budget.
 func (o *Op) Owner() int64 { return o.Budget.ID }
 
-// CountsLimits reports whether the operation counts against limits, or names some. It returns
-// Invalid with every fault, further ones included, if they cannot be evaluated for the request.
-func (o *Op) CountsLimits(further ...budget.FieldError) (bool, error) {
+// CountsLimits reports whether the leg counts against limits, or names some. It returns Invalid
+// with every fault, further ones included, if they cannot be evaluated for the request.
+func (o *Leg) CountsLimits(further ...budget.FieldError) (bool, error) {
 	set, r := o.Budget.LimitSet(), o.Request
 	if len(r.Counts) == 0 && (set == nil || len(set.List) == 0) {
 		return false, nil

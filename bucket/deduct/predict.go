@@ -30,6 +30,9 @@ func (s *Service) Check(ctx context.Context, requests []bucket.CheckRequest) []b
 // Errors: BudgetNotFound, Unavailable. What Deduct would refuse, RequestConflict and RequestVoid
 // included, is in the answer's Err.
 func (s *Service) DryRun(ctx context.Context, r bucket.DeductRequest) (bucket.CheckAnswer, error) {
+	if len(r.Legs) > 0 {
+		return s.dryRunSet(ctx, r)
+	}
 	answer := s.predict(ctx, []bucket.DeductRequest{r})[0]
 	if budget.Is(answer.Err, budget.BudgetNotFound) || budget.Is(answer.Err, budget.Unavailable) {
 		return bucket.CheckAnswer{}, answer.Err
@@ -190,14 +193,14 @@ func (o *Op) prediction(c *call) bucket.CheckAnswer {
 	if o.Err == nil && o.Verdict == bucket.Known {
 		*a = answerOf(o.Budget, o.Route, o.Recorded)
 		a.Replayed = true
-		o.Err = notRepeated(&o.Row, o.Recorded)
+		o.Err = o.notRepeated()
 		if a.BucketRemaining = o.balance; !o.way.store {
 			a.RemainingUnknown = false
 		}
 	}
 	if o.Sum != nil {
 		o.Spent = o.State.Spent.Load()
-		o.figures(o.Sum)
+		o.figures(a, o.Sum)
 	}
 	answer.Unlimited = o.Budget.Unlimited
 	answer.BudgetRemaining, answer.PeriodRemaining = a.BudgetRemaining, a.PeriodRemaining

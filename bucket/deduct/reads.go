@@ -3,6 +3,7 @@ package deduct
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
@@ -32,7 +33,12 @@ func (h *sqlHome) readBalances(ops []*Op) {
 
 // standingsOf reads O of the buckets of recorded deductions, and the sums of the budgets of old.
 func (h *sqlHome) standingsOf(ctx context.Context, ops, old []*Op) {
-	buckets := distinct(ops, func(o *Op) int64 { return o.Recorded.Bucket })
+	buckets := make([]int64, len(ops))
+	for i, o := range ops {
+		buckets[i] = o.Recorded.Bucket
+	}
+	slices.Sort(buckets)
+	buckets = slices.Compact(buckets)
 	var found map[int64]int64
 	err := h.sums(ctx, old, func(ctx context.Context, budgets []int64) (
 		sums map[int64]ledger.Availability, err error) {
@@ -93,43 +99,35 @@ func (h *sqlHome) sums(ctx context.Context, ops []*Op,
 	read func(ctx context.Context, budgets []int64) (map[int64]ledger.Availability, error)) error {
 	began := h.s.clock.Now()
 	spent := map[int64]int64{} // before the read begins
+	var budgets []int64
 	for _, o := range ops {
-		if _, known := spent[o.Budget.ID]; !known {
-			spent[o.Budget.ID] = o.State.counted(o.way.store)
+		for l := range o.legs {
+			if _, known := spent[l.Budget.ID]; !known {
+				spent[l.Budget.ID] = l.State.counted(o.way.store)
+				budgets = append(budgets, l.Budget.ID)
+			}
 		}
 	}
-	available, err := read(ctx, distinct(ops, func(o *Op) int64 { return o.Budget.ID }))
+	available, err := read(ctx, budgets)
 	if err != nil {
 		h.s.failed("sql", err)
 	}
 	sums := make(map[int64]*Sum, len(available))
 	for _, o := range ops {
-		id := o.Budget.ID
-		units, known := available[id]
-		if known && sums[id] == nil {
-			sums[id] = &Sum{Availability: units, At: began, Spent: spent[id]}
-			o.State.note(sums[id])
-		}
-		o.Err, o.Sum = err, sums[id]
-		if err == nil && !known {
-			o.Err = notFound(o.Budget)
+		o.Err = err
+		for l := range o.legs {
+			id := l.Budget.ID
+			units, known := available[id]
+			if known && sums[id] == nil {
+				sums[id] = &Sum{Availability: units, At: began, Spent: spent[id]}
+				l.State.note(sums[id])
+			}
+			if l.Sum = sums[id]; err == nil && !known {
+				o.Err = notFound(l.Budget)
+			}
 		}
 	}
 	return err
-}
-
-// distinct returns the distinct keys of operations.
-func distinct(ops []*Op, key func(*Op) int64) []int64 {
-	seen := make(map[int64]struct{}, min(len(ops), 64))
-	var keys []int64
-	for _, o := range ops {
-		k := key(o)
-		if _, known := seen[k]; !known {
-			seen[k] = struct{}{}
-			keys = append(keys, k)
-		}
-	}
-	return keys
 }
 
 // Find implements Decider: it reads the rows of the operations' ids.
@@ -158,11 +156,37 @@ func (h *sqlHome) findAll(ctx context.Context, ops []*Op) {
 	}
 }
 
+// readLegs reads the rows of the legs of sets that were deducted before.
+func (h *sqlHome) readLegs(ops []*Op) {
+	ctx, cancel := h.s.bounded()
+	defer cancel()
+	var ids []bucket.ID
+	for _, o := range ops {
+		for l := range o.legs {
+			ids = append(ids, bucket.ID{Budget: l.Budget.ID, RequestID: l.Row.ID})
+		}
+	}
+	found, err := h.lookup.Recorded(ctx, ids)
+	if err != nil {
+		h.s.failed("sql", err)
+	}
+	for _, o := range ops {
+		o.Step, o.Err = stepLegs, err
+		for l := range o.legs {
+			d, known := found[bucket.ID{Budget: l.Budget.ID, RequestID: l.Row.ID}]
+			if l.row = nil; known {
+				l.row = &d
+			}
+		}
+		o.Back(true)
+	}
+}
+
 // idsOf returns the names of the operations' rows.
 func idsOf(ops []*Op) []bucket.ID {
 	ids := make([]bucket.ID, len(ops))
 	for i, o := range ops {
-		ids[i] = bucket.ID{Budget: o.Budget.ID, RequestID: o.Request.RequestID}
+		ids[i] = o.id()
 	}
 	return ids
 }

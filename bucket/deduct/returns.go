@@ -49,7 +49,9 @@ func (s *Service) Cancel(ctx context.Context, r bucket.RollbackRequest) (
 // OutcomeUnknown if a record may have been lost or forgotten; Unavailable.
 func (s *Service) Deduction(ctx context.Context, r bucket.RollbackRequest) (
 	bucket.DeductionView, error) {
-	r.OnlyBy = ""
+	if !r.IsSet() {
+		r.OnlyBy = ""
+	}
 	to, err := s.returner(ctx, "read", &r)
 	if err != nil {
 		return bucket.DeductionView{}, err
@@ -61,6 +63,9 @@ func (s *Service) Deduction(ctx context.Context, r bucket.RollbackRequest) (
 // Forbidden if the caller may give back only its own deductions.
 func (s *Service) returner(ctx context.Context, op string, r *bucket.RollbackRequest) (
 	Returner, error) {
+	if r.IsSet() {
+		return s.inSQL.returns, nil
+	}
 	b, err := s.budgets.Find(ctx, r.Budget)
 	if err != nil {
 		return nil, err

@@ -89,6 +89,7 @@ type Service struct {
 
 	watch        *batch.Watch
 	figures      *batch.Queue[*Op] // reads sums for answers
+	legs         *batch.Queue[*Op] // reads the rows of legs
 	sql          *sqlHome
 	inSQL, store way
 }
@@ -136,6 +137,7 @@ func New(c Config) (*Service, error) {
 		return nil, err
 	}
 	s.figures = s.queue(s.sql.readFigures)
+	s.legs = s.queue(s.sql.readLegs)
 	s.inSQL = s.newWay(s.sql, c.Returns)
 	s.inSQL.sums = s.queue(s.sql.readSums)
 	if c.Stores != nil {

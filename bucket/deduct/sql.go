@@ -35,7 +35,7 @@ func newSQLHome(s *Service, c *Config) (h *sqlHome, err error) {
 	if away == nil {
 		away = func() time.Duration { return 0 }
 	}
-	h.gate = NewGate(h, batch.Config[*Op]{Key: (*Op).bucketID,
+	h.gate = NewGate(h, batch.Config[*Op]{Works: works,
 		Keys: MaxFlightBuckets, Claims: claims,
 		Most: func(usual time.Duration) int { return batch.InTheAir(usual, away()) },
 		Size: s.set.FlightRows, Bound: s.set.Queue}, readSize)
@@ -43,30 +43,44 @@ func newSQLHome(s *Service, c *Config) (h *sqlHome, err error) {
 	return h, nil
 }
 
-// bucketID returns the bucket of an operation, or 0.
-func (o *Op) bucketID() int64 {
-	if o.Route == nil {
+// works appends the buckets of an operation.
+func works(o *Op, to []int64) []int64 {
+	for l := range o.legs {
+		to = append(to, l.bucketID())
+	}
+	return to
+}
+
+// bucketID returns the bucket of a leg, or 0.
+func (l *Leg) bucketID() int64 {
+	if l.Route == nil {
 		return 0
 	}
-	return o.Route.ID
+	return l.Route.ID
 }
 
 // claims appends what an operation has for itself: its deduction, and its limit rows.
 func claims(o *Op, to []uint64) []uint64 {
-	to = append(to, batch.Claim(o.Budget.ID, o.Row.ID))
-	for i := range o.Charges {
-		t := &o.Charges[i]
-		to = append(to, batch.Claim(o.Budget.ID, t.Limit.Dimension, t.Key))
+	id := o.id()
+	to = append(to, batch.Claim(id.Budget, id.RequestID))
+	for l := range o.legs {
+		for i := range l.Charges {
+			t := &l.Charges[i]
+			to = append(to, batch.Claim(l.Budget.ID, t.Limit.Dimension, t.Key))
+		}
 	}
 	return to
 }
 
 // Count implements Home.
-func (h *sqlHome) Count(o *Op, _ time.Time) error {
-	counts, err := o.CountsLimits()
+func (h *sqlHome) Count(o *Op, _ time.Time) error { return o.count() }
+
+// count sets what a leg counts against limits. Error: Invalid.
+func (l *Leg) count() error {
+	counts, err := l.CountsLimits()
 	if counts {
-		r := o.Request
-		o.Charges, _ = o.Budget.LimitSet().Charges(r.Amount, r.Dimensions, r.Counts)
+		r := l.Request
+		l.Charges, _ = l.Budget.LimitSet().Charges(r.Amount, r.Dimensions, r.Counts)
 	}
 	return err
 }
@@ -138,15 +152,22 @@ func (f *flight) claim(ops []*Op) {
 	for _, o := range ops {
 		if o.Claim() {
 			f.ops = append(f.ops, o)
-			f.rows = append(f.rows, o.operation())
+			f.rows = o.operations(f.rows)
 		}
 	}
 }
 
-// operation returns the operation for a transaction, with the newest definition that is known.
-func (o *Op) operation() bucket.Operation {
-	return bucket.Operation{Budget: o.Budget, Bucket: o.bucketID(), Request: o.Row,
-		Charges: o.Charges}
+// operations appends the operations for a transaction, with the newest definitions that are known.
+func (o *Op) operations(to []bucket.Operation) []bucket.Operation {
+	first := len(to)
+	for l := range o.legs {
+		to = append(to, bucket.Operation{Budget: l.Budget, Bucket: l.bucketID(), Request: l.Row,
+			Charges: l.Charges})
+	}
+	if o.set != nil {
+		to[first].Set = &o.set.Set
+	}
+	return to
 }
 
 var errOutcomes = &budget.Error{Code: budget.OutcomeUnknown, Op: "commit",
@@ -156,27 +177,28 @@ var errOutcomes = &budget.Error{Code: budget.OutcomeUnknown, Op: "commit",
 // in doubt, because the transaction waited for its connection's locks.
 func (h *sqlHome) handBack(ctx context.Context, step Step, ops []*Op, outcomes []bucket.Outcome,
 	err error, began time.Time) {
-	if err == nil && len(outcomes) != len(ops) {
+	if err == nil && len(outcomes) != legsIn(ops) {
 		err = errOutcomes
 	}
 	if err != nil {
 		h.s.failed("sql", err)
 	}
 	rows, used := 0, int64(0)
-	for i, o := range ops {
+	for _, o := range ops {
 		o.Step, o.Err, o.Verdict = step, err, 0
 		if err != nil {
 			continue
 		}
-		out := &outcomes[i]
-		o.Outcome, o.Verdict, o.Recorded = out, out.Verdict, &out.Deduction
-		o.Unsure = o.Unsure && out.Guess
-		if out.Verdict == bucket.Accepted {
+		outcomes = o.take(outcomes)
+		if o.Verdict != bucket.Accepted {
+			continue
+		}
+		for l := range o.legs {
 			rows++
-			o.Spent = o.State.Spent.Add(o.Request.Amount)
-			o.State.Recent.Add(o.Request.Amount)
-			if h.refills != nil && o.Budget.ID != used {
-				used = o.Budget.ID
+			l.Spent = l.State.Spent.Add(l.Request.Amount)
+			l.State.Recent.Add(l.Request.Amount)
+			if h.refills != nil && l.Budget.ID != used {
+				used = l.Budget.ID
 				h.refills.Used(used)
 			}
 		}
@@ -190,8 +212,8 @@ func (h *sqlHome) handBack(ctx context.Context, step Step, ops []*Op, outcomes [
 }
 
 // Supply implements Home: it commits all operations of a budget that wait in one bucket, into which
-// it brings units.
-func (h *sqlHome) Supply(budgetID int64, ops []*Op) {
+// it brings units, and the further legs of its sets in one bucket of their budgets each.
+func (h *sqlHome) Supply(_ int64, ops []*Op) {
 	var f flight
 	f.claim(ops)
 	if len(f.ops) == 0 {
@@ -199,22 +221,39 @@ func (h *sqlHome) Supply(budgetID int64, ops []*Op) {
 	}
 	ctx, cancel := h.s.bounded()
 	defer cancel()
-	began, st := h.s.clock.Now(), f.ops[0].State
-	spent := st.Spent.Load()
+	began := h.s.clock.Now()
+	spent, usual := map[int64]int64{}, map[int64]int64{} // by budget
+	for _, o := range f.ops {
+		for l := range o.legs {
+			spent[l.Budget.ID], usual[l.Budget.ID] = l.State.Spent.Load(), l.State.Recent.Usual()
+		}
+	}
 	ctx, end := span.Flight(ctx, h.s.tracer, "bring", f.ops)
-	outcomes, err := h.ledger.Bring(ctx, budgetID, st.Recent.Usual(), f.rows)
+	outcomes, err := h.ledger.Bring(ctx, usual, f.rows)
 	end(err)
-	for i := range outcomes {
-		switch outcomes[i].Verdict {
-		case bucket.Accepted:
-			spent += f.rows[i].Request.Amount
-			fallthrough
-		case bucket.Exhausted:
-			f.ops[i].Sum = &Sum{Availability: outcomes[i].Availability, At: began, Spent: spent}
-			st.note(f.ops[i].Sum)
+	i := 0
+	for _, o := range f.ops {
+		for l := range o.legs {
+			if i < len(outcomes) {
+				l.learn(&outcomes[i], spent, began)
+			}
+			i++
 		}
 	}
 	h.handBack(ctx, stepBrought, f.ops, outcomes, err, began)
+}
+
+// learn notes what a transaction that brought units says about the budget of a leg. spent is what
+// this node has deducted from each budget, this transaction included.
+func (l *Leg) learn(out *bucket.Outcome, spent map[int64]int64, began time.Time) {
+	switch out.Verdict {
+	case bucket.Accepted:
+		spent[l.Budget.ID] += l.Request.Amount
+		fallthrough
+	case bucket.Exhausted:
+		l.Sum = &Sum{Availability: out.Availability, At: began, Spent: spent[l.Budget.ID]}
+		l.State.note(l.Sum)
+	}
 }
 
 // advanceSQL decides what follows after a read.
@@ -238,6 +277,6 @@ func (c *call) advanceSQL(o *Op) {
 		o.State.soldOut.Store(0)
 		c.send(o)
 	default:
-		c.out.putFor(o.way.supplies, o)
+		c.out.putFor(o.way.supplies, o.Budget.ID, o)
 	}
 }

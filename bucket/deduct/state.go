@@ -137,12 +137,11 @@ func (st *State) noteSoldOut(amount int64) {
 // figures sets what the budget and the period still cover. It subtracts what this node has deducted
 // since the sum was read, this deduction included. The bucket's own remaining units are a lower
 // bound. So no figure contradicts the deduction.
-func (o *Op) figures(read *Sum) {
-	a := &o.Result.Answer
+func (l *Leg) figures(a *bucket.DeductAnswer, read *Sum) {
 	a.FiguresUnknown = false
-	units := max(read.Sum()-max(o.Spent-read.Spent, 0), a.BucketRemaining, 0)
+	units := max(read.Sum()-max(l.Spent-read.Spent, 0), a.BucketRemaining, 0)
 	a.BudgetRemaining = min(units, budget.MaxAmount-read.Later) + read.Later
-	if o.Budget.Type == budget.Daily {
+	if l.Budget.Type == budget.Daily {
 		a.PeriodRemaining = &units
 	}
 }

@@ -86,12 +86,12 @@ func (l *late) Commit(ctx context.Context, ops []bucket.Operation) ([]bucket.Out
 	return out, nil
 }
 
-func (l *late) Bring(ctx context.Context, budgetID, recent int64, ops []bucket.Operation) (
+func (l *late) Bring(ctx context.Context, recent map[int64]int64, ops []bucket.Operation) (
 	[]bucket.Outcome, error) {
 	if _, err := l.books.Commit(ctx, ops); err != nil {
 		return nil, err
 	}
-	return l.books.Bring(ctx, budgetID, recent, ops)
+	return l.books.Bring(ctx, recent, ops)
 }
 
 // TestGuess checks that a guess refuses nobody whose earlier attempt may still be under way (I4):

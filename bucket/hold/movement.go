@@ -18,6 +18,7 @@ import (
 type movement struct {
 	ledger  *Ledger
 	orders  []ledger.Order // on single deductions
+	named   []books.ID     // those that the orders name
 	budgets []int64        // of the deductions
 	from    bookkeeper.Selection
 	first   []bookkeeper.Query // lock the deductions and load what came back of them
@@ -30,6 +31,7 @@ type movement struct {
 	// Of one attempt:
 	books  *books.Books
 	sets   map[int64]*limit.Set // of the budgets that have limits; nil until all are known
+	legs   bool                 // those of sets are loaded
 	asked  bool                 // for limits
 	placed bool
 	failed error // to read what limits count
@@ -46,15 +48,49 @@ func (l *Ledger) ofOrders(orders []ledger.Order) *movement {
 		earlier = append(earlier, books.Earlier(o)...)
 		m.moves = m.moves || o.Kind != ledger.OrderExtend
 	}
-	ids = bookkeeper.SortedIDs(ids)
+	m.named = bookkeeper.SortedIDs(ids)
+	m.of(m.named)
+	m.first = append([]bookkeeper.Query{bookkeeper.Deductions(m.named)},
+		bookkeeper.Given(m.from, earlier)...)
+	return m
+}
+
+// of makes the movement one of deductions, which are sorted.
+func (m *movement) of(ids []books.ID) {
+	m.budgets = nil
 	for _, id := range ids {
 		m.budgets = append(m.budgets, id.Budget)
 	}
 	m.budgets = slices.Compact(m.budgets)
 	m.from = bookkeeper.ByID(ids)
-	m.first = append([]bookkeeper.Query{bookkeeper.Deductions(ids)},
-		bookkeeper.Given(m.from, earlier)...)
-	return m
+}
+
+// legsOf returns the queries of the legs of sets whose owners are loaded. Nobody locks a leg
+// without its owner, and all lock the owners first.
+func (m *movement) legsOf(b *books.Books) ([]bookkeeper.Query, error) {
+	if m.legs || m.isGroup {
+		return nil, nil
+	}
+	m.legs = true
+	ids, err := b.LegsOf()
+	if err != nil || len(ids) == 0 {
+		return nil, err
+	}
+	ids = bookkeeper.SortedIDs(ids)
+	m.of(bookkeeper.SortedIDs(append(slices.Clone(m.named), ids...)))
+	var earlier []books.BackID
+	for i := range m.orders {
+		for _, id := range ids {
+			if books.IsLegOf(id, &m.orders[i]) {
+				o := m.orders[i]
+				o.Budget, o.RequestID = id.Budget, id.RequestID
+				earlier = append(earlier, books.Earlier(&o)...)
+			}
+		}
+	}
+	more := []bookkeeper.Query{bookkeeper.Terms(m.budgets, &m.lockBudgets),
+		bookkeeper.Deductions(ids)}
+	return append(more, bookkeeper.Given(bookkeeper.ByID(ids), earlier)...), nil
 }
 
 // do loads the rows, decides and saves. decide runs once per attempt, when everything is loaded.
@@ -67,9 +103,13 @@ func (m *movement) do(ctx context.Context, op string, decide func(b *books.Books
 		func(b *books.Books) ([]bookkeeper.Query, error) {
 			if m.books != b {
 				m.books, m.sets, m.asked, m.placed, m.failed = b, nil, false, false, nil
+				m.legs = false
 			}
 			if m.isGroup && !b.AreMembers() {
 				return nil, engine.ErrAgain
+			}
+			if more, err := m.legsOf(b); more != nil || err != nil {
+				return more, err
 			}
 			if m.moves && len(b.Deductions.All()) > 0 {
 				if more, err := m.lacks(b); more != nil || err != nil {

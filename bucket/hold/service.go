@@ -92,7 +92,7 @@ func claims(w *waiter, to []uint64) []uint64 {
 // must repeat the same rollback id.
 func (s *Service) Rollback(ctx context.Context, r bucket.RollbackRequest) (
 	bucket.DeductionView, error) {
-	return s.alone(ctx, r.Budget, Order{Kind: Rollback, RequestID: r.RequestID,
+	return s.alone(ctx, r.Budget, r.Amounts, Order{Kind: Rollback, RequestID: r.RequestID,
 		RollbackID: r.RollbackID, Amount: r.Amount, OnlyBy: r.OnlyBy})
 }
 
@@ -102,13 +102,17 @@ func (s *Service) Rollback(ctx context.Context, r bucket.RollbackRequest) (
 // OutcomeUnknown.
 func (s *Service) Cancel(ctx context.Context, r bucket.RollbackRequest) (
 	bucket.DeductionView, error) {
-	return s.alone(ctx, r.Budget, Order{Kind: Cancel, RequestID: r.RequestID, OnlyBy: r.OnlyBy})
+	return s.alone(ctx, r.Budget, nil,
+		Order{Kind: Cancel, RequestID: r.RequestID, OnlyBy: r.OnlyBy})
 }
 
 // Deduction reads the deduction of a request id. Errors: BudgetNotFound, LedgerModeOnly,
 // DeductionNotFound (not final while the deduction is in progress), Unavailable.
 func (s *Service) Deduction(ctx context.Context, r bucket.RollbackRequest) (
 	bucket.DeductionView, error) {
+	if r.IsSet() {
+		return s.readSet(ctx, &r)
+	}
 	b, err := s.find(ctx, "read", r.Budget)
 	if err != nil {
 		return bucket.DeductionView{}, err
@@ -141,6 +145,10 @@ func (s *Service) Deduction(ctx context.Context, r bucket.RollbackRequest) (
 // Unavailable; OutcomeUnknown, after which the call may be repeated.
 func (s *Service) Confirm(ctx context.Context, r bucket.ConfirmRequest) (
 	[]bucket.DeductionView, error) {
+	o := Order{Kind: Confirm, RequestID: r.RequestID, Amount: r.Amount, OnlyBy: r.OnlyBy}
+	if r.Budget.IsTenant() {
+		return s.heldSet(ctx, r.Budget, r.Amounts, o)
+	}
 	b, err := s.find(ctx, "confirm", r.Budget)
 	switch {
 	case err != nil:
@@ -151,8 +159,7 @@ func (s *Service) Confirm(ctx context.Context, r bucket.ConfirmRequest) (
 	case r.Amount != 0 && !budget.ValidAmount(r.Amount):
 		return nil, invalid("confirm", "amount", fmt.Sprintf("must be 1 to %d", budget.MaxAmount))
 	}
-	return s.held(ctx, b, r.Group,
-		Order{Kind: Confirm, RequestID: r.RequestID, Amount: r.Amount, OnlyBy: r.OnlyBy})
+	return s.held(ctx, b, r.Group, o)
 }
 
 // HoldsOf lists the open holds of a budget, at most limit, by expiry. Errors: BudgetNotFound,
@@ -177,16 +184,22 @@ func (s *Service) HoldsOf(ctx context.Context, ref bucket.BudgetRef, limit int) 
 // was confirmed.
 func (s *Service) Extend(ctx context.Context, r bucket.ExtendRequest) (
 	[]bucket.DeductionView, error) {
-	b, err := s.find(ctx, "extend", r.Budget)
-	if err != nil {
-		return nil, err
+	var b *bucket.Budget
+	if !r.Budget.IsTenant() {
+		var err error
+		if b, err = s.find(ctx, "extend", r.Budget); err != nil {
+			return nil, err
+		}
 	}
 	if !budget.ValidHoldTTL(r.HoldTTL) {
 		return nil, invalid("extend", "hold_ttl", fmt.Sprintf("must be %v to %v, in whole milliseconds",
 			budget.MinHoldTTL, budget.MaxHoldTTL))
 	}
-	return s.held(ctx, b, r.Group,
-		Order{Kind: Extend, RequestID: r.RequestID, TTL: r.HoldTTL, OnlyBy: r.OnlyBy})
+	o := Order{Kind: Extend, RequestID: r.RequestID, TTL: r.HoldTTL, OnlyBy: r.OnlyBy}
+	if b == nil {
+		return s.heldSet(ctx, r.Budget, nil, o)
+	}
+	return s.held(ctx, b, r.Group, o)
 }
 
 // RollbackGroup gives back all that is left of a group's deductions, held or used, and closes the
@@ -234,9 +247,12 @@ func (s *Service) held(ctx context.Context, b *bucket.Budget, group string, o Or
 	return views, nil
 }
 
-// alone carries out an order on one deduction of a budget.
-func (s *Service) alone(ctx context.Context, ref bucket.BudgetRef, o Order) (
-	bucket.DeductionView, error) {
+// alone carries out an order on one deduction of a budget, or on a set with parts of its legs.
+func (s *Service) alone(ctx context.Context, ref bucket.BudgetRef, parts map[string]int64,
+	o Order) (bucket.DeductionView, error) {
+	if ref.IsTenant() {
+		return s.onSet(ctx, ref.Tenant, parts, o)
+	}
 	b, err := s.find(ctx, string(o.Kind), ref)
 	if err != nil {
 		return bucket.DeductionView{}, err
@@ -281,7 +297,8 @@ func (s *Service) failed(err error) error {
 
 // viewOf returns a deduction as shown to callers.
 func viewOf(b *bucket.Budget, d *ledger.Deduction, replayed bool) bucket.DeductionView {
-	v := bucket.DeductionView{RequestID: d.RequestID, State: d.State, Amount: d.Amount,
+	v := bucket.DeductionView{RequestID: ledger.CallerID(d.RequestID), State: d.State,
+		Amount:     d.Amount,
 		RolledBack: d.RolledBack, Confirmed: d.Confirmed + d.Extra, Extra: d.Extra,
 		Uncollected: d.Uncollected, OverLimit: d.OverLimit, Late: d.Late, Above: d.Above,
 		HoldUntil: d.HoldUntil, Group: d.Group, Reference: d.Reference, Dimensions: d.Dimensions,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -58,7 +59,7 @@ func TestServiceGivesBack(t *testing.T) {
 			want := bucket.DeductionView{RequestID: "order", State: ledger.StateUsed, Amount: 30, RolledBack: 4,
 				Bucket: "b:bucket-0", Reference: "for Ann", Dimensions: `{"user":"u1"}`, CountedAt: w.DB.Now(),
 				Receipt: bucket.Receipt(b.Buckets[0], 1), Replayed: replayed}
-			if v != want {
+			if !reflect.DeepEqual(v, want) {
 				t.Errorf("%+v, want %+v", v, want)
 			}
 		}
@@ -69,7 +70,7 @@ func TestServiceGivesBack(t *testing.T) {
 		}
 		void, err := s.Cancel(w.Ctx, bucket.RollbackRequest{Budget: ref, RequestID: "void"})
 		w.OK(err)
-		if got, err := s.Deduction(w.Ctx, bucket.RollbackRequest{Budget: ref, RequestID: "void"}); err != nil || got != void || void.State != ledger.StateVoid {
+		if got, err := s.Deduction(w.Ctx, bucket.RollbackRequest{Budget: ref, RequestID: "void"}); err != nil || !reflect.DeepEqual(got, void) || void.State != ledger.StateVoid {
 			t.Errorf("%+v, %v; want %+v", got, err, void)
 		}
 		for id, code := range map[string]budget.Code{"absent": budget.DeductionNotFound, "void": budget.RequestVoid} {

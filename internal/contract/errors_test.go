@@ -134,6 +134,8 @@ var provocations = []provocation{
 	{budget.RouteNotFound, "GET", "/docs/errors/nothing", "", nil},
 	{budget.BudgetNotFound, "GET", "/v1/budgets/none", "", nil},
 	{budget.DeductionNotFound, "GET", "/v1/budgets/sale/deductions?request_id=none", "", nil},
+	{budget.DeductionNotFound, "GET", "/v1/deductions?request_id=none", "", nil},
+	{budget.LegRefused, "POST", "/v1/deductions", `{"request_id":"set","legs":[{"budget":"sale","amount":9007199254740991}]}`, nil},
 	{budget.DeductionNotFound, "POST", "/v1/budgets/sale/rollback", `{"request_id":"none"}`, nil},
 	{budget.BucketNotFound, "POST", "/v1/budgets/sale/buckets/none/online", "", nil},
 	{budget.InstanceNotFound, "POST", "/v1/instances/none/drain", "", nil},

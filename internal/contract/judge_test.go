@@ -35,7 +35,7 @@ var everywhere = []string{"X-Correlation-Id", "Traceparent", "X-Content-Type-Opt
 
 // named are members that callers name, such as dimensions: strict mode knows no schema of them.
 var named = []string{"$.body.**.dimensions.*", "$.body.dimensions.*", "$.body.**.counts.*",
-	"$.body.counts.*", "$.body.budgets.*", "$.query.user"}
+	"$.body.counts.*", "$.body.amounts.*", "$.body.budgets.*", "$.query.user"}
 
 // judged reads what /openapi.json shows, once.
 var judged = sync.OnceValues(func() (*contractOf, error) {

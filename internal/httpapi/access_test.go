@@ -124,6 +124,8 @@ var bodies = map[string]string{
 	"confirm": `{"request_id":"o1"}`, "extend": `{"request_id":"o1","hold_ttl":"5m"}`,
 	"batch": `{"deductions":[{"budget":"sale","request_id":"a","amount":1}]}`, "check": `{"checks":[{"budget":"sale","amount":1}]}`,
 	"append": `{"request_id":"a1","quantity":5}`, "change": `{"status":"paused"}`, "release": `{"request_id":"q","reason":"r"}`,
+	"deduct set": `{"request_id":"s1","legs":[{"budget":"sale","amount":1}]}`, "rollback set": `{"request_id":"s1"}`,
+	"cancel set": `{"request_id":"s1"}`, "confirm set": `{"request_id":"s1"}`, "extend set": `{"request_id":"s1","hold_ttl":"5m"}`,
 	"set overrides":  `{"value":"vip","max":5}`,
 	"set thresholds": `{"thresholds":null}`, "create webhook": `{"url":"https://example.com/","secret":"shop"}`,
 	"change webhook": `{"enabled":false}`, "create key": `{"principal":"till","role":"read"}`,
@@ -147,7 +149,7 @@ func TestEveryRouteWithEveryKey(t *testing.T) {
 		}
 		target := path.Replace(call.Pattern)
 		switch call.Op {
-		case "deduction":
+		case "deduction", "set":
 			target += "?request_id=o1"
 		case "remove override":
 			target += "?value=vip"

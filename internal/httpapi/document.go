@@ -155,6 +155,10 @@ func (d *document) problem(p *api.Problem) {
 		d.Raw(`,"limits":`)
 		d.states(p.Limits)
 	}
+	if len(p.Refusals) > 0 {
+		d.Raw(`,"refusals":`)
+		d.Value(p.Refusals)
+	}
 	d.optional(`,"state":`, p.State)
 	if p.Never {
 		d.Raw(`,"never":true`)

@@ -57,6 +57,7 @@ var statuses = map[budget.Code]struct {
 	budget.NameTaken:              {http.StatusConflict, "The name is taken"},
 	budget.VersionConflict:        {http.StatusPreconditionFailed, "The budget has another version"},
 
+	budget.LegRefused:    {http.StatusConflict, "Legs of the set refuse it"},
 	budget.LimitExceeded: {http.StatusTooManyRequests, "A limit would be exceeded"},
 
 	budget.LedgerModeOnly: {http.StatusConflict, "The budget's durability does not allow it"},
@@ -129,6 +130,9 @@ func ProblemOf(e *budget.Error) *api.Problem {
 	if len(e.Limits) > 0 {
 		p.Limits = statesOf(e.Limits)
 	}
+	if len(e.Refusals) > 0 {
+		p.Refusals, p.Status = refusalsOf(e.Refusals)
+	}
 	p.Never, p.StartAt, p.Reason = e.Never, inUTC(e.StartAt), e.Reason
 	p.State = e.State
 	switch {
@@ -143,6 +147,22 @@ func ProblemOf(e *budget.Error) *api.Problem {
 		p.Detail = "the log of the service has it under the correlation id"
 	}
 	return p
+}
+
+// refusalsOf returns the refusals of the legs of a set, and the status of all: that of a limit if
+// limits alone refuse.
+func refusalsOf(list []budget.LegRefusal) (out []api.LegRefusal, status int) {
+	status = http.StatusTooManyRequests
+	for _, r := range list {
+		leg := ProblemOf(r.Reason)
+		out = append(out, api.LegRefusal{Budget: r.Budget, Code: leg.Code, Detail: leg.Detail,
+			Available: leg.Available, Limit: leg.Limit, Limits: leg.Limits, Never: leg.Never,
+			StartAt: leg.StartAt, RetryAfter: leg.RetryAfter})
+		if leg.Status != status {
+			status = http.StatusConflict
+		}
+	}
+	return out, status
 }
 
 func statesOf(states []budget.LimitState) []api.LimitState {

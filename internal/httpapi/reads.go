@@ -300,8 +300,10 @@ func feedOf(page *bucket.FeedPage) api.LedgerPage {
 	out := api.LedgerPage{Entries: make([]api.LedgerEntry, len(page.Entries)), Next: page.Next}
 	for i := range page.Entries {
 		e, to := &page.Entries[i], &out.Entries[i]
+		id, _, isLeg := ledger.Caller(e.RequestID)
 		*to = api.LedgerEntry{
-			Kind: string(e.Kind), Bucket: e.BucketKey, Entry: e.Entry, RequestID: readable(e.RequestID),
+			Kind: string(e.Kind), Bucket: e.BucketKey, Entry: e.Entry, RequestID: readable(id),
+			OfSet:      isLeg,
 			RollbackID: e.RollbackID, Number: e.Number, Amount: e.Amount, Uncollected: e.Uncollected,
 			Held:       e.Held,
 			Dimensions: dimensionsIn(e.Dimensions), Reference: readable(e.Reference), At: inUTC(e.At),

@@ -37,11 +37,11 @@ var unrouted route
 // own is the path of the overrides of a limit.
 const own = "/v1/budgets/{budget}/limits/{name}/overrides"
 
-// routes lists all calls on one screen.
+// routes lists all calls.
 func (a *API) routes() []route {
 	const budgets, one, hook = "/v1/budgets", "/v1/budgets/{budget}", "/v1/webhooks/{id}"
 	large := a.limits.BatchBytes
-	return []route{
+	return append(a.setRoutes(), []route{
 		{pattern: "POST " + budgets, changes: true, handle: a.create},
 		{pattern: "GET " + budgets, handle: a.list},
 		{pattern: "GET /v1/remaining", handle: a.remaining},
@@ -106,6 +106,18 @@ func (a *API) routes() []route {
 		{pattern: "GET /v1/refusals", handle: a.refusals},
 		{pattern: "GET /healthz", probe: true, handle: a.health},
 		{pattern: "GET /readyz", probe: true, handle: a.ready},
+	}...)
+}
+
+// setRoutes lists the calls on sets.
+func (a *API) setRoutes() []route {
+	return []route{
+		{pattern: "POST /v1/deductions", changes: true, data: a.deductSet},
+		{pattern: "POST /v1/deductions/rollback", changes: true, data: a.rollbackSet},
+		{pattern: "POST /v1/deductions/confirm", changes: true, data: a.confirmSet},
+		{pattern: "POST /v1/deductions/extend", changes: true, data: a.extendSet},
+		{pattern: "POST /v1/deductions/cancel", changes: true, data: a.cancelSet},
+		{pattern: "GET /v1/deductions", handle: a.findSet},
 	}
 }
 

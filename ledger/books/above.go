@@ -30,13 +30,7 @@ func (b *Books) ConfirmAbove(u *Budget, o *ledger.Order, sets map[int64]*limit.S
 }
 
 func (t *returns) decideConfirm(o *ledger.Order, d *ledger.Deduction) (replayed bool, err error) {
-	var earlier *ledger.HoldEnd
-	id := ID{o.Budget, o.RequestID}
-	if g := t.GiveBacks.Get(PartID{BackID{id, confirmed, ""}, 0}); g != nil {
-		earlier = &ledger.HoldEnd{Kind: ledger.FeedConfirm, Amount: d.Confirmed, Returned: g.Amount,
-			Above: d.Extra + d.Uncollected, Late: d.Late}
-	}
-	had := orZero(t.GiveBacks.Get(PartID{BackID{id, expired, ""}, 0})).Amount
+	earlier, had := t.earlierConfirm(d)
 	end, replayed, err := ledger.DecideConfirm(*d, earlier, had, o.Amount, at(t.NowMS))
 	if err != nil || replayed {
 		return replayed, err

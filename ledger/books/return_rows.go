@@ -164,8 +164,9 @@ func (r *Deduction) Ledger(h *Hold, back int64) (ledger.Deduction, error) {
 	}
 	d.Reference, d.Dimensions, d.Counts = note.Reference, note.Dimensions, note.Counts
 	d.By, d.VoidFor = note.By, note.VoidFor
+	d.Legs = note.Legs
 	switch {
-	case r.Bucket == 0:
+	case r.Bucket == 0 && d.Legs == "":
 		d.State = ledger.StateVoid
 	case h != nil:
 		d.State = ledger.State(h.State)
@@ -177,7 +178,7 @@ func (r *Deduction) Ledger(h *Hold, back int64) (ledger.Deduction, error) {
 			d.Above = ledger.Above(h.Above)
 		}
 		d.Group = textOf(h.Group)
-	case back == r.Amount:
+	case back == r.Amount && r.Bucket != 0:
 		d.State = ledger.StateRolledBack
 	}
 	return d, nil

@@ -99,10 +99,13 @@ func (t *returns) execute(o *ledger.Order) (out ledger.Result, err error) {
 	default:
 		out.Err = refuseOthers(o.Kind, o.OnlyBy, &d)
 	}
-	if out.Err == nil {
-		out.Replayed, out.Err = t.decide(o, &d)
+	switch {
+	case out.Err != nil:
+		return out, nil
+	case d.Legs != "":
+		return t.executeSet(o, d)
 	}
-	if out.Err == nil {
+	if out.Replayed, out.Err = t.decide(o, &d); out.Err == nil {
 		out.Deduction = d
 	}
 	return out, nil
@@ -138,9 +141,17 @@ func (t *returns) decide(o *ledger.Order, d *ledger.Deduction) (replayed bool, e
 }
 
 func (t *returns) decideRollback(o *ledger.Order, d *ledger.Deduction) (replayed bool, err error) {
-	var earlier *ledger.Rollback
+	units, replayed, err := ledger.DecideRollback(*d, t.earlierRollback(o), o.Amount)
+	if err == nil && !replayed {
+		t.rollBack(d, o.RollbackID, units, o.Amount == 0)
+	}
+	return replayed, err
+}
+
+// earlierRollback returns the recorded rollback with the id of an order, or nil.
+func (b *Books) earlierRollback(o *ledger.Order) (earlier *ledger.Rollback) {
 	id := BackID{ID{o.Budget, o.RequestID}, rolledBack, o.RollbackID}
-	for _, g := range t.GiveBacks.All() { // its parts
+	for _, g := range b.GiveBacks.All() { // its parts
 		if g.id().BackID != id {
 			continue
 		}
@@ -149,17 +160,24 @@ func (t *returns) decideRollback(o *ledger.Order, d *ledger.Deduction) (replayed
 		}
 		earlier.Amount += g.Amount
 	}
-	units, replayed, err := ledger.DecideRollback(*d, earlier, o.Amount)
-	if err == nil && !replayed {
-		t.rollBack(d, o.RollbackID, units, o.Amount == 0)
+	return earlier
+}
+
+// earlierConfirm returns the recorded confirm of a hold, or nil, and what was left of the hold when
+// it expired.
+func (b *Books) earlierConfirm(d *ledger.Deduction) (earlier *ledger.HoldEnd, had int64) {
+	id := ID{d.Budget, d.RequestID}
+	if g := b.GiveBacks.Get(PartID{BackID{id, confirmed, ""}, 0}); g != nil {
+		earlier = &ledger.HoldEnd{Kind: ledger.FeedConfirm, Amount: d.Confirmed, Returned: g.Amount,
+			Above: d.Extra + d.Uncollected, Late: d.Late}
 	}
-	return replayed, err
+	return earlier, orZero(b.GiveBacks.Get(PartID{BackID{id, expired, ""}, 0})).Amount
 }
 
 // absent carries out an order for an id without a row.
 func (t *returns) absent(o *ledger.Order) (d ledger.Deduction, err error) {
 	switch {
-	case t.Budgets.Get(o.Budget) == nil:
+	case o.Budget != 0 && t.Budgets.Get(o.Budget) == nil:
 		return d, noBudget(o.Kind, o.Budget)
 	case o.Kind != ledger.OrderCancel:
 		return d, notDeducted(o)
@@ -176,7 +194,7 @@ func noBudget(op ledger.OrderKind, id int64) error {
 
 func notDeducted(o *ledger.Order) error {
 	return budget.Refuse(budget.DeductionNotFound, string(o.Kind),
-		"request %q has not been deducted", o.RequestID)
+		"request %q has not been deducted", ledger.CallerID(o.RequestID))
 }
 
 // refuseOthers refuses to act on another principal's deduction.
@@ -185,7 +203,8 @@ func refuseOthers(op ledger.OrderKind, onlyBy string, d *ledger.Deduction) error
 		return nil
 	}
 	return budget.Refuse(budget.Forbidden, string(op),
-		"request %q was not deducted by %q: that needs the role rollback", d.RequestID, onlyBy)
+		"request %q was not deducted by %q: that needs the role rollback",
+		ledger.CallerID(d.RequestID), onlyBy)
 }
 
 // tombstoneOf returns the tombstone that an order leaves, or finds.
@@ -209,7 +228,7 @@ func widen(row *Deduction, d *ledger.Deduction, onlyBy string) error {
 	}
 	if len(after) > mostVoidFor {
 		return budget.Refuse(budget.Forbidden, "cancel", "too many principals have cancelled request "+
-			"%q: that needs the role rollback", d.RequestID)
+			"%q: that needs the role rollback", ledger.CallerID(d.RequestID))
 	}
 	d.VoidFor = after
 	row.Note = noteOf(d)
@@ -305,7 +324,7 @@ func (t *returns) change(d *ledger.Deduction, after ledger.Deduction) {
 		h.Late = one(after.Late)
 		h.UntilMS = ms(after.HoldUntil)
 		h.DueMS = nil
-		if after.State == ledger.StateHeld {
+		if after.State == ledger.StateHeld && !ledger.IsLegID(d.RequestID) {
 			due := h.UntilMS
 			h.DueMS = &due
 		}

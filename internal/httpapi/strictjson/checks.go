@@ -7,6 +7,7 @@ import (
 	"github.com/budgetd/budgetd/access"
 	"github.com/budgetd/budgetd/alert"
 	"github.com/budgetd/budgetd/allocation"
+	"github.com/budgetd/budgetd/api"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/iana"
 	"github.com/budgetd/budgetd/ledger"
@@ -42,6 +43,7 @@ var bounds = map[string]int64{
 	"combined":   limit.MaxDimensions,
 	"limits":     limit.MaxLimits,
 	"overrides":  limit.MaxOverrideList,
+	"legs":       api.MaxLegs,
 	"windows":    allocation.MaxWindows,
 	"thresholds": alert.MaxThresholds,
 	"types":      int64(len(alert.Types())),

@@ -89,7 +89,8 @@ func Audit(ctx context.Context, db *sql.DB, stores map[string]Redis) (*Report, e
 	r := &reading{ctx: ctx, tx: tx, report: &Report{Budgets: map[string]*Budget{}},
 		budgets: map[int64]*Budget{}, epochs: map[epochKey]*epoch{}, feeds: map[int64]*feed{}}
 	for _, read := range []func() error{r.readBudgets, r.readEpochs, r.readGrants, r.readDeductions,
-		r.readHolds, r.readExtras, r.readBacks, r.readFeeds, r.readAdjustments, r.readQuarantines} {
+		r.readHolds, r.readExtras, r.readBacks, r.readSets, r.readFeeds, r.readAdjustments,
+		r.readQuarantines} {
 		if err := read(); err != nil {
 			return nil, err
 		}

@@ -24,7 +24,7 @@ INSERT INTO bucket_epoch (bucket_id, epoch, budget_id, status, outstanding_quant
 	used_quantity, returning_quantity, closed_quantity, swept_quantity, next_grant, next_entry,
 	taken_quantity, given_back_quantity) VALUES
 	(7, 1, 1, 'closed', 0, 0, 20, 0, 10, 0, 2, 2, 0, 0),
-	(7, 2, 1, 'open', 24, 3, 12, 1, 0, 0, 3, 8, 0, 0),
+	(7, 2, 1, 'open', 24, 3, 12, 1, 0, 0, 3, 9, 0, 0),
 	(8, 1, 2, 'lost', 0, 0, 10, 0, 20, 0, 2, 1, 12, 2),
 	(8, 2, 2, 'open', 30, 0, 10, 0, 0, 0, 2, 1, 15, 5);
 INSERT INTO grant_log (bucket_id, epoch, number, budget_id, kind, amount, status) VALUES
@@ -33,12 +33,13 @@ INSERT INTO grant_log (bucket_id, epoch, number, budget_id, kind, amount, status
 	(8, 2, 1, 2, 'apply', 40, 'done');
 INSERT INTO deduction (budget_id, request_id, bucket_id, epoch, amount) VALUES
 	(1, 'old', 7, 1, 20), (1, 'plain', 7, 2, 5), (1, 'part', 7, 2, 6), (1, 'held', 7, 2, 3),
-	(1, 'back', 7, 2, 4), (1, 'void', 0, 0, 0);
+	(1, 'back', 7, 2, 4), (1, 'void', 0, 0, 0), (1, x'0273', 7, 2, 0);
+INSERT INTO deduction (budget_id, request_id, note) VALUES (0, x'610073', x'04000000000003010702');
 INSERT INTO hold (budget_id, request_id, state, due_ms, bucket_id, epoch) VALUES
 	(1, 'held', 'held', 9, 7, 2);
 INSERT INTO give_back (budget_id, request_id, kind, rollback_id, amount, is_direct, bucket_id, epoch)
 	VALUES (1, 'part', 'rollback', 'x', 2, 1, 7, 2), (1, 'back', 'rollback', 'x', 1, 0, 7, 2);
-INSERT INTO feed (bucket_id, first_entry, entries, units) VALUES (7, 1, 1, 20), (7, 2, 6, 15);
+INSERT INTO feed (bucket_id, first_entry, entries, units) VALUES (7, 1, 1, 20), (7, 2, 7, 15);
 INSERT INTO quarantine (bucket_id, epoch, budget_id, quantity, released_quantity) VALUES
 	(8, 1, 2, 20, 5);
 INSERT INTO quarantine_release (budget_id, request_id, bucket_id, epoch, quantity, goes_to) VALUES
@@ -90,6 +91,16 @@ var planted = []struct{ name, statement, found string }{
 		`ledger: units of "part" were given back from an extra 3`},
 	{"a hold ends without a state", `UPDATE hold SET due_ms = NULL`,
 		`ledger: the hold "held" is held, and due_ms is set: false`},
+	{"a leg is lost", `DELETE FROM deduction WHERE request_id = x'0273'`, `a leg of the set "a\x00s" is missing in budget 1`},
+	{"a set is lost", `DELETE FROM deduction WHERE budget_id = 0`, `ledger: the leg "\x02s" is of no set`},
+	{"a set of another tenant", `UPDATE deduction SET request_id = x'620073' WHERE budget_id = 0`,
+		`ledger: a leg of the set "b\x00s" is of another tenant`},
+	{"a leg elsewhere", `UPDATE deduction SET note = x'04000000000003010701' WHERE budget_id = 0`,
+		`ledger: a leg of the set "a\x00s" is at 7 2`},
+	{"a set is held and its leg is not", `INSERT INTO hold (budget_id, request_id, state, due_ms)
+		VALUES (0, x'610073', 'held', 9)`, `the set "a\x00s" is held: false, and due_ms is set: true`},
+	{"a leg ends by itself", `INSERT INTO hold (budget_id, request_id, state, due_ms, bucket_id, epoch)
+		VALUES (1, x'0273', 'held', 9, 7, 2)`, `ledger: the hold "\x02s" is held, and due_ms is set: true`},
 	{"more is confirmed than was held", `UPDATE hold SET confirmed = 4`, `the hold "held" at {7 2}, confirmed 4`},
 	{"a hold without a deduction", `UPDATE hold SET request_id = 'x'`, `hold "x" has no parent row`},
 	{"a grant twice", `INSERT INTO grant_log (bucket_id, epoch, number, budget_id, kind, amount, status)
@@ -124,9 +135,9 @@ var planted = []struct{ name, statement, found string }{
 	{"a feed entry is lost", `DELETE FROM feed WHERE first_entry = 1`,
 		"ledger: the units of the feed of epoch 2 of bucket 7 is 15, by the rows 35"},
 	{"a duplicate feed entry", `UPDATE feed SET entries = 2 WHERE first_entry = 1`,
-		"bucket 7: feed entry 2 (6 entries) follows 2"},
+		"bucket 7: feed entry 2 (7 entries) follows 2"},
 	{"the feed is ahead", `UPDATE bucket_epoch SET next_entry = 7 WHERE bucket_id = 7 AND epoch = 2`,
-		"ledger: the next entry of the feed of epoch 2 of bucket 7 is 7, by the rows 8"},
+		"ledger: the next entry of the feed of epoch 2 of bucket 7 is 7, by the rows 9"},
 	{"store mode: a unit too many is used", `UPDATE bucket_epoch SET used_quantity = 11,
 		outstanding_quantity = 29 WHERE bucket_id = 8 AND epoch = 2`,
 		"store: S of epoch 2 of bucket 8 is 11, by the rows 10"},

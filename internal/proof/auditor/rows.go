@@ -3,10 +3,12 @@ package auditor
 import (
 	"database/sql"
 	"errors"
+	"strings"
 )
 
 func (r *reading) readDeductions() error {
-	return r.each(`SELECT budget_id, request_id, bucket_id, epoch, amount FROM deduction`,
+	return r.each(`SELECT budget_id, request_id, bucket_id, epoch, amount FROM deduction
+		WHERE budget_id <> 0`,
 		func(scan func(...any) error) error {
 			d, budgetID, id := &Deduction{Rollbacks: map[string]int64{}}, int64(0), ""
 			err := scan(&budgetID, &id, &d.bucket, &d.epoch, &d.Amount)
@@ -41,7 +43,7 @@ func (r *reading) feedOf(bucket int64) *feed {
 
 func (r *reading) readHolds() error {
 	return r.each(`SELECT budget_id, request_id, state, confirmed, due_ms IS NULL, bucket_id, epoch
-		FROM hold`, func(scan func(...any) error) error {
+		FROM hold WHERE budget_id <> 0`, func(scan func(...any) error) error {
 		var budgetID, confirmed int64
 		var id, state string
 		var ended bool
@@ -52,7 +54,8 @@ func (r *reading) readHolds() error {
 			return errors.Join(err, r.orphan(err == nil, "hold %q", id))
 		}
 		d := b.Deductions[id]
-		if d.Held = state == "held"; d.Held == ended {
+		isLeg := strings.HasPrefix(id, "\x02") // which ends with its set
+		if d.Held = state == "held"; !isLeg && d.Held == ended || isLeg && !ended {
 			r.wrong("%s: the hold %q is %s, and due_ms is set: %t", b.Name, id, state, !ended)
 		}
 		if (epochKey{d.bucket, d.epoch}) != at || confirmed > d.Amount || confirmed > 0 && d.Held {

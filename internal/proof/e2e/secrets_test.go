@@ -203,7 +203,7 @@ func (w *secureWorld) shown(t *testing.T, nodes []*node, root string, keys map[s
 // paths returns the path of every GET, with names of objects that exist.
 func (w *secureWorld) paths(hook string) (all []string) {
 	fill := strings.NewReplacer("{budget}", "busy", "{name}", "ever", "{id}", hook, "{code}", "invalid", "{file}", "page.js", "{$}", "")
-	more := map[string]string{"deduction": "&request_id=0-0", "usage": "&user=u1", "remaining": "&budget=busy"}
+	more := map[string]string{"deduction": "&request_id=0-0", "set": "&request_id=0-0", "usage": "&user=u1", "remaining": "&budget=busy"}
 	for _, call := range access.Calls() {
 		if call.Method != "GET" {
 			continue

@@ -16,9 +16,9 @@ import (
 
 // The largest numbers of lines of code, without blank lines and comments, in Go and Lua.
 const (
-	mostProduct = 62_985 // what budgetd, budgetctl and the client are made of
-	mostSupport = 10_875 // all other code outside tests
-	mostTests   = 70_330
+	mostProduct = 64_400 // what budgetd, budgetctl and the client are made of
+	mostSupport = 10_990 // all other code outside tests
+	mostTests   = 70_850
 )
 
 // lineCount counts lines of code and lines that have only a comment.

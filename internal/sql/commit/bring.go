@@ -3,30 +3,33 @@ package commit
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sql/bookkeeper"
 	"github.com/budgetd/budgetd/internal/sql/engine"
+	"github.com/budgetd/budgetd/ledger"
 	"github.com/budgetd/budgetd/ledger/books"
 )
 
-// Bring commits operations of one budget that wait because their own buckets lack units: all of
-// them in one bucket, the fullest that is online, into which it brings what they need, in one
-// transaction. See books.Bring, also for the end of a budget; recent is what a usual deduction of
-// the budget takes. Under its locks it sees everything that the open period may get, so an
-// operation that does not fit is Exhausted (I3), and nothing moves for it. An operation is Short if
-// units that may cover it are halted or cannot be applied for. All operations are Over if a
-// rollover is due, and Gone if no bucket may be brought online. The outcomes of accepted operations
-// name the bucket.
+// Bring commits operations that wait because their own buckets lack units: all those of a budget in
+// one bucket, the fullest that is online, into which it brings what they need, in one transaction
+// for all budgets of the operations. See books.Bring, also for the end of a budget; recent is what
+// a usual deduction of each budget takes. Under its locks it sees everything that the open periods
+// may get, so an operation that does not fit is Exhausted (I3), and nothing moves for it, nor for
+// the other legs of its set. An operation is Short if units that may cover it are halted or cannot
+// be applied for. The operations of a budget are Over if a rollover is due, and Gone if no bucket
+// may be brought online, or the budget does not exist. The outcomes of accepted operations name the
+// bucket.
 //
-// A repetition is harmless, as with Commit. Errors: BudgetNotFound, Unavailable, OutcomeUnknown,
-// Internal. Keeps I1, I2, I3, I4, I6, I7.
-func (d *Decider) Bring(ctx context.Context, budgetID, recent int64, ops []bucket.Operation) (
+// A repetition is harmless, as with Commit. Errors: Unavailable, OutcomeUnknown, Internal. Keeps
+// I1, I2, I3, I4, I6, I7.
+func (d *Decider) Bring(ctx context.Context, recent map[int64]int64, ops []bucket.Operation) (
 	[]bucket.Outcome, error) {
 	out := make([]bucket.Outcome, len(ops))
 	for i, f := range split(ops, out) {
-		if err := d.bring(ctx, f, budgetID, recent); err != nil {
+		if err := d.bring(ctx, f, recent); err != nil {
 			if i > 0 && budget.Is(err, budget.Unavailable) {
 				err = engine.MaybeDone("bring", err)
 			}
@@ -40,16 +43,25 @@ func (d *Decider) Bring(ctx context.Context, budgetID, recent int64, ops []bucke
 // bringing is one transaction of Bring.
 type bringing struct {
 	locking
-	decider        *Decider
-	budget, recent int64
+	decider *Decider
+	recent  map[int64]int64
+	targets []target
 }
 
-func (d *Decider) bring(ctx context.Context, f *flight, budgetID, recent int64) error {
+// target is the bucket that serves the operations of a budget.
+type target struct {
+	budget *books.Budget
+	bucket *books.Bucket
+	state  *bucketState
+}
+
+func (d *Decider) bring(ctx context.Context, f *flight, recent map[int64]int64) error {
 	return d.sure(ctx, false, func(bool) error {
-		g := &bringing{decider: d, budget: budgetID, recent: recent}
+		g := &bringing{decider: d, recent: recent}
 		g.flight, g.server = f, d.db.TakesPackets()
-		g.whole = append(bookkeeper.WholeBudget(budgetID), bookkeeper.Applied(budgetID),
-			bookkeeper.LookAgain(&g.failed, budgetID))
+		ids := f.budgets()
+		g.whole = append(bookkeeper.WholeBudget(ids...), bookkeeper.Applied(ids...),
+			bookkeeper.LookAgain(&g.failed, ids...))
 		err := bookkeeper.DoAnd(ctx, d.db, "bring", g.decide, g.write)
 		if errors.Is(err, errNothing) {
 			return nil
@@ -58,63 +70,84 @@ func (d *Decider) bring(ctx context.Context, f *flight, budgetID, recent int64) 
 	})
 }
 
+// budgets returns the budgets of the operations, sorted and without duplicates.
+func (f *flight) budgets() []int64 {
+	out := make([]int64, len(f.ops))
+	for i := range f.ops {
+		out[i] = f.ops[i].Budget.ID
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 func (g *bringing) decide(m *engine.Move, b *books.Books) (more []bookkeeper.Query, err error) {
 	if more, err = g.load(m, b); more != nil || err != nil {
 		return more, err
 	}
-	u := b.Budgets.Get(g.budget)
-	switch {
-	case u == nil:
-		return nil, budget.Refuse(budget.BudgetNotFound, "bring", "there is no budget %d", g.budget)
-	case b.Due(u):
-		return nil, g.all(bucket.Over)
+	g.epochs, g.refused, g.targets = map[int64]*bucketState{}, map[int64]bucket.Verdict{}, nil
+	g.available = map[int64]*ledger.Availability{}
+	for _, id := range g.budgets() {
+		if v := g.aim(b, id); v != 0 {
+			g.refused[id] = v
+		}
 	}
-	available := b.Availability(u)
-	target := b.Serving(u)
-	if target == nil {
-		return nil, g.all(bucket.Gone)
-	}
-	g.available = &available
-	b.Sweep(u)
-	e := b.Newest(target)
-	s := &bucketState{epoch: *e, nowMS: b.ClockMS, unlimited: u.Unlimited == 1}
-	s.left = b.Reach(u, target)
-	for i := range g.ops {
-		g.ops[i].Bucket = target.ID
-	}
-	g.epochs = map[int64]*bucketState{target.ID: s}
 	g.judgeAll()
-	g.decider.hints.Add(target.ID, hint{e.Number, e.Outstanding})
+	for _, t := range g.targets {
+		g.decider.hints.Add(t.bucket.ID, hint{t.state.epoch.Number, b.Newest(t.bucket).Outstanding})
+	}
 	if g.accepted == 0 {
 		return nil, errNothing
 	}
-	if !s.unlimited {
-		b.Bring(u, target, s.used+s.held, g.recent)
-		s.left = e.Outstanding - s.used - s.held
+	for _, t := range g.targets {
+		if s := t.state; s.entries > 0 && !s.unlimited {
+			b.Bring(t.budget, t.bucket, s.used+s.held, g.recent[t.budget.ID])
+			s.left = b.Newest(t.bucket).Outstanding - s.used - s.held
+		}
 	}
 	g.takeUnits(b)
 	g.remaining()
 	g.remember(b)
 	for i := range g.out {
 		if g.out[i].Verdict == bucket.Accepted {
-			g.out[i].Availability = available
+			g.out[i].Availability = *g.available[g.ops[i].Budget.ID]
 		}
 	}
 	return nil, nil
 }
 
+// aim finds the bucket that serves the operations of a budget, with all that it can have. It
+// returns the verdict of these operations if there is none.
+func (g *bringing) aim(b *books.Books, id int64) bucket.Verdict {
+	u := b.Budgets.Get(id)
+	switch {
+	case u == nil:
+		return bucket.Gone
+	case b.Due(u):
+		return bucket.Over
+	}
+	available := b.Availability(u)
+	row := b.Serving(u)
+	if row == nil {
+		return bucket.Gone
+	}
+	b.Sweep(u)
+	s := &bucketState{epoch: *b.Newest(row), nowMS: b.ClockMS, unlimited: u.Unlimited == 1}
+	s.left = b.Reach(u, row)
+	g.available[id] = &available
+	g.epochs[row.ID] = s
+	g.targets = append(g.targets, target{u, row, s})
+	for i := range g.ops {
+		if g.ops[i].Budget.ID == id {
+			g.ops[i].Bucket = row.ID
+		}
+	}
+	return 0
+}
+
 // errNothing means that a movement changes nothing.
 var errNothing = &budget.Error{Code: budget.Internal, Message: "nothing to commit"}
 
-// all gives every operation a verdict.
-func (g *bringing) all(v bucket.Verdict) error {
-	for i := range g.out {
-		g.out[i] = bucket.Outcome{Verdict: v}
-	}
-	return errNothing
-}
-
-// remember remembers what all buckets of the budget have now.
+// remember remembers what all buckets of the budgets have now.
 func (g *bringing) remember(b *books.Books) {
 	for _, row := range b.Buckets.All() {
 		if e := b.Newest(row); e.MayGrow() {

@@ -19,7 +19,7 @@ func (w *world) bring(want []bucket.Verdict, ops ...bucket.Operation) []bucket.O
 // bringNear is bring where a usual deduction takes recent units.
 func (w *world) bringNear(recent int64, want []bucket.Verdict, ops ...bucket.Operation) []bucket.Outcome {
 	w.Helper()
-	out, err := w.decider.Bring(w.Ctx, w.b.ID, recent, ops)
+	out, err := w.decider.Bring(w.Ctx, map[int64]int64{w.b.ID: recent}, ops)
 	w.OK(err)
 	w.verdicts(out, want...)
 	return out
@@ -224,15 +224,13 @@ func TestBringVerdicts(t *testing.T) {
 		w.bring(one(bucket.Gone), w.asks(0, "e", 1, current))
 		w.Exec([]any{`UPDATE budget_management_bucket SET roll_over_ms = 1,
 			period_end_ms = 1`})
-		w.bring([]bucket.Verdict{bucket.Over, bucket.Over}, w.asks(0, "a", 50), w.asks(1, "f", 1, current))
-		_, err := w.decider.Bring(w.Ctx, 4711, 0, nil)
-		if err != nil {
+		w.bring([]bucket.Verdict{bucket.Known, bucket.Over}, w.asks(0, "a", 50), w.asks(1, "f", 1, current))
+		if _, err := w.decider.Bring(w.Ctx, nil, nil); err != nil {
 			t.Errorf("nothing asked for: %v", err)
 		}
-		if _, err = w.decider.Bring(w.Ctx, 4711, 0, []bucket.Operation{w.asks(1, "g", 1)}); !budget.Is(err,
-			budget.BudgetNotFound) {
-			t.Errorf("%v, want budget_not_found", err)
-		}
+		unknown := *w.b
+		unknown.ID = 4711
+		w.bring(one(bucket.Gone), w.asks(1, "g", 1, func(op *bucket.Operation) { op.Budget = &unknown }))
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"math"
+	"slices"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/internal/sql/bookkeeper"
@@ -158,26 +159,34 @@ func (t *trial) readAhead(ctx context.Context, conn *engine.PacketConn, hints *c
 }
 
 // refuseLimited looks up the ids of operations that a limit refuses, and adds the rows of recorded
-// ones. Call it after the limit rows were read. ok is false if anything else was refused.
+// ones. Call it after the limit rows were read. ok is false if anything else was refused, or a leg
+// of a set.
 func (t *trial) refuseLimited(ctx context.Context, conn *engine.PacketConn) (ok bool, err error) {
-	limited := t.count(bucket.Limited)
-	if t.accepted+limited+t.count(bucket.Known)+t.count(bucket.Short) < len(t.ops) {
+	limited, fit := t.count(bucket.Limited), t.count(bucket.Fits)
+	if t.accepted+limited+fit+t.count(bucket.Known)+t.count(bucket.Short) < len(t.ops) {
+		return false, nil
+	}
+	if limited > 0 && fit > 0 { // a refusal of a set names all legs: what fits by a hint may not
 		return false, nil
 	}
 	if limited == 0 {
 		return true, nil
 	}
-	is := func(i int) bool { return t.out[i].Verdict == bucket.Limited }
+	is := func(i int) bool {
+		return slices.ContainsFunc(t.out[i:i+t.ops[i].Legs()],
+			func(o bucket.Outcome) bool { return o.Verdict == bucket.Limited })
+	}
 	found := map[bucket.ID]ledger.Deduction{}
 	var failed error
 	queries := rows.DeductionsOf(t.ids(is), "", true, found, &failed)
 	if err := cmp.Or(bookkeeper.LookOn(ctx, conn, queries), failed); err != nil {
 		return false, err
 	}
-	for i := range t.out {
-		if d, known := found[id(&t.ops[i])]; known && is(i) &&
-			d.Decides(t.ops[i].Request.By) {
-			t.out[i] = bucket.Outcome{Verdict: bucket.Known, Deduction: d}
+	for _, i := range t.byOwner {
+		if d, known := found[t.ops[i].ID()]; known && is(i) && d.Decides(t.ops[i].Request.By) {
+			for j := i; j < i+t.ops[i].Legs(); j++ {
+				t.out[j] = bucket.Outcome{Verdict: bucket.Known, Deduction: d}
+			}
 		}
 	}
 	return true, nil

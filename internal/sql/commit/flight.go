@@ -1,6 +1,7 @@
 package commit
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -22,8 +23,9 @@ const (
 type flight struct {
 	ops []bucket.Operation
 	out []bucket.Outcome
-	// byID lists the operations in lock order.
-	byID []int
+	// byID lists the operations in the order of their rows, byOwner those that are no further legs of
+	// a set in the order of their ids: the lock order.
+	byID, byOwner []int
 	// duplicates reports that an id occurs more than once.
 	duplicates bool
 }
@@ -44,20 +46,33 @@ func newFlight(ops []bucket.Operation, out []bucket.Outcome) *flight {
 		f.duplicates = f.duplicates || i != j
 		return i - j
 	})
+	if f.byOwner = f.byID; slices.ContainsFunc(ops, isSet) {
+		f.sortOwners()
+	}
 	return f
 }
 
-// id returns the key of an operation's row.
-func id(op *bucket.Operation) bucket.ID {
-	return bucket.ID{Budget: op.Budget.ID, RequestID: op.Request.ID}
+func isSet(op bucket.Operation) bool { return op.Set != nil }
+
+// sortOwners lists the operations by owner in a flight that has sets.
+func (f *flight) sortOwners() {
+	f.byOwner = make([]int, 0, len(f.ops))
+	for i := 0; i < len(f.ops); i += f.ops[i].Legs() {
+		f.byOwner = append(f.byOwner, i)
+	}
+	slices.SortFunc(f.byOwner, func(i, j int) int {
+		c := rows.CompareIDs(f.ops[i].ID(), f.ops[j].ID())
+		f.duplicates = f.duplicates || c == 0 && i != j
+		return cmp.Or(c, i-j)
+	})
 }
 
-// ids returns the ids of the operations that want selects, in lock order.
+// ids returns the ids of the operations that want selects, in lock order, without further legs.
 func (f *flight) ids(want func(i int) bool) []bucket.ID {
-	out := make([]bucket.ID, 0, len(f.ops))
-	for _, i := range f.byID {
+	out := make([]bucket.ID, 0, len(f.byOwner))
+	for _, i := range f.byOwner {
 		if want(i) {
-			out = append(out, id(&f.ops[i]))
+			out = append(out, f.ops[i].ID())
 		}
 	}
 	return slices.CompactFunc(out, func(a, b bucket.ID) bool { return rows.CompareIDs(a, b) == 0 })
@@ -75,18 +90,26 @@ func (f *flight) buckets() []int64 {
 	return slices.Compact(out)
 }
 
-// split divides operations into flights within the bounds of a transaction.
+// split divides operations into flights within the bounds of a transaction. A set stays whole, and
+// may exceed the bound of the buckets.
 func split(ops []bucket.Operation, out []bucket.Outcome) []*flight {
 	var flights []*flight
 	for begin := 0; begin < len(ops); {
 		seen, text, end := map[int64]bool{}, 0, begin
-		for ; end < len(ops) && end-begin < maxOperations; end++ {
-			op := &ops[end]
-			text += textOf(op)
-			if !seen[op.Bucket] && len(seen) == flightBuckets || text > maxText && end > begin {
+		for end < len(ops) && end-begin < maxOperations {
+			legs := ops[end : end+ops[end].Legs()]
+			isNew := false
+			for i := range legs {
+				text += textOf(&legs[i])
+				isNew = isNew || !seen[legs[i].Bucket]
+			}
+			if isNew && len(seen) >= flightBuckets || text > maxText && end > begin {
 				break
 			}
-			seen[op.Bucket] = true
+			for i := range legs {
+				seen[legs[i].Bucket] = true
+			}
+			end += len(legs)
 		}
 		flights = append(flights, newFlight(ops[begin:end], out[begin:end]))
 		begin = end

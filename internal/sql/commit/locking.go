@@ -159,14 +159,14 @@ func (l *locking) groupRows() (out []bookkeeper.Query) {
 func groupsOf(f *flight) map[groupKey]*group {
 	var out map[groupKey]*group
 	for i := range f.ops {
-		name := f.ops[i].Request.Group
-		if name == "" {
+		key, is := groupOf(&f.ops[i])
+		if !is {
 			continue
 		}
 		if out == nil {
 			out = map[groupKey]*group{}
 		}
-		out[groupKey{f.ops[i].Budget.ID, name}] = &group{open: true}
+		out[key] = &group{open: true}
 	}
 	return out
 }

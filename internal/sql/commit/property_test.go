@@ -151,7 +151,7 @@ func flightBesideModel(rt *rapid.T, w *world, m *model) {
 	var out []bucket.Outcome
 	var err error
 	if brings {
-		out, err = w.decider.Bring(w.Ctx, w.b.ID, recent, ops)
+		out, err = w.decider.Bring(w.Ctx, map[int64]int64{w.b.ID: recent}, ops)
 	} else {
 		out, err = w.decider.Commit(w.Ctx, ops)
 	}

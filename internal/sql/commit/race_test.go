@@ -46,7 +46,7 @@ func TestConcurrentFlights(t *testing.T) {
 					if err == nil && random.IntN(4) == 0 {
 						ops = slices.DeleteFunc(ops, func(op bucket.Operation) bool { return false })
 						var more []bucket.Outcome
-						more, err = node.Bring(w.Ctx, w.b.ID, int64(random.IntN(7)), ops)
+						more, err = node.Bring(w.Ctx, map[int64]int64{w.b.ID: int64(random.IntN(7))}, ops)
 						out = append(out, more...)
 					}
 					if err != nil {

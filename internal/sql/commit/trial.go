@@ -20,11 +20,15 @@ type trial struct {
 	epochs map[int64]*bucketState
 	groups map[groupKey]*group
 	limits limitRows
+	// refused has the verdict of every operation of a budget, for Bring: Over or Gone.
+	refused map[int64]bucket.Verdict
+	// owners are the rows of the owners of accepted sets.
+	owners []*ledger.Deduction
 	// freed are the ids of accepted operations whose rows are tombstones of other principals.
 	freed []bucket.ID
-	// available is what the whole budget has left, for Bring. If it is nil, an operation that does not
-	// fit is Short.
-	available *ledger.Availability
+	// available is what each whole budget has left, for Bring. An operation that does not fit in any
+	// other budget is Short.
+	available map[int64]*ledger.Availability
 	accepted  int
 }
 
@@ -57,33 +61,63 @@ type groupKey struct {
 	name   string
 }
 
+// groupOf returns the group of holds of an operation. That of a set counts as that of its first
+// leg.
+func groupOf(op *bucket.Operation) (key groupKey, is bool) {
+	key = groupKey{op.Budget.ID, op.Request.Group}
+	if op.Set != nil {
+		key = groupKey{op.Set.Owner.Budget, op.Set.Group}
+	}
+	return key, key.name != ""
+}
+
 // group is a group of holds that operations of the flight belong to.
 type group struct {
 	exists, open, joined bool
 }
 
-// judgeAll judges every operation.
+// judgeAll judges every operation. The legs of a set share nothing with each other, because each is
+// of another budget: all are judged, and then all are accepted or none.
 func (t *trial) judgeAll() {
 	now := time.UnixMilli(t.nowMS).UTC()
 	var scratch []*limit.Usage
-	for i := range t.ops {
-		scratch = t.limits.usages(i, scratch[:0])
-		t.out[i] = t.judge(i, scratch)
-		if t.out[i].Verdict == bucket.Accepted {
-			t.accept(i, scratch, now)
+	for i := 0; i < len(t.ops); {
+		legs := t.ops[i].Legs()
+		accepted := 0
+		for j := i; j < i+legs; j++ {
+			scratch = t.limits.usages(j, scratch[:0])
+			if t.out[j] = t.judge(i, j, scratch); t.out[j].Verdict == bucket.Accepted {
+				accepted++
+			}
 		}
+		for j := i; j < i+legs && accepted > 0; j++ {
+			switch {
+			case accepted == legs:
+				t.accept(j, t.limits.usages(j, scratch[:0]), now)
+			case t.out[j].Verdict == bucket.Accepted:
+				t.out[j].Verdict = bucket.Fits
+			}
+		}
+		if accepted == legs {
+			t.own(i, now)
+		}
+		i += legs
 	}
 }
 
-// judge returns the outcome of an operation. It counts nothing.
-func (t *trial) judge(i int, usages []*limit.Usage) bucket.Outcome {
+// judge returns the outcome of an operation, which is first itself or a further leg of its set. It
+// counts nothing.
+func (t *trial) judge(first, i int, usages []*limit.Usage) bucket.Outcome {
 	op := &t.ops[i]
 	if t.known != nil {
-		if d, ok := t.known[id(op)]; ok && d.Decides(op.Request.By) {
+		if d, ok := t.known[t.ops[first].ID()]; ok && d.Decides(op.Request.By) {
 			return bucket.Outcome{Verdict: bucket.Known, Deduction: d}
 		}
 	}
 	s := t.epochs[op.Bucket]
+	if v := t.refused[op.Budget.ID]; v != 0 {
+		return bucket.Outcome{Verdict: v}
+	}
 	switch {
 	case s == nil || s.epoch.Budget != op.Budget.ID || !s.epoch.MayGrow():
 		return bucket.Outcome{Verdict: bucket.Gone}
@@ -92,7 +126,7 @@ func (t *trial) judge(i int, usages []*limit.Usage) bucket.Outcome {
 	case op.Budget.Version < s.epoch.Version:
 		return bucket.Outcome{Verdict: bucket.Outdated}
 	}
-	if name := op.Request.Group; name != "" && !t.groups[groupKey{op.Budget.ID, name}].open {
+	if key, is := groupOf(op); is && !t.groups[key].open {
 		return bucket.Outcome{Verdict: bucket.GroupClosed}
 	}
 	if refused := limit.Exceeded(op.Charges, usages); refused != nil {
@@ -101,13 +135,13 @@ func (t *trial) judge(i int, usages []*limit.Usage) bucket.Outcome {
 	if s.unlimited || op.Request.Amount <= s.left {
 		return bucket.Outcome{Verdict: bucket.Accepted}
 	}
-	if t.available != nil && op.Request.Amount > t.available.Sum() {
-		return bucket.Outcome{Verdict: bucket.Exhausted, Availability: *t.available}
+	if a := t.available[op.Budget.ID]; a != nil && op.Request.Amount > a.Sum() {
+		return bucket.Outcome{Verdict: bucket.Exhausted, Availability: *a}
 	}
 	return bucket.Outcome{Verdict: bucket.Short, Remaining: s.left, Guess: s.believed}
 }
 
-// accept counts an operation and creates its row.
+// accept counts an operation, or a leg of a set, and creates its row.
 func (t *trial) accept(i int, usages []*limit.Usage, now time.Time) {
 	op, s := &t.ops[i], t.epochs[t.ops[i].Bucket]
 	r := &op.Request
@@ -120,10 +154,6 @@ func (t *trial) accept(i int, usages []*limit.Usage, now time.Time) {
 		State: ledger.StateUsed, Group: r.Group, Counts: r.Counts, Fingerprint: r.Fingerprint,
 		Nonce: r.Nonce, Reference: r.Reference, Dimensions: r.Dimensions, By: r.By, Bucket: op.Bucket,
 		Epoch: s.epoch.Number, CountedAt: now}
-	if tombstone, ok := t.known[id(op)]; ok {
-		out.Deduction.VoidFor = tombstone.VoidFor
-		t.freed = append(t.freed, id(op))
-	}
 	if r.HoldTTL > 0 {
 		out.Deduction.State = ledger.StateHeld
 		out.Deduction.HoldUntil = engine.FromMS(t.nowMS + r.HoldTTL)
@@ -134,12 +164,12 @@ func (t *trial) accept(i int, usages []*limit.Usage, now time.Time) {
 	}
 	if !s.unlimited {
 		s.left -= r.Amount
-		if t.available != nil {
-			spend(t.available, r.Amount)
+		if a := t.available[op.Budget.ID]; a != nil {
+			spend(a, r.Amount)
 		}
 	}
-	if r.Group != "" {
-		t.groups[groupKey{op.Budget.ID, r.Group}].joined = true
+	if key, is := groupOf(op); is {
+		t.groups[key].joined = true
 	}
 	if s.entries == 0 || op.Budget.Version < s.judged {
 		s.judged = op.Budget.Version
@@ -151,11 +181,35 @@ func (t *trial) accept(i int, usages []*limit.Usage, now time.Time) {
 	s.body = ledger.AppendFeed(s.body, ledger.FeedEntry{Kind: ledger.FeedDeduct, RequestID: r.ID,
 		Amount: r.Amount, Held: r.HoldTTL > 0})
 	t.accepted++
+}
+
+// own makes the row by which a repetition finds an accepted operation, or the set that begins with
+// it: the operation's own row, or that of the set.
+func (t *trial) own(i int, now time.Time) {
+	op, d := &t.ops[i], &t.out[i].Deduction
+	id := op.ID()
+	if op.Set != nil {
+		r := &op.Request
+		d = &ledger.Deduction{Budget: id.Budget, RequestID: id.RequestID, State: d.State,
+			HoldUntil: d.HoldUntil, Group: op.Set.Group, Above: d.Above, Fingerprint: r.Fingerprint,
+			Nonce: r.Nonce, Reference: r.Reference, By: r.By, CountedAt: now}
+		legs := make([]ledger.Leg, op.Set.Legs)
+		for j := range legs {
+			leg := &t.out[i+j].Deduction
+			legs[j] = ledger.Leg{Budget: leg.Budget, Bucket: leg.Bucket, Epoch: leg.Epoch}
+		}
+		d.Legs = ledger.PackLegs(legs)
+		t.owners = append(t.owners, d)
+	}
+	if tombstone, ok := t.known[id]; ok {
+		d.VoidFor = tombstone.VoidFor
+		t.freed = append(t.freed, id)
+	}
 	if t.duplicates {
 		if t.known == nil {
 			t.known = map[bucket.ID]ledger.Deduction{}
 		}
-		t.known[id(op)] = out.Deduction
+		t.known[id] = *d
 	}
 }
 

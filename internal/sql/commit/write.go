@@ -2,6 +2,7 @@ package commit
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"strings"
 
@@ -28,13 +29,12 @@ type inserter func(into, or string, rows int) *engine.Inserting
 // insertRows writes the rows of accepted operations that precede groups and limit rows in the lock
 // order, each kind sorted by key.
 func (t *trial) insertRows(begin inserter) error {
-	to := begin(insertDeductions, "", t.accepted)
+	slices.SortFunc(t.owners, func(a, b *ledger.Deduction) int {
+		return cmp.Compare(a.RequestID, b.RequestID)
+	})
+	to := begin(insertDeductions, "", t.accepted+len(t.owners))
 	holds := 0
-	for _, i := range t.byID {
-		if t.out[i].Verdict != bucket.Accepted {
-			continue
-		}
-		d := &t.out[i].Deduction
+	for d := range t.rows() {
 		to.Row()
 		to.Number(d.Budget)
 		to.Bytes(d.RequestID)
@@ -44,8 +44,8 @@ func (t *trial) insertRows(begin inserter) error {
 		to.Bytes(d.Fingerprint)
 		to.Bytes(d.Nonce)
 		to.Number(t.nowMS)
-		to.OrNull(ledger.Note{Reference: d.Reference, Dimensions: d.Dimensions,
-			Counts: d.Counts, By: d.By, VoidFor: d.VoidFor}.Pack())
+		to.OrNull(ledger.Note{Reference: d.Reference, Dimensions: d.Dimensions, Counts: d.Counts,
+			By: d.By, VoidFor: d.VoidFor, Legs: d.Legs}.Pack())
 		if d.State == ledger.StateHeld {
 			holds++
 		}
@@ -59,14 +59,30 @@ func (t *trial) insertRows(begin inserter) error {
 	return t.insertValues(begin)
 }
 
+// rows returns the rows of accepted operations, sorted by key: first those of the owners of sets.
+func (t *trial) rows() iter.Seq[*ledger.Deduction] {
+	return func(yield func(*ledger.Deduction) bool) {
+		for _, d := range t.owners {
+			if !yield(d) {
+				return
+			}
+		}
+		for _, i := range t.byID {
+			if t.out[i].Verdict == bucket.Accepted && !yield(&t.out[i].Deduction) {
+				return
+			}
+		}
+	}
+}
+
+// insertHolds writes the holds. Those of legs end with their owner's.
 func (t *trial) insertHolds(begin inserter, holds int) error {
 	if holds == 0 {
 		return nil
 	}
 	to := begin(insertHolds, "", holds)
-	for _, i := range t.byID {
-		d := &t.out[i].Deduction
-		if t.out[i].Verdict != bucket.Accepted || d.State != ledger.StateHeld {
+	for d := range t.rows() {
+		if d.State != ledger.StateHeld {
 			continue
 		}
 		to.Row()
@@ -75,7 +91,11 @@ func (t *trial) insertHolds(begin inserter, holds int) error {
 		to.Word(string(ledger.StateHeld))
 		to.OrNull(d.Group)
 		to.Number(engine.ToMS(d.HoldUntil))
-		to.Number(engine.ToMS(d.HoldUntil))
+		if ledger.IsLegID(d.RequestID) {
+			to.OrNull("")
+		} else {
+			to.Number(engine.ToMS(d.HoldUntil))
+		}
 		to.Number(d.Bucket)
 		to.Number(d.Epoch)
 		to.Word(string(cmp.Or(d.Above, ledger.AboveRefuse)))

@@ -28,6 +28,7 @@ Extra = "Units"
 Uncollected = "Units"
 Late = bool
 OverLimit = bool
+SetAmounts = dict[str, "Amount"]
 DeductionState = Literal["used", "rolled_back", "held", "expired", "void"]
 Outcome = Literal["accepted", "would_be_accepted"]
 SignedNumber = int
@@ -35,7 +36,7 @@ Home = Union[str, "HomeObject"]
 Role = Literal["read", "deduct", "rollback", "operator", "admin"]
 Patterns = list[str]
 MessageType = Literal["alert.firing", "alert.resolved", "endpoint.disabled"]
-ErrorCode = Literal["malformed", "invalid", "too_large", "unsupported_media_type", "method_not_allowed", "route_not_found", "budget_not_found", "deduction_not_found", "bucket_not_found", "instance_not_found", "key_not_found", "unauthenticated", "forbidden", "budget_exhausted", "period_exhausted", "budget_not_effective", "budget_paused", "budget_expired", "limit_exceeded", "budget_not_over", "has_deductions", "in_use", "last_bucket", "bucket_offline", "bucket_halted", "instance_answers", "last_instance", "amount_exceeds_remaining", "ledger_mode_only", "request_conflict", "request_void", "already_rolled_back", "not_held", "hold_expired", "group_closed", "name_taken", "version_conflict", "too_many_keys", "key_not_live", "webhook_not_found", "delivery_not_found", "too_many_webhooks", "rate_limited", "unavailable", "outcome_unknown", "internal"]
+ErrorCode = Literal["malformed", "invalid", "too_large", "unsupported_media_type", "method_not_allowed", "route_not_found", "budget_not_found", "deduction_not_found", "bucket_not_found", "instance_not_found", "key_not_found", "unauthenticated", "forbidden", "budget_exhausted", "period_exhausted", "budget_not_effective", "budget_paused", "budget_expired", "leg_refused", "limit_exceeded", "budget_not_over", "has_deductions", "in_use", "last_bucket", "bucket_offline", "bucket_halted", "instance_answers", "last_instance", "amount_exceeds_remaining", "ledger_mode_only", "request_conflict", "request_void", "already_rolled_back", "not_held", "hold_expired", "group_closed", "name_taken", "version_conflict", "too_many_keys", "key_not_live", "webhook_not_found", "delivery_not_found", "too_many_webhooks", "rate_limited", "unavailable", "outcome_unknown", "internal"]
 Reason = Literal["overloaded", "collecting", "database_down", "store_down", "offline", "unknown_zone"]
 
 
@@ -345,6 +346,95 @@ class DeductRequest(TypedDict):
     dry_run: NotRequired[bool]
 
 
+class SetRequest(TypedDict):
+    request_id: "RequestID"
+    legs: list["SetLeg"]
+    reference: NotRequired["Key256"]
+    hold_ttl: NotRequired["Duration"]
+    dry_run: NotRequired[bool]
+
+
+class SetLeg(TypedDict):
+    budget: str
+    amount: "Amount"
+    key: NotRequired["Key256"]
+    dimensions: NotRequired["Dimensions"]
+    counts: NotRequired["Counts"]
+
+
+class SetAnswer(TypedDict):
+    request_id: "RequestID"
+    outcome: "Outcome"
+    state: NotRequired["DeductionState"]
+    hold_until: NotRequired["Instant"]
+    expires_in: NotRequired["ExpiresIn"]
+    replayed: bool
+    legs: list["SetLegAnswer"]
+
+
+class SetLegAnswer(TypedDict):
+    budget: "Name"
+    amount: "Amount"
+    bucket: NotRequired["Key256"]
+    budget_remaining: "UnitsOrNone"
+    period_remaining: NotRequired["Units"]
+    unlimited: NotRequired[bool]
+    limits: list["LimitState"]
+
+
+class SetRollback(TypedDict):
+    request_id: "RequestID"
+    rollback_id: NotRequired["RequestID"]
+    amounts: NotRequired["SetAmounts"]
+
+
+class SetConfirm(TypedDict):
+    request_id: "RequestID"
+    amounts: NotRequired["SetAmounts"]
+
+
+class SetCancel(TypedDict):
+    request_id: "RequestID"
+
+
+class SetExtend(TypedDict):
+    request_id: "RequestID"
+    hold_ttl: "Duration"
+
+
+class Set(TypedDict):
+    request_id: "RequestID"
+    state: "DeductionState"
+    hold_until: NotRequired["Instant"]
+    expires_in: NotRequired["ExpiresIn"]
+    reference: NotRequired["Key256"]
+    counted_at: NotRequired["Instant"]
+    replayed: bool
+    legs: list["SetPart"]
+
+
+class SetPart(TypedDict):
+    budget: "Name"
+    state: "DeductionState"
+    amount: "Amount"
+    rolled_back: "Units"
+    confirmed: NotRequired["Units"]
+    bucket: NotRequired["Key256"]
+    dimensions: NotRequired["Dimensions"]
+
+
+class LegRefusal(TypedDict):
+    budget: "Name"
+    code: "ErrorCode"
+    detail: NotRequired[str]
+    available: NotRequired["Units"]
+    limit: NotRequired["Name"]
+    limits: NotRequired[list["LimitState"]]
+    never: NotRequired[bool]
+    start_at: NotRequired["Instant"]
+    retry_after: NotRequired[float]
+
+
 class BatchItem(TypedDict):
     budget: str
     request_id: "RequestID"
@@ -556,6 +646,7 @@ class FeedEntry(TypedDict):
     rollback_id: NotRequired["RequestID"]
     cancelled: NotRequired[bool]
     of_group: NotRequired[bool]
+    of_set: NotRequired[bool]
     number: NotRequired["Number"]
     amount: "Units"
     uncollected: NotRequired["Uncollected"]
@@ -985,6 +1076,7 @@ class Problem(TypedDict):
     reset_at: NotRequired["Instant"]
     state: NotRequired[Literal["rolled_back", "expired"]]
     limits: NotRequired[list["LimitState"]]
+    refusals: NotRequired[list["LegRefusal"]]
     never: NotRequired[bool]
     start_at: NotRequired["Instant"]
     reason: NotRequired["Reason"]
@@ -1017,6 +1109,7 @@ KINDS: dict[str, str] = {
     "budget_not_effective": "refused",
     "budget_paused": "refused",
     "budget_expired": "refused",
+    "leg_refused": "refused",
     "limit_exceeded": "refused",
     "budget_not_over": "refused",
     "has_deductions": "refused",

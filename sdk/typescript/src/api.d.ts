@@ -190,6 +190,110 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/deductions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Finds what is recorded of a set.
+         * @description A key for some budgets of the tenant finds the sets that it made.
+         */
+        get: operations["findSet"];
+        put?: never;
+        /**
+         * Deducts from several budgets of a tenant, all or none.
+         * @description Each of 1 to 8 legs takes from another budget, in ledger mode and in any units. Either all legs are deducted, or nothing changes anywhere. The request id belongs to the tenant: a deduction from one of the budgets with the same id is another request. The same request id again answers what is recorded, in any order of the legs; with other legs or amounts it is a `request_conflict`. A refusal names every leg that refuses, with its figures (`leg_refused`, with the status 429 if limits alone refuse). With `hold_ttl` the legs are held, and end together. `dry_run` changes nothing.
+         */
+        post: operations["deductSet"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/deductions/rollback": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Gives units of a set back.
+         * @description Without `amounts` it gives back all that is left of every leg; with them the parts of the budgets that they name. The same `rollback_id` again answers what is recorded; left out, it stands for the whole rollback. A key for some budgets of the tenant acts on the sets that it made.
+         */
+        post: operations["rollbackSet"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/deductions/confirm": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Uses what a set holds.
+         * @description Without `amounts` it uses all that is held. A budget that they name uses a part and gets the rest back. There is one confirm per set; the same again answers what is recorded. A key for some budgets of the tenant acts on the sets that it made.
+         */
+        post: operations["confirmSet"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/deductions/extend": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Makes the hold of a set end at another time.
+         * @description `hold_ttl` counts from now; it may shorten the hold. A key for some budgets of the tenant acts on the sets that it made.
+         */
+        post: operations["extendSet"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/deductions/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Makes certain that a set has no effect.
+         * @description For a set whose outcome stayed unknown. If it happened, it is rolled back; if not, it never will. A key for some budgets of the tenant acts on the sets that it made.
+         */
+        post: operations["cancelSet"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/deductions:batch": {
         parameters: {
             query?: never;
@@ -1604,6 +1708,98 @@ export interface components {
             reference?: components["schemas"]["Key256"];
             dry_run?: boolean;
         };
+        SetRequest: {
+            request_id: components["schemas"]["RequestID"];
+            /** @description Each of another budget. */
+            legs: components["schemas"]["SetLeg"][];
+            reference?: components["schemas"]["Key256"];
+            hold_ttl?: components["schemas"]["Duration"];
+            dry_run?: boolean;
+        };
+        SetLeg: {
+            /** @description The name of a budget, or its id in digits. */
+            budget: string;
+            amount: components["schemas"]["Amount"];
+            key?: components["schemas"]["Key256"];
+            dimensions?: components["schemas"]["Dimensions"];
+            counts?: components["schemas"]["Counts"];
+        };
+        /** @description What was deducted. A dry run has `would_be_accepted`, and neither state nor buckets. */
+        SetAnswer: {
+            request_id: components["schemas"]["RequestID"];
+            outcome: components["schemas"]["Outcome"];
+            state?: components["schemas"]["DeductionState"];
+            hold_until?: components["schemas"]["Instant"];
+            expires_in?: components["schemas"]["ExpiresIn"];
+            /** @description It was recorded before this call. */
+            replayed: boolean;
+            /** @description In the order of the request. */
+            legs: components["schemas"]["SetLegAnswer"][];
+        };
+        SetLegAnswer: {
+            budget: components["schemas"]["Name"];
+            amount: components["schemas"]["Amount"];
+            bucket?: components["schemas"]["Key256"];
+            /** @description What the budget has left, at most a second old; null for an unlimited budget, and where it could not be read in time. */
+            budget_remaining: components["schemas"]["UnitsOrNone"];
+            period_remaining?: components["schemas"]["Units"];
+            unlimited?: boolean;
+            limits: components["schemas"]["LimitState"][];
+        };
+        /** @description The part of each budget, by name. */
+        SetAmounts: {
+            [key: string]: components["schemas"]["Amount"];
+        };
+        SetRollback: {
+            request_id: components["schemas"]["RequestID"];
+            rollback_id?: components["schemas"]["RequestID"];
+            amounts?: components["schemas"]["SetAmounts"];
+        };
+        SetConfirm: {
+            request_id: components["schemas"]["RequestID"];
+            amounts?: components["schemas"]["SetAmounts"];
+        };
+        SetCancel: {
+            request_id: components["schemas"]["RequestID"];
+        };
+        SetExtend: {
+            request_id: components["schemas"]["RequestID"];
+            hold_ttl: components["schemas"]["Duration"];
+        };
+        /** @description What is recorded of a set. One that never happened has no legs. */
+        Set: {
+            request_id: components["schemas"]["RequestID"];
+            state: components["schemas"]["DeductionState"];
+            hold_until?: components["schemas"]["Instant"];
+            expires_in?: components["schemas"]["ExpiresIn"];
+            reference?: components["schemas"]["Key256"];
+            counted_at?: components["schemas"]["Instant"];
+            replayed: boolean;
+            /** @description In the order of the request that was carried out. */
+            legs: components["schemas"]["SetPart"][];
+        };
+        SetPart: {
+            budget: components["schemas"]["Name"];
+            state: components["schemas"]["DeductionState"];
+            amount: components["schemas"]["Amount"];
+            rolled_back: components["schemas"]["Units"];
+            confirmed?: components["schemas"]["Units"];
+            bucket?: components["schemas"]["Key256"];
+            dimensions?: components["schemas"]["Dimensions"];
+        };
+        /** @description Why a leg of a set refuses it, in the members of a problem. */
+        LegRefusal: {
+            budget: components["schemas"]["Name"];
+            code: components["schemas"]["ErrorCode"];
+            detail?: string;
+            available?: components["schemas"]["Units"];
+            limit?: components["schemas"]["Name"];
+            limits?: components["schemas"]["LimitState"][];
+            never?: boolean;
+            start_at?: components["schemas"]["Instant"];
+            /** Format: double */
+            retry_after?: number;
+        };
         BatchItem: {
             /** @description The name of a budget, or its id in digits. */
             budget: string;
@@ -1854,6 +2050,8 @@ export interface components {
             rollback_id?: components["schemas"]["RequestID"];
             cancelled?: boolean;
             of_group?: boolean;
+            /** @description It is about a leg of the set of the tenant with this request id, and not about a deduction from the budget alone, which may have the same id. */
+            of_set?: boolean;
             /** @description Of an `extra`, and of a rollback of it, from 1 per request id. */
             number?: components["schemas"]["Number"];
             amount: components["schemas"]["Units"];
@@ -2385,6 +2583,8 @@ export interface components {
             state?: "rolled_back" | "expired";
             /** @description All limits that would be exceeded, with what was asked. */
             limits?: components["schemas"]["LimitState"][];
+            /** @description The legs of a set that refuse it. */
+            refusals?: components["schemas"]["LegRefusal"][];
             /** @description As things are defined, the request can never be accepted. */
             never?: boolean;
             /** @description When the budget becomes effective. */
@@ -2405,7 +2605,7 @@ export interface components {
             message: string;
         };
         /** @enum {string} */
-        ErrorCode: "malformed" | "invalid" | "too_large" | "unsupported_media_type" | "method_not_allowed" | "route_not_found" | "budget_not_found" | "deduction_not_found" | "bucket_not_found" | "instance_not_found" | "key_not_found" | "unauthenticated" | "forbidden" | "budget_exhausted" | "period_exhausted" | "budget_not_effective" | "budget_paused" | "budget_expired" | "limit_exceeded" | "budget_not_over" | "has_deductions" | "in_use" | "last_bucket" | "bucket_offline" | "bucket_halted" | "instance_answers" | "last_instance" | "amount_exceeds_remaining" | "ledger_mode_only" | "request_conflict" | "request_void" | "already_rolled_back" | "not_held" | "hold_expired" | "group_closed" | "name_taken" | "version_conflict" | "too_many_keys" | "key_not_live" | "webhook_not_found" | "delivery_not_found" | "too_many_webhooks" | "rate_limited" | "unavailable" | "outcome_unknown" | "internal";
+        ErrorCode: "malformed" | "invalid" | "too_large" | "unsupported_media_type" | "method_not_allowed" | "route_not_found" | "budget_not_found" | "deduction_not_found" | "bucket_not_found" | "instance_not_found" | "key_not_found" | "unauthenticated" | "forbidden" | "budget_exhausted" | "period_exhausted" | "budget_not_effective" | "budget_paused" | "budget_expired" | "leg_refused" | "limit_exceeded" | "budget_not_over" | "has_deductions" | "in_use" | "last_bucket" | "bucket_offline" | "bucket_halted" | "instance_answers" | "last_instance" | "amount_exceeds_remaining" | "ledger_mode_only" | "request_conflict" | "request_void" | "already_rolled_back" | "not_held" | "hold_expired" | "group_closed" | "name_taken" | "version_conflict" | "too_many_keys" | "key_not_live" | "webhook_not_found" | "delivery_not_found" | "too_many_webhooks" | "rate_limited" | "unavailable" | "outcome_unknown" | "internal";
         /**
          * @description What kept the service from doing it.
          * @enum {string}
@@ -2968,6 +3168,190 @@ export interface operations {
                 };
             };
             404: components["responses"]["Problem"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    findSet: {
+        parameters: {
+            query: {
+                /** @description The tenant; left out: the one of the key, else `default`. */
+                tenant?: components["parameters"]["Tenant"];
+                request_id: components["schemas"]["RequestID"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The set. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Set"];
+                };
+            };
+            404: components["responses"]["Problem"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    deductSet: {
+        parameters: {
+            query?: {
+                /** @description The tenant; left out: the one of the key, else `default`. */
+                tenant?: components["parameters"]["Tenant"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetRequest"];
+            };
+        };
+        responses: {
+            /** @description It is done, or would be. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SetAnswer"];
+                };
+            };
+            /** @description It is refused, and nothing is changed. */
+            409: {
+                headers: {
+                    "Retry-After": components["headers"]["Retry-After"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    rollbackSet: {
+        parameters: {
+            query?: {
+                /** @description The tenant; left out: the one of the key, else `default`. */
+                tenant?: components["parameters"]["Tenant"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetRollback"];
+            };
+        };
+        responses: {
+            /** @description It is done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Set"];
+                };
+            };
+            404: components["responses"]["Problem"];
+            409: components["responses"]["Problem"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    confirmSet: {
+        parameters: {
+            query?: {
+                /** @description The tenant; left out: the one of the key, else `default`. */
+                tenant?: components["parameters"]["Tenant"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetConfirm"];
+            };
+        };
+        responses: {
+            /** @description It is done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Set"];
+                };
+            };
+            404: components["responses"]["Problem"];
+            409: components["responses"]["Problem"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    extendSet: {
+        parameters: {
+            query?: {
+                /** @description The tenant; left out: the one of the key, else `default`. */
+                tenant?: components["parameters"]["Tenant"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetExtend"];
+            };
+        };
+        responses: {
+            /** @description It is done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Set"];
+                };
+            };
+            404: components["responses"]["Problem"];
+            409: components["responses"]["Problem"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    cancelSet: {
+        parameters: {
+            query?: {
+                /** @description The tenant; left out: the one of the key, else `default`. */
+                tenant?: components["parameters"]["Tenant"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetCancel"];
+            };
+        };
+        responses: {
+            /** @description It is done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Set"];
+                };
+            };
+            404: components["responses"]["Problem"];
+            409: components["responses"]["Problem"];
             default: components["responses"]["Problem"];
         };
     };

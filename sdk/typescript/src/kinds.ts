@@ -18,6 +18,7 @@ export const kinds: Record<string, string> = {
   budget_not_effective: 'refused',
   budget_paused: 'refused',
   budget_expired: 'refused',
+  leg_refused: 'refused',
   limit_exceeded: 'refused',
   budget_not_over: 'refused',
   has_deductions: 'refused',

@@ -343,6 +343,108 @@ public final class Api {
     }
   }
 
+  public record SetRequest(
+      String requestId,
+      List<SetLeg> legs,
+      String reference,
+      String holdTtl,
+      Boolean dryRun) {
+    /** Makes one with what is required. */
+    public static SetRequest of(String requestId, List<SetLeg> legs) {
+      return new SetRequest(
+          requestId, legs, null, null, null);
+    }
+
+    /** Returns a copy with this {@code reference}. */
+    public SetRequest withReference(String reference) {
+      return new SetRequest(
+          requestId, legs, reference, holdTtl, dryRun);
+    }
+
+    /** Returns a copy with this {@code hold_ttl}. */
+    public SetRequest withHoldTtl(String holdTtl) {
+      return new SetRequest(
+          requestId, legs, reference, holdTtl, dryRun);
+    }
+
+    /** Returns a copy with this {@code dry_run}. */
+    public SetRequest withDryRun(Boolean dryRun) {
+      return new SetRequest(
+          requestId, legs, reference, holdTtl, dryRun);
+    }
+  }
+
+  public record SetLeg(
+      String budget,
+      long amount,
+      String key,
+      Map<String, String> dimensions,
+      Map<String, Long> counts) {}
+
+  public record SetAnswer(
+      String requestId,
+      String outcome,
+      String state,
+      String holdUntil,
+      Double expiresIn,
+      boolean replayed,
+      List<SetLegAnswer> legs) {}
+
+  public record SetLegAnswer(
+      String budget,
+      long amount,
+      String bucket,
+      Long budgetRemaining,
+      Long periodRemaining,
+      Boolean unlimited,
+      List<LimitState> limits) {}
+
+  public record SetRollback(
+      String requestId,
+      String rollbackId,
+      Map<String, Long> amounts) {}
+
+  public record SetConfirm(
+      String requestId,
+      Map<String, Long> amounts) {}
+
+  public record SetCancel(
+      String requestId) {}
+
+  public record SetExtend(
+      String requestId,
+      String holdTtl) {}
+
+  public record Set(
+      String requestId,
+      String state,
+      String holdUntil,
+      Double expiresIn,
+      String reference,
+      String countedAt,
+      boolean replayed,
+      List<SetPart> legs) {}
+
+  public record SetPart(
+      String budget,
+      String state,
+      long amount,
+      long rolledBack,
+      Long confirmed,
+      String bucket,
+      Map<String, String> dimensions) {}
+
+  public record LegRefusal(
+      String budget,
+      String code,
+      String detail,
+      Long available,
+      String limit,
+      List<LimitState> limits,
+      Boolean never,
+      String startAt,
+      Double retryAfter) {}
+
   public record BatchItem(
       String budget,
       String requestId,
@@ -742,6 +844,7 @@ public final class Api {
       String rollbackId,
       Boolean cancelled,
       Boolean ofGroup,
+      Boolean ofSet,
       Long number,
       long amount,
       Long uncollected,
@@ -1173,6 +1276,7 @@ public final class Api {
       String resetAt,
       String state,
       List<LimitState> limits,
+      List<LegRefusal> refusals,
       Boolean never,
       String startAt,
       String reason,

@@ -24,6 +24,7 @@ public final class Kinds {
       Map.entry("budget_not_effective", "refused"),
       Map.entry("budget_paused", "refused"),
       Map.entry("budget_expired", "refused"),
+      Map.entry("leg_refused", "refused"),
       Map.entry("limit_exceeded", "refused"),
       Map.entry("budget_not_over", "refused"),
       Map.entry("has_deductions", "refused"),

@@ -1,0 +1,174 @@
+package books
+
+import (
+	"fmt"
+
+	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
+)
+
+// LegsOf returns the ids of the rows of sets whose owners are loaded, in no order.
+func (b *Books) LegsOf() (ids []ID, err error) {
+	for _, row := range b.Deductions.All() {
+		d, err := b.DeductionOf(row)
+		if err != nil {
+			return nil, err
+		}
+		legs, _ := d.Legs.List()
+		for _, l := range legs {
+			ids = append(ids, legID(&d, l))
+		}
+	}
+	return ids, nil
+}
+
+// legID returns the id of the row of a leg.
+func legID(owner *ledger.Deduction, l ledger.Leg) ID {
+	return ID{l.Budget, ledger.LegID(owner.Budget, ledger.CallerID(owner.RequestID))}
+}
+
+// IsLegOf reports whether an id is that of a leg of the set that an order names.
+func IsLegOf(id ID, o *ledger.Order) bool {
+	requestID, owner, isLeg := ledger.Caller(id.RequestID)
+	return isLeg && owner == o.Budget && requestID == ledger.CallerID(o.RequestID)
+}
+
+// legOrder is the part of an order on a set that concerns one leg.
+type legOrder struct {
+	ledger.Order
+	d *ledger.Deduction
+	// left out means that it changes nothing.
+	leftOut bool
+}
+
+// executeSet carries out an order on all legs of a set, or on none.
+func (t *returns) executeSet(o *ledger.Order, owner ledger.Deduction) (
+	out ledger.Result, err error) {
+	legs, _ := owner.Legs.List()
+	out.Legs = make([]ledger.Deduction, len(legs))
+	orders := make([]legOrder, len(legs))
+	for i, l := range legs {
+		id := legID(&owner, l)
+		row := t.Deductions.Get(id)
+		if row == nil {
+			return out, fmt.Errorf("request %q of budget %d is a leg and has no row", id.RequestID,
+				id.Budget)
+		}
+		if out.Legs[i], err = t.DeductionOf(row); err != nil {
+			return out, err
+		}
+		orders[i] = legOrder{Order: *o, d: &out.Legs[i]}
+		orders[i].Budget, orders[i].RequestID = id.Budget, id.RequestID
+		orders[i].Amount = o.Amounts[id.Budget]
+		orders[i].leftOut = t.leavesOut(o, orders[i].d)
+	}
+	if out.Err = t.refusesSet(o, orders); out.Err == nil {
+		out.Replayed, out.Err = t.decideSet(orders)
+	}
+	if out.Err != nil {
+		return ledger.Result{Err: out.Err}, nil
+	}
+	t.follow(&owner, out.Legs)
+	out.Deduction = owner
+	return out, nil
+}
+
+// leavesOut reports whether an order on a set leaves a leg as it is: a rollback of parts does not
+// name it, or nothing of it is left.
+func (t *returns) leavesOut(o *ledger.Order, d *ledger.Deduction) bool {
+	if o.Kind != ledger.OrderRollback {
+		return false
+	}
+	_, isNamed := o.Amounts[d.Budget]
+	lo := *o
+	lo.Budget, lo.RequestID = d.Budget, d.RequestID
+	return t.earlierRollback(&lo) == nil && (o.Amounts != nil && !isNamed || d.Left() == 0 && !isNamed)
+}
+
+// refusesSet returns why an order on a set changes nothing, before any leg is changed.
+func (t *returns) refusesSet(o *ledger.Order, orders []legOrder) error {
+	if err := namesLegs(o, orders); err != nil {
+		return err
+	}
+	replays, leftOut := 0, 0
+	for i := range orders {
+		lo, replayed := &orders[i], false
+		var err error
+		switch {
+		case lo.leftOut:
+			leftOut++
+		case o.Kind == ledger.OrderRollback:
+			_, replayed, err = ledger.DecideRollback(*lo.d, t.earlierRollback(&lo.Order), lo.Amount)
+		case o.Kind == ledger.OrderConfirm:
+			earlier, had := t.earlierConfirm(lo.d)
+			_, replayed, err = ledger.DecideConfirm(*lo.d, earlier, had, lo.Amount, at(t.NowMS))
+		case o.Kind == ledger.OrderExtend:
+			err = ledger.DecideExtend(*lo.d, at(t.NowMS))
+		}
+		if err != nil {
+			return err
+		}
+		if replayed {
+			replays++
+		}
+	}
+	switch {
+	case leftOut == len(orders):
+		return ledger.Gone(string(o.Kind), ledger.CallerID(o.RequestID), orders[0].d.State)
+	case replays > 0 && replays+leftOut < len(orders):
+		return budget.Refuse(budget.RequestConflict, string(o.Kind),
+			"rollback %q of request %q was recorded with other amounts", o.RollbackID,
+			ledger.CallerID(o.RequestID))
+	}
+	return nil
+}
+
+// namesLegs refuses amounts for budgets that the set has no leg in.
+func namesLegs(o *ledger.Order, orders []legOrder) error {
+	named := 0
+	for i := range orders {
+		if _, is := o.Amounts[orders[i].Budget]; is {
+			named++
+		}
+	}
+	if named == len(o.Amounts) {
+		return nil
+	}
+	return &budget.Error{Code: budget.Invalid, Op: string(o.Kind),
+		Message: "amounts names a budget in which the set has no leg",
+		Fields:  []budget.FieldError{{Field: "amounts", Message: "must name budgets of the set"}}}
+}
+
+// decideSet changes the legs that are not left out.
+func (t *returns) decideSet(orders []legOrder) (replayed bool, err error) {
+	for i := range orders {
+		if lo := &orders[i]; !lo.leftOut {
+			if replayed, err = t.decide(&lo.Order, lo.d); err != nil {
+				return false, err
+			}
+		}
+	}
+	return replayed, nil
+}
+
+// follow makes the hold of a set's owner what those of the legs are.
+func (t *returns) follow(owner *ledger.Deduction, legs []ledger.Deduction) {
+	state := legs[0].State
+	for i := range legs { // a leg that was given back alone leaves the others as they are
+		if legs[i].Left() > 0 {
+			state = legs[i].State
+			owner.HoldUntil = legs[i].HoldUntil
+		}
+	}
+	owner.State = state
+	h := t.Holds.Get(ID{owner.Budget, owner.RequestID})
+	if h == nil {
+		return
+	}
+	h.State = Word(state)
+	h.UntilMS, h.DueMS = ms(owner.HoldUntil), nil
+	if state == ledger.StateHeld {
+		due := h.UntilMS
+		h.DueMS = &due
+	}
+}
