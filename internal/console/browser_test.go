@@ -18,6 +18,7 @@ import (
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 )
 
 // screenshots is the directory for the pictures of docs/console. If it is empty, no pictures are
@@ -199,11 +200,19 @@ func (p *tab) clicks(role, name string) {
 	p.js(p.finds(role, name) + `.click()`)
 }
 
-// types writes into a field as a person does, in place of what is there.
+// types writes into a field as a person does, in place of what is there. A page that is shown just
+// now moves the focus to its heading: then the keys go elsewhere, and a person types again.
 func (p *tab) types(name, text string) {
 	p.t.Helper()
-	p.js(p.finds("textbox", name) + `.focus(); document.activeElement.select()`)
-	p.do(chromedp.KeyEvent(text))
+	left := strings.TrimSuffix(text, kb.Backspace)
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		p.js(p.finds("textbox", name) + `.focus(); document.activeElement.select()`)
+		p.do(chromedp.KeyEvent(text))
+		if value[bool](p, fmt.Sprintf(`%s?.value === %q`, named("textbox", name), left)) {
+			return
+		}
+	}
+	p.t.Fatalf("%q cannot be typed into %s; the page shows:\n%s", text, name, p.text())
 }
 
 // chooses picks an option of a list.

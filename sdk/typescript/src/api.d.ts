@@ -1452,7 +1452,7 @@ export interface components {
             type_rule?: components["schemas"]["TypeRule"];
             /** @description Required unless the budget is unlimited. */
             total_quantity?: components["schemas"]["Amount"];
-            /** @description The name of a budget of the tenant, whose units become the total. The child has its unit, is of type `promo` in ledger mode, and ends no later than the parent, or than its period: `end_at` is cut. A family has at most 8 levels. */
+            /** @description The name of a budget of the tenant, whose units become the total. The child has its unit, is of type `promo` in ledger mode, and ends no later than the parent, or than its period: `end_at` is cut. A family has at most 8 levels. What is left when the child ends stays in it, and out of the parent's reach: give it back before by a negative append. */
             parent?: components["schemas"]["Name"];
             /** @description With `parent`: accepts a smaller total, of at least so many units, if the parent has less. */
             at_least?: components["schemas"]["Amount"];
