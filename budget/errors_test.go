@@ -25,7 +25,7 @@ var kinds = map[budget.Code]budget.Kind{
 	budget.BudgetPaused: budget.Refused, budget.BudgetExpired: budget.Refused,
 	budget.BudgetNotOver: budget.Refused, budget.HasDeductions: budget.Refused, budget.InUse: budget.Refused, budget.LastBucket: budget.Refused, budget.LastInstance: budget.Refused,
 	budget.BucketOffline: budget.Refused, budget.LedgerModeOnly: budget.Refused,
-	budget.AmountExceedsRemaining: budget.Refused, budget.LimitExceeded: budget.Refused,
+	budget.AmountExceedsRemaining: budget.Refused, budget.LimitExceeded: budget.Refused, budget.LegRefused: budget.Refused,
 
 	budget.RequestConflict: budget.Conflict, budget.RequestVoid: budget.Conflict,
 	budget.AlreadyRolledBack: budget.Conflict, budget.NameTaken: budget.Conflict,

@@ -141,8 +141,11 @@ tracing: {endpoint: "http://127.0.0.1:1"}
 // that a crashing process prints.
 func (w *secureWorld) shown(t *testing.T, nodes []*node, root string, keys map[string]string) {
 	admin := w.client(nodes[0], root)
-	_, err := w.client(nodes[0], root, client.WithTenant("shop")).Patch(t.Context(), "busy", client.PatchRequest{Limits: []client.Limit{
+	shop := w.client(nodes[0], root, client.WithTenant("shop"))
+	_, err := shop.Patch(t.Context(), "busy", client.PatchRequest{Limits: []client.Limit{
 		{Name: "ever", Dimension: "user", Optional: true, Window: client.Window{Kind: budget.WindowLifetime}, Max: 1}}})
+	must(t, err)
+	_, err = shop.CancelSet(t.Context(), "0-0")
 	must(t, err)
 	hook, err := admin.CreateWebhook(t.Context(), client.WebhookRequest{URL: "https://127.0.0.1:1/", Secret: "shop", Tenant: "shop"})
 	must(t, err)
