@@ -56,7 +56,7 @@ type changing struct {
 	first  int64             // the id of the first of the buckets that it may add
 	held   int64             // units in open holds; loaded if the budget is to be archived
 	parent int64             // once it is known; 0 for none
-	ends   int64             // the latest end of the children, in ms; 0 means that there are none
+	ends   int64             // when the last child ends, in ms; 0 without children
 	tried  budget.Definition // what an earlier attempt wrote, committed or not
 }
 

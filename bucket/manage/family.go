@@ -109,7 +109,7 @@ func (c *changing) fits(parent *books.Budget, before, after budget.Definition) e
 	return nil
 }
 
-// endOf returns an end in ms: the largest number if there is none.
+// endOf returns an end in ms, and the largest number for a budget without an end.
 func endOf(end time.Time) int64 {
 	if end.IsZero() {
 		return math.MaxInt64

@@ -212,8 +212,7 @@ func (f *fake) Deduct(ctx context.Context, r bucket.DeductRequest) (bucket.Deduc
 // someHolds are those of a group.
 var someHolds = []bucket.DeductionView{
 	{RequestID: "o1", State: ledger.StateUsed, Amount: 5, Confirmed: 8, Extra: 3, Uncollected: 2,
-		Above: ledger.AboveAvailable, HoldUntil: at, Group: "order-17",
-		Bucket: "sale:bucket-0", CountedAt: at, Receipt: "r.1"},
+		Above: ledger.AboveAvailable, HoldUntil: at, Group: "order-17", Bucket: "sale:bucket-0", CountedAt: at, Receipt: "r.1"},
 	{RequestID: "o2", State: ledger.StateUsed, Amount: 7, Confirmed: 3, RolledBack: 4, HoldUntil: at.Add(time.Minute),
 		Group: "order-17", Bucket: "sale:bucket-1", CountedAt: at, Receipt: "r.2", Replayed: true}}
 

@@ -37,7 +37,7 @@ func IsLegOf(id ID, o *ledger.Order) bool {
 type legOrder struct {
 	ledger.Order
 	d *ledger.Deduction
-	// left out means that it changes nothing.
+	// leftOut means that the order leaves the leg as it is.
 	leftOut bool
 }
 
@@ -82,7 +82,7 @@ func (t *returns) leavesOut(o *ledger.Order, d *ledger.Deduction) bool {
 	_, isNamed := o.Amounts[d.Budget]
 	lo := *o
 	lo.Budget, lo.RequestID = d.Budget, d.RequestID
-	return t.earlierRollback(&lo) == nil && (o.Amounts != nil && !isNamed || d.Left() == 0 && !isNamed)
+	return !isNamed && (o.Amounts != nil || d.Left() == 0) && t.earlierRollback(&lo) == nil
 }
 
 // refusesSet returns why an order on a set changes nothing, before any leg is changed.

@@ -116,7 +116,7 @@ func (g *bringing) decide(m *engine.Move, b *books.Books) (more []bookkeeper.Que
 }
 
 // aim finds the bucket that serves the operations of a budget, with all that it can have. It
-// returns the verdict of these operations if there is none.
+// returns 0, or the verdict of these operations if no bucket can serve them.
 func (g *bringing) aim(b *books.Books, id int64) bucket.Verdict {
 	u := b.Budgets.Get(id)
 	switch {
