@@ -95,4 +95,6 @@ type Outcome struct {
 	Guess bool
 	// Availability is what the budget has left, for Exhausted, and after Bring for Accepted.
 	Availability ledger.Availability
+	// Alone says, after Bring for Accepted, that no other bucket of the budget takes deductions.
+	Alone bool
 }

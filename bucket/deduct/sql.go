@@ -51,10 +51,14 @@ func works(o *Op, to []int64) []int64 {
 	return to
 }
 
-// bucketID returns the bucket of a leg, or 0.
+// bucketID returns the bucket of a leg, or 0: that of the ring, or the one that a transaction of
+// this node has left as the only one that serves, until the definition says so too.
 func (l *Leg) bucketID() int64 {
 	if l.Route == nil {
 		return 0
+	}
+	if a := l.State.alone.Load(); a != nil && a.list == l.Budget.ListVersion {
+		return a.bucket
 	}
 	return l.Route.ID
 }
@@ -249,6 +253,9 @@ func (l *Leg) learn(out *bucket.Outcome, spent map[int64]int64, began time.Time)
 	switch out.Verdict {
 	case bucket.Accepted:
 		spent[l.Budget.ID] += l.Request.Amount
+		if out.Alone {
+			l.State.alone.Store(&alone{l.Budget.ListVersion, out.Deduction.Bucket})
+		}
 		fallthrough
 	case bucket.Exhausted:
 		l.Sum = &Sum{Availability: out.Availability, At: began, Spent: spent[l.Budget.ID]}

@@ -26,10 +26,16 @@ type State struct {
 	Terms atomic.Pointer[Terms]
 
 	sum atomic.Pointer[Sum]
+	// alone is the bucket that a transaction of this node found or left as the only one that serves.
+	alone atomic.Pointer[alone]
 	// soldOut is the smallest amount that the budget was found not to cover, or 0. It only causes
 	// the sums to be read before a bucket is asked. It never answers a request.
 	soldOut atomic.Int64
 }
+
+// alone is a bucket that serves alone, while the list of buckets that is cached has a version that
+// does not say so.
+type alone struct{ list, bucket int64 }
 
 // Terms are those of a budget in a store under one definition, and the instant until which its
 // calendar windows last.

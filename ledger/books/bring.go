@@ -117,6 +117,9 @@ func (b *Books) takers(u *Budget) (list []*Bucket) {
 	return list
 }
 
+// Alone reports whether at most one bucket takes deductions of the open period.
+func (b *Books) Alone(u *Budget) bool { return len(b.takers(u)) <= 1 }
+
 // Reach returns the most units that a bucket can have after Bring: its own, those of U that some
 // bucket may apply for, and those of the others.
 func (b *Books) Reach(u *Budget, target *Bucket) int64 {

@@ -18,7 +18,7 @@ import (
 const (
 	mostProduct = 64_400 // what budgetd, budgetctl and the client are made of
 	mostSupport = 10_990 // all other code outside tests
-	mostTests   = 70_920
+	mostTests   = 70_980
 )
 
 // lineCount counts lines of code and lines that have only a comment.

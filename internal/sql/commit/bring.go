@@ -109,7 +109,8 @@ func (g *bringing) decide(m *engine.Move, b *books.Books) (more []bookkeeper.Que
 	g.remember(b)
 	for i := range g.out {
 		if g.out[i].Verdict == bucket.Accepted {
-			g.out[i].Availability = *g.available[g.ops[i].Budget.ID]
+			id := g.ops[i].Budget.ID
+			g.out[i].Availability, g.out[i].Alone = *g.available[id], b.Alone(b.Budgets.Get(id))
 		}
 	}
 	return nil, nil
