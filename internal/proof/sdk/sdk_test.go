@@ -2,6 +2,7 @@ package sdk
 
 import (
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -84,23 +85,36 @@ func TestGates(t *testing.T) {
 	run(t, url, dir, "node", "--test", "tests/")
 }
 
-func TestJava(t *testing.T) {
+// TestLiteLLM runs the gate for LiteLLM's proxy, whose client is that of Python.
+func TestLiteLLM(t *testing.T) {
+	run(t, budgetd(t), "../../../examples/gates/litellm", "python3", "-W", "error", "-m", "unittest",
+		"discover", "tests")
+}
+
+func TestJava(t *testing.T) { java(t, "io.budgetd.Tests", "src/test/java") }
+
+// TestSpring runs the gate for Spring, whose client is that of Java.
+func TestSpring(t *testing.T) { java(t, "GateTest", "../../examples/gates/spring") }
+
+// java compiles the client for Java and the sources in another folder, and runs a class of them.
+func java(t *testing.T, class, other string) {
 	const dir = "../../../sdk/java"
 	url := budgetd(t)
 	classes := t.TempDir()
-	var sources []string
-	for _, kind := range []string{"main", "test"} {
-		for _, folder := range []string{"", "api/"} {
-			found, err := filepath.Glob(dir + "/src/" + kind + "/java/io/budgetd/" + folder + "*.java")
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, file := range found {
-				sources = append(sources, strings.TrimPrefix(file, dir+"/"))
-			}
+	args := []string{"--release", "17", "-encoding", "UTF-8", "-Xlint:all", "-Werror", "-d", classes}
+	add := func(file string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(file, ".java") {
+			return err
+		}
+		source, err := filepath.Rel(dir, file)
+		args = append(args, source)
+		return err
+	}
+	for _, folder := range []string{"src/main/java", other} {
+		if err := filepath.WalkDir(filepath.Join(dir, folder), add); err != nil {
+			t.Fatal(err)
 		}
 	}
-	args := []string{"--release", "17", "-encoding", "UTF-8", "-Xlint:all", "-Werror", "-d", classes}
-	run(t, url, dir, "javac", append(args, sources...)...)
-	run(t, url, dir, "java", "-ea", "-cp", classes, "io.budgetd.Tests")
+	run(t, url, dir, "javac", args...)
+	run(t, url, dir, "java", "-ea", "-cp", classes, class)
 }
