@@ -84,8 +84,10 @@ CREATE TABLE budget_management_bucket (
   parent_id BIGINT NOT NULL DEFAULT 0,      -- the budget that it was carved out of; 0: none
   parent_period BIGINT NOT NULL DEFAULT 0,  -- the period of the parent that its units belong to
   depth BIGINT NOT NULL DEFAULT 0,          -- how many ancestors it has, 0 … 7
+  ancestors VARBINARY(160) NOT NULL DEFAULT '', -- their ids, from the first one on: /12/57/; empty: none
   created_at BIGINT NOT NULL,               -- ms since 1970
   updated_at BIGINT NOT NULL,               -- when the definition last changed
+  settle_due_ms BIGINT GENERATED ALWAYS AS (CASE WHEN parent_id > 0 AND unfunded_quantity + undistributed_quantity > 0 THEN end_ms ELSE 0 END) STORED, -- when what it has goes to its parent; 0: never
   has_undistributed BIGINT GENERATED ALWAYS AS (CASE WHEN undistributed_quantity > 0 THEN 1 ELSE 0 END) STORED, -- 1: there are units to hand out
   PRIMARY KEY (id),
   UNIQUE (tenant, name),
@@ -98,6 +100,8 @@ CREATE TABLE budget_management_bucket (
 CREATE INDEX budget_management_bucket_roll_over ON budget_management_bucket (roll_over_ms);
 CREATE INDEX budget_management_bucket_status ON budget_management_bucket (status_due_ms);
 CREATE INDEX budget_management_bucket_parent ON budget_management_bucket (parent_id);
+CREATE INDEX budget_management_bucket_settle ON budget_management_bucket (settle_due_ms);
+CREATE INDEX budget_management_bucket_family ON budget_management_bucket (ancestors, id);
 CREATE INDEX budget_management_bucket_units ON budget_management_bucket (has_undistributed);
 
 -- A period of a budget: a pair of instants, and where its units went. A promo budget has one.

@@ -211,7 +211,7 @@ func (d Definition) Check() []FieldError {
 	switch {
 	case d.Unlimited && d.TotalQuantity != 0:
 		fault("total_quantity", "does not belong to an unlimited budget")
-	case !d.Unlimited && !ValidAmount(d.TotalQuantity):
+	case !d.Unlimited && !ValidAmount(d.TotalQuantity) && (d.Parent == 0 || d.TotalQuantity != 0):
 		fault("total_quantity", "must be 1 to %d", MaxAmount)
 	}
 	switch d.OnLoss {

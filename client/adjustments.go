@@ -23,6 +23,17 @@ func (c *Client) Append(ctx context.Context, name string, request AppendRequest)
 	return result(&answer, err)
 }
 
+// Close ends a budget that was carved out of another, and its children. All that they neither use
+// nor hold goes back to its parent at once, holds when they end. A repeated call changes nothing.
+// Errors: budget_not_found, invalid (it has no parent), unavailable, *UnknownOutcome (repeat it).
+func (c *Client) Close(ctx context.Context, name string) (*Budget, error) {
+	what := c.post("close", struct{}{}, name, "close")
+	what.repeatable = true
+	var answer Budget
+	_, err := c.do(ctx, what, &answer)
+	return result(&answer, err)
+}
+
 // Delete deletes a budget that never had a deduction, and returns it as it was. Its name is free
 // afterwards. A lost answer is not retried, because another budget may have the name by then.
 // Errors: budget_not_found, has_deductions, in_use.

@@ -98,6 +98,8 @@ func TestRequests(t *testing.T) {
 			_, err := c.Append(ctx, "b", client.AppendRequest{RequestID: "a1", Quantity: -5})
 			return err
 		}, seen{"POST", "/v1/budgets/b/append?tenant=games", `{"request_id":"a1","quantity":-5}`, "application/json", ""}},
+		{"close", func(ctx context.Context, c *client.Client) error { _, err := c.Close(ctx, "b"); return err },
+			seen{"POST", "/v1/budgets/b/close?tenant=games", "{}", "application/json", ""}},
 		{"buckets", func(ctx context.Context, c *client.Client) error { _, err := c.Buckets(ctx, "b"); return err },
 			seen{"GET", "/v1/budgets/b/buckets?tenant=games", "", "", ""}},
 		{"offline", func(ctx context.Context, c *client.Client) error {

@@ -43,7 +43,7 @@ func (l *Ledger) Adjust(ctx context.Context, order Adjustment) (
 		done, err = b.Adjust(u, o)
 		if budget.Is(err, budget.AmountExceedsRemaining) && looked != b {
 			looked = b // rollbacks may have brought units into epochs that had none
-			return bookkeeper.WholeBudget(id), nil
+			return append(bookkeeper.WholeBudget(id), bookkeeper.Ended(id)...), nil
 		}
 		auditlog.FromContext(ctx).Change(u.Tenant, u.Name, totalOf(was), totalOf(u.Total))
 		return nil, err

@@ -100,7 +100,7 @@ func (c *changing) decide(ctx context.Context, b *books.Books) (isDue bool, err 
 		err = c.free(b, before, after)
 	}
 	if err == nil {
-		err = c.fits(b.Budgets.Get(c.parent), before, after)
+		err = c.fits(b.Budgets.Get(c.parent), before, after, engine.FromMS(b.NowMS))
 	}
 	if err == nil {
 		err = attest(ctx, before, after)

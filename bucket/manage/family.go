@@ -24,6 +24,7 @@ func (m *making) carve(ctx context.Context, scope []bookkeeper.Query) error {
 	var found error
 	load := append(bookkeeper.WholeBudget(parent), scope...)
 	load = append(load, bookkeeper.LookAgain(&found, parent))
+	load = append(load, bookkeeper.Ended(parent)...)
 	_, err := bookkeeper.Whole(ctx, m.ledger.db, "create", parent, load,
 		func(b *books.Books, u *books.Budget) error {
 			again := found
@@ -55,6 +56,7 @@ func (l *Ledger) adjustChild(ctx context.Context, parent, id int64, o books.Orde
 	both := []int64{min(parent, id), max(parent, id)}
 	load := append(bookkeeper.WholeBudget(both...), bookkeeper.Adjustment(id, o.RequestID),
 		bookkeeper.LookAgain(&found, both...))
+	load = append(load, bookkeeper.Ended(both...)...)
 	_, err = bookkeeper.Whole(ctx, l.db, "adjust", parent, load,
 		func(b *books.Books, parent *books.Budget) (err error) {
 			again := found
@@ -82,7 +84,8 @@ const latestEnd = `SELECT MAX(CASE WHEN c.end_ms = 0 THEN 9223372036854775807 EL
 
 // fits refuses a definition that does not fit into its family: a child has its parent's unit and
 // ends no later, and a parent has no bound on applications. The parent is locked; nil means none.
-func (c *changing) fits(parent *books.Budget, before, after budget.Definition) error {
+func (c *changing) fits(parent *books.Budget, before, after budget.Definition,
+	now time.Time) error {
 	var faults []budget.FieldError
 	fault := func(field, message string) {
 		faults = append(faults, budget.FieldError{Field: field, Message: message})
@@ -92,6 +95,9 @@ func (c *changing) fits(parent *books.Budget, before, after budget.Definition) e
 	}
 	if after.AdjustCnt > 0 && c.ends > 0 {
 		fault("adjust_cnt", "must be 0: the budget has children")
+	}
+	if !after.EndAt.Equal(before.EndAt) && parent != nil && before.StatusAt(now) == budget.Expired {
+		fault("end_at", "cannot change: the child has ended, and what it had left went to its parent")
 	}
 	end := endOf(after.EndAt)
 	if !after.EndAt.Equal(before.EndAt) && end < c.ends {

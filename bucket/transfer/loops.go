@@ -31,6 +31,7 @@ const (
 	rolloverEvery  = 500 * time.Millisecond
 	statusEvery    = 500 * time.Millisecond
 	sweepEvery     = 250 * time.Millisecond
+	settleEvery    = 250 * time.Millisecond
 	refillEvery    = time.Second
 	recycleEvery   = 10 * time.Second
 	drainEvery     = 2 * time.Second
@@ -46,6 +47,7 @@ func (s *Service) Loops(set Settings) []Loop {
 		{"rollover", rolloverEvery, (&RolloverLoop{s}).RunOnce},
 		{"status", statusEvery, (&StatusLoop{s}).RunOnce},
 		{"sweep", sweepEvery, (&SweepLoop{s}).RunOnce},
+		{"settle", settleEvery, (&SettleLoop{s}).RunOnce},
 		{"refill", refillEvery, refill.RunOnce},
 		{"recycle", recycleEvery, recycle.RunOnce},
 		{"drain", drainEvery, (&DrainLoop{s}).RunOnce},
@@ -98,6 +100,22 @@ func (l *SweepLoop) RunOnce(ctx context.Context) error {
 	units, err := l.s.Ledger.Sweep(ctx, ids)
 	l.s.Moved("sweep", units)
 	return err
+}
+
+// SettleLoop moves what budgets of families have left at their ends to their parents. Requests do
+// not depend on it: a parent that lacks units settles its descendants.
+type SettleLoop struct{ s *Service }
+
+// RunOnce settles at most 1,024 parts of budgets for each level of a family, the deepest first.
+func (l *SettleLoop) RunOnce(ctx context.Context) error {
+	const limit, levels = 1024, 8
+	for range levels {
+		found, err := l.s.Ledger.Settle(ctx, limit)
+		if err != nil || !found {
+			return err
+		}
+	}
+	return nil
 }
 
 // CounterLoop removes limit counters whose windows have ended, and overrides that no limit has any

@@ -56,6 +56,18 @@ func (l *Ledger) RollOver(ctx context.Context, budgetID int64) (
 	return after, out, err
 }
 
+// Settle moves at most limit parts of what budgets of families have left at their ends to their
+// parents: see books.Settle. It returns whether there were any.
+func (l *Ledger) Settle(ctx context.Context, limit int) (found bool, err error) {
+	var left []books.Left
+	err = bookkeeper.Look(ctx, l.db, "settle", []bookkeeper.Query{bookkeeper.AllLeft(
+		engine.ToMS(l.db.Now()), limit, func(list []books.Left) { left = list })})
+	if err != nil {
+		return false, err
+	}
+	return len(left) > 0, bookkeeper.Settle(ctx, l.db, left, false)
+}
+
 // budgetsAtOnce bounds the budgets that one transaction of Sweep locks.
 const budgetsAtOnce = 64
 

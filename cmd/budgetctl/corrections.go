@@ -70,6 +70,26 @@ and archive it. A budget in store mode must be paused first, with every bucket o
 	}
 }
 
+func (a *app) closeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "close BUDGET",
+		Short: "End a budget that was carved out of another",
+		Long: `Ends a budget that has a parent, and its children. What they neither use nor hold goes
+back to the parent at once, holds when they end. A repeated close changes nothing.`,
+		Example:           `  budgetctl close team-1`,
+		Args:              arguments,
+		ValidArgsFunction: a.completeBudgets,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := reference(args[0]); err != nil {
+				return err
+			}
+			return call(a, cmd, func(ctx context.Context, c *client.Client) (*client.Budget, error) {
+				return c.Close(ctx, args[0])
+			}, view)
+		},
+	}
+}
+
 func (a *app) archiveCommand() *cobra.Command {
 	undo := false
 	cmd := &cobra.Command{

@@ -220,6 +220,13 @@ func TestDeleteBudget(t *testing.T) {
 	must1(t, server, "deduct sprnig 1 --request-id o1")
 	must1(t, server, "rollback sprnig o1")
 	checkFailure(t, command(t, server, "delete sprnig"), exitRefused, "has_deductions", "archive it")
+	must1(t, server, "create org --type promo --total 100")
+	must1(t, server, "create team-1 --type promo --total 40 --parent org")
+	must1(t, server, "deduct team-1 3 --request-id o1")
+	checkContains(t, must1(t, server, "close team-1").stdout, "team-1", "expired")
+	checkFailure(t, command(t, server, "deduct org 98 --request-id o1"), exitRefused, "budget_exhausted")
+	must1(t, server, "deduct org 97 --request-id o1")
+	checkFailure(t, command(t, server, "close org"), exitError, "has no parent")
 	checkContains(t, must1(t, server, "audit-log --op delete").stdout, "sprnig", "done", "has_deductions")
 }
 

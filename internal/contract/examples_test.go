@@ -60,12 +60,16 @@ var scenario = []string{
 	"listDeliveries.delivered", "resendDelivery.again", "deleteWebhook.types",
 	"createKey.till", "listKeys.page", "rotateKey.hour", "revokeKey.empty", "readAuditLog.page", "readAuditLog.newest",
 	"giveUp.lost", "releaseQuarantine.counted",
+	`POST /v1/budgets {"name":"org","unit":"count","type":"promo","total_quantity":100,"bucket_quantity":1}`,
+	`POST /v1/budgets {"name":"team-1","parent":"org","unit":"count","type":"promo","total_quantity":20,"bucket_quantity":1}`,
+	`POST /v1/budgets/team-1/deduct {"request_id":"task-1","amount":5}`,
+	"closeBudget.child",
 }
 
 // varying are members whose values are never the same twice. Those of budget_remaining and
 // period_remaining may be a second old.
 var varying = []string{"created_at", "updated_at", "effective_at", "counted_at", "hold_until", "at", "expires_in",
-	"from", "to", "began_at", "ended_at", "reset_at", "next_reset_at", "start", "end", "start_at",
+	"from", "to", "began_at", "ended_at", "reset_at", "next_reset_at", "start", "end", "start_at", "end_at",
 	"receipt", "token", "id", "key_id", "head", "removed", "hash", "seq", "correlation_id", "source",
 	"next", "next_page_token", "number", "retry_after", "rate_per_s", "last_used_at", "detail",
 	"before", "after", "run", "expires_at", "took_ms", "next_attempt_at",

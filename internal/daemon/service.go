@@ -123,7 +123,7 @@ func (b *backends) service(c config.Config, log *slog.Logger, observer *metrics.
 	managed := m.manageService()
 	n := &node{transfer: m.moves, budgets: m.budgets, manage: managed, gauges: m.gauges,
 		Parts: &httpapi.Parts{Deductions: deducts, Lookups: deducts, Checks: deducts, Holds: holds,
-			Budgets: managed, OverrideList: managed, Usages: looks,
+			Budgets: managed, Families: managed, OverrideList: managed, Usages: looks,
 			Movements: m.moves, Audits: audits, Feeds: feeds, Releases: m.stores,
 			Samples: figures, Stores: m.health, Instances: m.moves}}
 	n.dashboard = &console.Dashboard{Find: m.budgets.Find, Known: audits.Known, Now: m.db.Now}

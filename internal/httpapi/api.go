@@ -41,6 +41,7 @@ import (
 type Service interface {
 	DataPath
 	Budgets
+	Families
 	OverrideList
 	Lookups
 	Usages
@@ -60,6 +61,7 @@ type Parts struct {
 	Checks
 	Holds
 	Budgets
+	Families
 	OverrideList
 	Usages
 	Movements

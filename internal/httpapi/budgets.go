@@ -28,6 +28,12 @@ type Budgets interface {
 	Adjust(ctx context.Context, request bucket.AdjustRequest) (bucket.View, error)
 }
 
+// Families closes budgets.
+type Families interface {
+	// Close ends a child and its children, and gives back what they have left.
+	Close(ctx context.Context, ref bucket.BudgetRef) (bucket.View, error)
+}
+
 func (a *API) create(c *call) (answer, error) {
 	c.query()
 	body := creation{}
@@ -84,6 +90,18 @@ func (a *API) deleteBudget(c *call) (answer, error) {
 	}
 	view, err := a.service.Delete(c.ctx, ref)
 	return answer{body: budgetOf(&view)}, err
+}
+
+func (a *API) closeBudget(c *call) (answer, error) {
+	ref, err := c.budget(c.query("tenant"))
+	if err != nil {
+		return answer{}, err
+	}
+	if err := c.readOptional(&struct{}{}); err != nil {
+		return answer{}, err
+	}
+	view, err := a.service.Close(c.ctx, ref)
+	return answer{body: budgetOf(&view), version: view.Definition.Version}, err
 }
 
 func (a *API) change(c *call) (answer, error) {

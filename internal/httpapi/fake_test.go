@@ -136,6 +136,10 @@ func (f *fake) Delete(_ context.Context, ref bucket.BudgetRef) (bucket.View, err
 	return aView, f.note("delete %+v", ref)
 }
 
+func (f *fake) Close(_ context.Context, ref bucket.BudgetRef) (bucket.View, error) {
+	return aView, f.note("close %+v", ref)
+}
+
 func (f *fake) Change(_ context.Context, ref bucket.BudgetRef, c bucket.Change) (bucket.View, error) {
 	text := fmt.Sprintf("change %+v if %d", ref, c.IfVersion)
 	if c.Paused != nil {

@@ -49,7 +49,7 @@ func (a *API) routes() []route {
 		{pattern: "PATCH " + one, changes: true, handle: a.change},
 		{pattern: "DELETE " + one, changes: true, handle: a.deleteBudget},
 		{pattern: "POST " + one + "/append", changes: true, handle: a.adjust},
-
+		{pattern: "POST " + one + "/close", changes: true, handle: a.closeBudget},
 		{pattern: "POST " + one + "/deduct", changes: true, data: a.deduct},
 		{pattern: "POST " + one + "/rollback", changes: true, data: a.rollback},
 		{pattern: "POST " + one + "/confirm", changes: true, data: a.confirm},

@@ -134,6 +134,7 @@ func TestGoldenAnswers(t *testing.T) {
 		{"webhook-disable", "PATCH", "/v1/webhooks/ep_1", `{"enabled":false}`, ""},
 		{"webhook-delete", "DELETE", "/v1/webhooks/ep_1", "", ""},
 		{"delete", "DELETE", "/v1/budgets/sale", "", ""},
+		{"close", "POST", "/v1/budgets/sale/close", "{}", ""},
 		{"webhook-test", "POST", "/v1/webhooks/ep_1/test", "", ""},
 		{"webhook-resend", "POST", "/v1/webhooks/ep_1/deliveries/msg_1/resend", "{}", ""},
 		{"deliveries", "GET", "/v1/webhooks/ep_1/deliveries?page_size=1&page_token=msg_9", "", ""},

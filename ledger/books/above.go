@@ -79,6 +79,11 @@ func (t *returns) supply(d *ledger.Deduction, need int64) (from *Epoch, units in
 		}
 	}
 	units = min(need, t.Reach(u, row))
+	if units < need {
+		if err := t.UnsettledOf([]int64{u.ID}); err != nil {
+			return nil, 0, err
+		}
+	}
 	if units > 0 {
 		t.Bring(u, row, units, 0)
 	}

@@ -109,6 +109,9 @@ func (b *Books) shrink(u *Budget, o Order) (Adjusted, error) {
 		b.collect(u, units-u.Unfunded-u.Undistributed)
 	}
 	if available := u.Unfunded + u.Undistributed; available < units {
+		if err := b.UnsettledOf([]int64{u.ID}); err != nil {
+			return Adjusted{}, err
+		}
 		return Adjusted{}, tooMuch(u, available, units)
 	}
 	b.takeTotal(u, units)

@@ -25,6 +25,8 @@ type Books struct {
 	Away map[int64]bool
 	// Unsure means that an earlier attempt of the same movement may have been committed.
 	Unsure bool
+	// Ended is what descendants of the budgets that have ended have left, if it was asked for.
+	Ended []Left
 	// Back is what came back of the loaded deductions.
 	Back map[ID]int64
 	// Bounds has the overrides of the values on whose limits extras count, and Events what those of

@@ -49,7 +49,8 @@ func (b *Books) epochsOf(u *Budget) []*Epoch {
 // Availability returns I3's sum of a budget in ledger mode, before anything is moved. Its buckets,
 // their newest epochs and every epoch with units are loaded, and Applied.
 func (b *Books) Availability(u *Budget) ledger.Availability {
-	c := ledger.Availability{Undistributed: u.Undistributed, Later: u.Unfunded}
+	c := ledger.Availability{Undistributed: u.Undistributed, Allocated: u.Allocated,
+		Later: u.Unfunded}
 	if !b.anyMayApply(u) {
 		c.Undistributed = b.returnedUnits(u)
 	}
@@ -67,6 +68,11 @@ func (b *Books) Availability(u *Budget) ledger.Availability {
 		c.Outstanding += outstanding
 		c.Returning += returning
 		c.Later += e.Outstanding + e.Returning - outstanding - returning
+	}
+	for i := range b.Ended {
+		if b.Ended[i].IsBelow(u.ID) {
+			c.Descendants += b.Ended[i].Units
+		}
 	}
 	return c
 }

@@ -1,6 +1,8 @@
 package books
 
 import (
+	"cmp"
+	"strconv"
 	"time"
 
 	"github.com/budgetd/budgetd/allocation"
@@ -43,6 +45,7 @@ func (b *Books) Carve(parent *Budget, c Creation) (*Budget, error) {
 	parent.Allocated += units
 	u := b.Create(c)
 	u.Parent, u.ParentPeriod, u.Depth = parent.ID, parent.Period, parent.Depth+1
+	u.Ancestors = Below(parent.Ancestors, parent.ID)
 	return u, nil
 }
 
@@ -91,6 +94,14 @@ func (b *Books) serves(parent *Budget, op string) error {
 	return nil
 }
 
+// Below returns the ancestors of the children of a budget that has its own.
+func Below(ancestors string, id int64) string {
+	return cmp.Or(ancestors, "/") + strconv.FormatInt(id, 10) + "/"
+}
+
+// HasEnded reports whether a budget's end has passed. A child that has ended stays so.
+func (u *Budget) HasEnded(nowMS int64) bool { return u.EndMS != 0 && nowMS >= u.EndMS }
+
 // earlier returns the earlier end; zero means none.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
@@ -112,6 +123,11 @@ func (b *Books) takeFree(u *Budget, op string, units, least int64) (int64, error
 		least = units
 	}
 	free := u.Undistributed
+	if free < units {
+		if err := b.UnsettledOf([]int64{u.ID}); err != nil {
+			return 0, err
+		}
+	}
 	switch {
 	case free < least && available >= least:
 		return 0, budget.Refuse(budget.Unavailable, op, "budget %s has %d units of which %d cannot be "+
@@ -135,7 +151,7 @@ func (b *Books) AdjustChild(parent, u *Budget, o Order) (out Adjusted, err error
 	if known := b.Adjustments.Get(ID{u.ID, o.RequestID}); known != nil {
 		return b.Adjust(u, o)
 	}
-	if u.Definition().StatusAt(at(b.NowMS)) == budget.Expired {
+	if u.HasEnded(b.NowMS) {
 		return out, budget.Refuse(budget.BudgetExpired, "adjust", "budget %s is over", u.Name)
 	}
 	if err := checkOrder(u, o.Quantity); err != nil {

@@ -166,10 +166,13 @@ func familyAtRandom(t *rapid.T, b *Books) {
 		id := rapid.SampledFrom(ids).Draw(t, "budget")
 		u := b.Budgets.Get(id)
 		units := rapid.Int64Range(1, 60).Draw(t, "units")
-		switch rapid.SampledFrom([]string{"carve", "adjust", "adjust", "use", "return", "later"}).Draw(t, "what") {
+		switch rapid.SampledFrom([]string{"carve", "adjust", "adjust", "use", "return", "settle", "later"}).Draw(t, "what") {
 		case "carve":
 			c := carving(ids[len(ids)-1]+1, units)
 			c.Definition.Parent, c.Definition.AtLeast = id, rapid.Int64Range(0, units).Draw(t, "at_least")
+			if rapid.Bool().Draw(t, "ends") {
+				c.Definition.EndAt = at(b.NowMS + rapid.Int64Range(1, 2*day).Draw(t, "end"))
+			}
 			a := b.Availability(u).Sum()
 			_, err := b.Carve(u, c)
 			switch {
@@ -200,6 +203,10 @@ func familyAtRandom(t *rapid.T, b *Books) {
 			units = min(units, e.Used)
 			e.Used -= units
 			e.Returning += units
+		case "settle":
+			if u.Parent != 0 && !b.hasOpen(u) {
+				settleOnce(t, b, u)
+			}
 		case "later":
 			b.NowMS += rapid.Int64Range(1, day).Draw(t, "ms")
 			for _, u := range b.Budgets.All() {
@@ -207,6 +214,107 @@ func familyAtRandom(t *rapid.T, b *Books) {
 			}
 		}
 		b = saved(t, b)
+	}
+}
+
+// hasOpen reports whether a child of a budget has not ended.
+func (b *Books) hasOpen(u *Budget) bool {
+	for _, c := range b.Budgets.All() {
+		if c.Parent == u.ID && !c.HasEnded(b.NowMS) {
+			return true
+		}
+	}
+	return false
+}
+
+// settleOnce ends a child, and checks that all but what it uses and what its children have has left
+// it, for its parent or by the child's own rule.
+func settleOnce(t *rapid.T, b *Books, u *Budget) {
+	parent := b.Budgets.Get(u.Parent)
+	total, allocated, has := u.Total, parent.Allocated, parent.Undistributed+parent.Unfunded+parent.Forfeited
+	units, err := b.Settle(parent, u, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := int64(0)
+	for _, e := range b.epochsOf(u) {
+		used += e.Used
+	}
+	if !u.HasEnded(b.NowMS) || u.Total != used+u.Allocated+u.Forfeited || total-u.Total != units || allocated-parent.Allocated != units {
+		t.Fatalf("%d came back of %d, %d are used: %+v", units, total, used, *u)
+	}
+	if now := parent.Undistributed + parent.Unfunded + parent.Forfeited; now-has != units {
+		t.Fatalf("the parent got %d of %d", now-has, units)
+	}
+	if again, err := b.Settle(parent, u, true); again != 0 || err != nil {
+		t.Fatalf("again: %d, %v", again, err)
+	}
+}
+
+// TestSettle checks where the units of a child go that ends: to U of its parent while the period
+// that they came from is open, and where late_refund says after it; and that used and held ones,
+// and what it forfeited, stay.
+func TestSettle(t *testing.T) {
+	for name, test := range map[string]struct {
+		kind          string
+		refund        budget.Where
+		next, pending bool
+		want          Budget // of the parent
+	}{
+		"promo":           {kind: "promo", want: Budget{Undistributed: 94, Allocated: 6}},
+		"has not begun":   {kind: "promo", pending: true, want: Budget{Undistributed: 94, Allocated: 6}},
+		"a day":           {kind: "spread", want: Budget{Undistributed: 94, Allocated: 6}},
+		"the day is over": {kind: "spread", next: true, want: Budget{Unfunded: 94, Allocated: 6}},
+		"forfeits":        {kind: "spread", refund: budget.Forfeit, next: true, want: Budget{Forfeited: 94, Allocated: 6}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := begun(definitions[test.kind], 1)
+			parent := b.Budgets.Get(1)
+			parent.LateRefund = Word(test.refund)
+			u := parent
+			c := carving(2, u.Undistributed+b.newest(b.Buckets.All()[0]).Outstanding)
+			if test.pending {
+				c.Definition.StartAt = at(b.NowMS + 5)
+			}
+			u, err := b.Carve(parent, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e := b.newest(b.bucketsOf(u)[0])
+			e.Outstanding, e.Used, e.Held = e.Outstanding-6, 4, 2
+			all := u.Total
+			b = saved(t, b)
+			if parent, u = b.Budgets.Get(1), b.Budgets.Get(2); test.next {
+				b.NowMS += day
+				if _, err := b.RollOver(parent); err != nil {
+					t.Fatal(err)
+				}
+				b = saved(t, b)
+				parent, u = b.Budgets.Get(1), b.Budgets.Get(2)
+			}
+			before := *parent
+			if units, err := b.Settle(parent, u, true); err != nil || units != all-6 {
+				t.Fatalf("%d of %d, %v", units, all, err)
+			}
+			got := Budget{Undistributed: parent.Undistributed - before.Undistributed, Unfunded: parent.Unfunded - before.Unfunded,
+				Forfeited: parent.Forfeited - before.Forfeited, Allocated: parent.Allocated}
+			for _, part := range []*int64{&test.want.Undistributed, &test.want.Unfunded, &test.want.Forfeited} {
+				if *part > 0 {
+					*part = all - 6
+				}
+			}
+			if got != test.want || u.Total != 6 || b.Adjustments.Get(ID{2, Returned}).Quantity != 6-all {
+				t.Errorf("%+v, want %+v; %+v", got, test.want, u)
+			}
+			b = saved(t, b)
+			e = b.newest(b.bucketsOf(b.Budgets.Get(2))[0])
+			e.Used, e.Held, e.Returning, e.Late = 1, 0, 5, 3 // a rollback, and an expiry
+			b.NowMS++
+			if units, err := b.Settle(b.Budgets.Get(1), b.Budgets.Get(2), false); err != nil || units != 5 {
+				t.Errorf("%d came back later, %v", units, err)
+			}
+			saved(t, b)
+		})
 	}
 }
 

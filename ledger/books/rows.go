@@ -59,8 +59,10 @@ type Budget struct {
 	Parent       int64 `db:"parent_id"`
 	ParentPeriod int64 `db:"parent_period"`
 	Depth        int64 `db:"depth"`
-	CreatedAt    int64 `db:"created_at"`
-	UpdatedAt    int64 `db:"updated_at"`
+	// Ancestors are the ids of its ancestors, from the first one on, each between slashes.
+	Ancestors string `db:"ancestors"`
+	CreatedAt int64  `db:"created_at"`
+	UpdatedAt int64  `db:"updated_at"`
 }
 
 // Limit is a row of budget_limit.

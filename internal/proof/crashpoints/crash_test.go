@@ -199,7 +199,7 @@ func (w *world) settle(v *verb) {
 
 // loops are the loops that finish half-done work.
 var loops = []string{"store rollover", "store sync", "store epochs", "store shrinks", "shrinks",
-	"rollover", "sweep", "holds", "recycle"}
+	"rollover", "sweep", "settle", "holds", "recycle"}
 
 // quiet runs the loops until no work is half done.
 func (w *world) quiet() {

@@ -54,3 +54,33 @@ func family(child int64) func(w *world) {
 		}
 	}
 }
+
+// ofChild does to the child what an act does to a budget.
+func ofChild(do act) act {
+	return func(ctx context.Context, n *node, b *bucket.Budget) (string, *bool, error) {
+		child, err := n.budgets.Find(ctx, childOf(b))
+		if err != nil {
+			return "", nil, err
+		}
+		return do(ctx, n, child)
+	}
+}
+
+// closes closes the child.
+func closes(ctx context.Context, n *node, b *bucket.Budget) (string, *bool, error) {
+	v, err := n.manager.Close(ctx, childOf(b))
+	return fmt.Sprint(v.Definition.TotalQuantity), nil, err
+}
+
+// closed checks that a child that has ended has what it used, and its parent all the rest.
+func closed(used int64) func(w *world) {
+	return func(w *world) {
+		parent, err := w.other.View(w.Context(), w.ref())
+		w.ok(err)
+		child, err := w.other.View(w.Context(), childOf(w.b))
+		w.ok(err)
+		if parent.Figures.Allocated != used || child.Figures.Total != used || child.Status != budget.Expired {
+			w.Errorf("%d units are with the child, want %d: %+v", parent.Figures.Allocated, used, child.Figures)
+		}
+	}
+}

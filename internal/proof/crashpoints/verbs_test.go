@@ -225,6 +225,11 @@ func TestLedger(t *testing.T) {
 		{name: "shrink", call: adjust(-7), rest: true},
 		{name: "carve", call: carve(40), check: family(40)},
 		{name: "append to a child", before: prepare(carve(40)), call: adjustChild(20), check: family(60)},
+		{name: "close", before: prepare(carve(40), ofChild(ten)), call: closes, check: closed(10)},
+		{name: "close of two levels", before: prepare(carve(40), ofChild(carve(30)), ofChild(ofChild(ten))), call: closes,
+			check: closed(10)},
+		{name: "deduct of what an ended child has left", before: prepare(carve(40), ofChild(ten), closes, ofChild(back(4))),
+			call: deducts("all", units-6, nil), used: units - 6, check: closed(6)},
 		{name: "shrink of a child", before: prepare(carve(40)), call: adjustChild(-15), check: family(25)},
 	})
 }

@@ -16,9 +16,9 @@ import (
 
 // The largest numbers of lines of code, without blank lines and comments, in Go and Lua.
 const (
-	mostProduct = 64_400 // what budgetd, budgetctl and the client are made of
+	mostProduct = 65_040 // what budgetd, budgetctl and the client are made of
 	mostSupport = 10_990 // all other code outside tests
-	mostTests   = 70_980
+	mostTests   = 71_370
 )
 
 // lineCount counts lines of code and lines that have only a comment.

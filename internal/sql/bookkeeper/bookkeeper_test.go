@@ -471,7 +471,7 @@ func TestTables(t *testing.T) {
 					delete(missing, name)
 				}
 				known := map[string]map[string]bool{
-					"budget_management_bucket": {"has_undistributed": true},
+					"budget_management_bucket": {"has_undistributed": true, "settle_due_ms": true},
 					"bucket_epoch":             {"has_units": true, "has_returns": true, "is_unfinished": true},
 					"store_partition":          {"synced_at": true},
 					"quarantine":               {"is_held": true},

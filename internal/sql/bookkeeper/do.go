@@ -14,10 +14,13 @@ import (
 type Decide func(b *books.Books) (more []Query, err error)
 
 // Do loads rows, decides, checks the accounting, and saves what differs, as one transaction: see
-// engine.Move. Nothing is saved if nothing changed. Errors: that of decide; Internal for a decision
+// engine.Move. Nothing is saved if nothing changed. Errors: that of decide, except
+// books.Unsettled, after which budgets are settled and it begins again; Internal for a decision
 // that breaks the accounting, of which nothing is saved; Unavailable; OutcomeUnknown.
 func Do(ctx context.Context, db *engine.DB, op string, load []Query, decide Decide) error {
-	return db.Move(ctx, op, run(op, loading(load, decide), nil))
+	return settled(ctx, db, op, func() error {
+		return db.Move(ctx, op, run(op, loading(load, decide), nil))
+	})
 }
 
 // DoAndLook is Do, and then reads what the movement has left, in the same round trip as its COMMIT:
@@ -27,7 +30,9 @@ func DoAndLook(ctx context.Context, db *engine.DB, op string, load []Query, deci
 	if look == nil {
 		return Do(ctx, db, op, load, decide)
 	}
-	return db.MoveAndLook(ctx, op, run(op, loading(load, decide), nil), look)
+	return settled(ctx, db, op, func() error {
+		return db.MoveAndLook(ctx, op, run(op, loading(load, decide), nil), look)
+	})
 }
 
 // decideOn decides in an attempt of a movement.
@@ -51,7 +56,7 @@ func loading(load []Query, decide Decide) decideOn {
 func DoAnd(ctx context.Context, db *engine.DB, op string,
 	decide func(m *engine.Move, b *books.Books) (more []Query, err error),
 	write func(m *engine.Move) error) error {
-	return db.Move(ctx, op, run(op, decide, write))
+	return settled(ctx, db, op, func() error { return db.Move(ctx, op, run(op, decide, write)) })
 }
 
 func run(op string, decide decideOn, write func(m *engine.Move) error) func(m *engine.Move) error {

@@ -124,15 +124,20 @@ func WholeBudget(ids ...int64) []Query {
 			ORDER BY r.instance, r.partition_number`, ids)),
 		Buckets(ids...),
 		epochsWith(ids, nil),
-		rowsOf(periods, under, listed(`(SELECT u.id AS id, u.period AS number
-				FROM budget_management_bucket u /*by PRIMARY*/ WHERE u.id ?
-				UNION SELECT e.budget_id, e.period FROM bucket_epoch e /*by bucket_epoch_units*/
-				WHERE e.budget_id ? AND e.has_units = 1
-				UNION SELECT c.parent_id, c.parent_period FROM budget_management_bucket c /*by PRIMARY*/
-				WHERE c.id ? AND c.parent_id ?) l
-			/*in order*/ JOIN budget_period r /*by PRIMARY*/
-				ON r.budget_id = l.id AND r.number = l.number`, ids)),
+		periodsOf(ids),
 	}
+}
+
+// periodsOf loads the periods of WholeBudget.
+func periodsOf(ids []int64) Query {
+	return rowsOf(periods, under, listed(`(SELECT u.id AS id, u.period AS number
+			FROM budget_management_bucket u /*by PRIMARY*/ WHERE u.id ?
+			UNION SELECT e.budget_id, e.period FROM bucket_epoch e /*by bucket_epoch_units*/
+			WHERE e.budget_id ? AND e.has_units = 1
+			UNION SELECT c.parent_id, c.parent_period FROM budget_management_bucket c /*by PRIMARY*/
+			WHERE c.id ? AND c.parent_id ?) l
+		/*in order*/ JOIN budget_period r /*by PRIMARY*/
+			ON r.budget_id = l.id AND r.number = l.number`, ids))
 }
 
 // epochsOfWhole is the place of the epochs among the queries of WholeBudget.

@@ -232,5 +232,6 @@ func AboveHold(id books.ID, earlier []books.BackID, counters []Query, failed *er
 		}
 		out = append(out, q)
 	}
-	return append(out, places[len(places)-1], Applied(id.Budget), LookAgain(failed, id.Budget))
+	out = append(out, places[len(places)-1], Applied(id.Budget), LookAgain(failed, id.Budget))
+	return append(out, Ended(id.Budget)...)
 }

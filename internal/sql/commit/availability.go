@@ -42,6 +42,7 @@ const (
 
 // selectSums reads I3's sum of each budget with all of U, from one statement.
 const selectSums = `SELECT u.id AS budget_id, MAX(u.unfunded_quantity) AS unfunded,
+	MAX(u.allocated_quantity) AS allocated,
 	MAX(u.undistributed_quantity) AS undistributed, ` + outstandingO + ` AS outstanding,
 	` + returningR + ` AS returning_sum, ` + inEpochs + ` AS in_epochs
 	FROM budget_management_bucket u /*by PRIMARY*/
@@ -50,6 +51,7 @@ const selectSums = `SELECT u.id AS budget_id, MAX(u.unfunded_quantity) AS unfund
 
 // ofTotal is what the total contributes to I3's sum.
 const ofTotal = `u.id AS budget_id, u.unfunded_quantity AS unfunded,
+	u.allocated_quantity AS allocated,
 	CASE WHEN u.undistributed_quantity = 0 THEN 0
 		WHEN (` + mayApply + ` /*own*/) THEN u.undistributed_quantity
 		ELSE u.undistributed_quantity - (` + returnedUnits + ` /*own*/) + (` + applied + ` /*own*/)
@@ -80,6 +82,7 @@ const (
 type availabilityRow struct {
 	Budget        int64 `db:"budget_id"`
 	Unfunded      int64 `db:"unfunded"`
+	Allocated     int64 `db:"allocated"`
 	Undistributed int64 `db:"undistributed"`
 	Outstanding   int64 `db:"outstanding"`
 	Returning     int64 `db:"returning_sum"`
@@ -88,7 +91,8 @@ type availabilityRow struct {
 
 func (r *availabilityRow) available() ledger.Availability {
 	return ledger.Availability{Undistributed: max(r.Undistributed, 0), Outstanding: r.Outstanding,
-		Returning: r.Returning, Later: r.Unfunded + r.InEpochs - r.Outstanding - r.Returning}
+		Returning: r.Returning, Allocated: r.Allocated,
+		Later: r.Unfunded + r.InEpochs - r.Outstanding - r.Returning}
 }
 
 // Availability reads I3's sum of many budgets, each from one statement. If exact is set, it locks
@@ -102,7 +106,7 @@ func (d *Decider) Availability(ctx context.Context, budgets []int64, exact bool)
 		return out, bookkeeper.Look(ctx, d.db, "availability", exactly(list, out))
 	}
 	err = d.db.Read(ctx, "availability", func(r *engine.Reader) error {
-		out, err = readAvailability(r, list)
+		out, err = readAvailability(r, list, engine.ToMS(d.db.Now()))
 		return err
 	})
 	if err != nil {
@@ -113,25 +117,61 @@ func (d *Decider) Availability(ctx context.Context, budgets []int64, exact bool)
 
 // LookTwice reads I3's sum of many budgets twice, without locks and then as Availability does with
 // exact, and after that the deductions with ids, in one round trip: a request above the sum whose
-// id has no deduction can be refused. Of the two sums it returns the larger one. Errors:
-// Unavailable.
+// id has no deduction can be refused. Of the two sums it returns the larger one. If some budgets
+// have children, it does all of that again, and adds what their descendants that have ended have
+// left. Errors: Unavailable.
 func (d *Decider) LookTwice(ctx context.Context, budgets []int64, ids []bucket.ID) (
 	sums map[int64]ledger.Availability, recorded map[bucket.ID]ledger.Deduction, err error) {
 	list := slices.Compact(slices.Sorted(slices.Values(budgets)))
+	sums, recorded, err = d.lookTwice(ctx, list, ids, nil)
+	if parents := parentsIn(sums); err == nil && len(parents) > 0 {
+		return d.lookTwice(ctx, list, ids, parents)
+	}
+	return sums, recorded, err
+}
+
+// parentsIn returns the budgets that have children, sorted.
+func parentsIn(sums map[int64]ledger.Availability) (list []int64) {
+	for id, c := range sums {
+		if c.Allocated > 0 {
+			list = append(list, id)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// lookTwice is LookTwice. Of the parents it also sees what their descendants have left: units go
+// from these to a parent, so they are read before it, or while it is locked.
+func (d *Decider) lookTwice(ctx context.Context, list []int64, ids []bucket.ID, parents []int64) (
+	sums map[int64]ledger.Availability, recorded map[bucket.ID]ledger.Deduction, err error) {
 	first := make(map[int64]ledger.Availability, len(list))
 	sums = make(map[int64]ledger.Availability, len(list))
 	recorded = make(map[bucket.ID]ledger.Deduction, len(ids))
 	var failed error
 	var queries []bookkeeper.Query
+	var before, after []books.Left
+	now := engine.ToMS(d.db.Now())
+	if len(parents) > 0 {
+		queries = append(queries, bookkeeper.LeftBelow(now, parents,
+			func(left []books.Left) { before, after = left, nil }))
+	}
 	for chunk := range slices.Chunk(list, engine.ListChunk) {
 		queries = append(queries, availabilityOf(selectSums, " GROUP BY u.id", chunk, first))
 	}
 	queries = append(queries, exactly(list, sums)...)
+	if len(parents) > 0 {
+		queries = append(queries, bookkeeper.LockLeft(now, parents,
+			func(left []books.Left) { after = append(after, left...) })...)
+	}
 	queries = append(queries,
 		rows.DeductionsOf(rows.SortedIDs(ids), "", d.db.TakesPackets(), recorded, &failed)...)
 	err = bookkeeper.Look(ctx, d.db, "look twice", queries)
 	if err = cmp.Or(err, failed); err != nil {
 		return nil, nil, err
+	}
+	for _, id := range parents {
+		first[id], sums[id] = withLeft(first[id], id, before), withLeft(sums[id], id, after)
 	}
 	for id, c := range first {
 		if c.Sum() > sums[id].Sum() {
@@ -139,6 +179,16 @@ func (d *Decider) LookTwice(ctx context.Context, budgets []int64, ids []bucket.I
 		}
 	}
 	return sums, recorded, nil
+}
+
+// withLeft adds what descendants have left to the sum of a budget.
+func withLeft(c ledger.Availability, id int64, left []books.Left) ledger.Availability {
+	for i := range left {
+		if left[i].IsBelow(id) {
+			c.Descendants += left[i].Units
+		}
+	}
+	return c
 }
 
 // availabilityOf returns a query of sums.
@@ -182,6 +232,7 @@ func exactly(list []int64, out map[int64]ledger.Availability) (queries []bookkee
 				for i := range total {
 					row := held[total[i].Budget]
 					row.Unfunded, row.Undistributed = total[i].Unfunded, total[i].Undistributed
+					row.Allocated = total[i].Allocated
 					out[total[i].Budget] = row.available()
 				}
 			}
@@ -192,7 +243,8 @@ func exactly(list []int64, out map[int64]ledger.Availability) (queries []bookkee
 
 // readAvailability reads the sums without locks. Most budgets have no U left when their sums are
 // read, and selectSums costs less than half of selectAvailability.
-func readAvailability(r *engine.Reader, list []int64) (map[int64]ledger.Availability, error) {
+func readAvailability(r *engine.Reader, list []int64, now int64) (
+	map[int64]ledger.Availability, error) {
 	out := make(map[int64]ledger.Availability, len(list))
 	sums, err := readAvailabilityRows(r, selectSums, " GROUP BY u.id", list)
 	if err != nil {
@@ -209,7 +261,21 @@ func readAvailability(r *engine.Reader, list []int64) (map[int64]ledger.Availabi
 	for i := range rest {
 		out[rest[i].Budget] = rest[i].available()
 	}
-	return out, err
+	parents := parentsIn(out)
+	if err != nil || len(parents) == 0 {
+		return out, err
+	}
+	var found []books.Left
+	s := r.Statement()
+	rows, load := bookkeeper.LeftBelow(now, parents, func(left []books.Left) { found = left })(s, nil)
+	if err := r.RowsOf(rows, s); err != nil {
+		return nil, err
+	}
+	load()
+	for _, id := range parents {
+		out[id] = withLeft(out[id], id, found)
+	}
+	return out, nil
 }
 
 func readAvailabilityRows(r *engine.Reader, query, end string, list []int64) (

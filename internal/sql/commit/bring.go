@@ -11,6 +11,7 @@ import (
 	"github.com/budgetd/budgetd/internal/sql/engine"
 	"github.com/budgetd/budgetd/ledger"
 	"github.com/budgetd/budgetd/ledger/books"
+	"github.com/budgetd/budgetd/limit"
 )
 
 // Bring commits operations that wait because their own buckets lack units: all those of a budget in
@@ -45,6 +46,7 @@ type bringing struct {
 	locking
 	decider *Decider
 	recent  map[int64]int64
+	looked  *books.Books // the attempt that knows what descendants have left
 	targets []target
 }
 
@@ -84,6 +86,14 @@ func (g *bringing) decide(m *engine.Move, b *books.Books) (more []bookkeeper.Que
 	if more, err = g.load(m, b); more != nil || err != nil {
 		return more, err
 	}
+	short := g.shortParents(b)
+	if short != nil && g.looked != b {
+		g.looked = b
+		return bookkeeper.Ended(short...), nil
+	}
+	if err := b.UnsettledOf(short); err != nil {
+		return nil, err
+	}
 	g.epochs, g.refused, g.targets = map[int64]*bucketState{}, map[int64]bucket.Verdict{}, nil
 	g.available = map[int64]*ledger.Availability{}
 	for _, id := range g.budgets() {
@@ -114,6 +124,26 @@ func (g *bringing) decide(m *engine.Move, b *books.Books) (more []bookkeeper.Que
 		}
 	}
 	return nil, nil
+}
+
+// shortParents returns the budgets with children that have less than the operations ask for.
+func (g *bringing) shortParents(b *books.Books) (list []int64) {
+	for _, id := range g.budgets() {
+		u := b.Budgets.Get(id)
+		if u == nil || u.Allocated == 0 {
+			continue
+		}
+		asked := int64(0)
+		for i := range g.ops {
+			if g.ops[i].Budget.ID == id {
+				asked = limit.Plus(asked, g.ops[i].Request.Amount)
+			}
+		}
+		if c := b.Availability(u); asked > c.Sum()-c.Descendants {
+			list = append(list, id)
+		}
+	}
+	return list
 }
 
 // aim finds the bucket that serves the operations of a budget, with all that it can have. It

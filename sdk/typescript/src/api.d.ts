@@ -73,6 +73,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/budgets/{budget}/close": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Ends a budget with a parent, and its children.
+         * @description The deepest end first. What they neither use nor hold goes back to the parent at once, holds when they end, and rollbacks when they come. `total_quantity` falls by what came back. A repeated call changes nothing. A budget without a parent is `invalid`: set its `end_at`.
+         */
+        post: operations["closeBudget"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/budgets/{budget}/deduct": {
         parameters: {
             query?: never;
@@ -1452,7 +1472,7 @@ export interface components {
             type_rule?: components["schemas"]["TypeRule"];
             /** @description Required unless the budget is unlimited. */
             total_quantity?: components["schemas"]["Amount"];
-            /** @description The name of a budget of the tenant, whose units become the total. The child has its unit, is of type `promo` in ledger mode, and ends no later than the parent, or than its period: `end_at` is cut. A family has at most 8 levels. What is left when the child ends stays in it, and out of the parent's reach: give it back before by a negative append. */
+            /** @description The name of a budget of the tenant, whose units become the total. The child has its unit, is of type `promo` in ledger mode, and ends no later than the parent, or than its period: `end_at` is cut. A family has at most 8 levels. At its end, or when it is closed, what it neither uses nor holds goes back to the parent: holds when they end. */
             parent?: components["schemas"]["Name"];
             /** @description With `parent`: accepts a smaller total, of at least so many units, if the parent has less. */
             at_least?: components["schemas"]["Amount"];
@@ -2947,6 +2967,39 @@ export interface operations {
             };
             404: components["responses"]["Problem"];
             409: components["responses"]["Problem"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    closeBudget: {
+        parameters: {
+            query?: {
+                /** @description The tenant; left out: the one of the key, else `default`. */
+                tenant?: components["parameters"]["Tenant"];
+            };
+            header?: never;
+            path: {
+                /** @description The name or the id of a budget. */
+                budget: components["parameters"]["Budget"];
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["Empty"];
+            };
+        };
+        responses: {
+            /** @description It has ended. */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Budget"];
+                };
+            };
+            404: components["responses"]["Problem"];
             default: components["responses"]["Problem"];
         };
     };
