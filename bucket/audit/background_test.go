@@ -137,8 +137,9 @@ func TestAuditLooksAgain(t *testing.T) {
 // incomplete.
 func TestSnapshotsTellTheMetrics(t *testing.T) {
 	each(t, func(w *world) {
+		ids := map[int]int64{}
 		for i := range 450 { // more than two pages
-			w.Create(fmt.Sprint("b", i), int64(i), 1)
+			ids[i] = w.Create(fmt.Sprint("b", i), int64(i), 1).ID
 		}
 		run := w.background(audit.Settings{Interval: time.Hour, Shown: 3})
 		run()
@@ -149,6 +150,16 @@ func TestSnapshotsTellTheMetrics(t *testing.T) {
 		if !slices.Equal(names, []string{"b449", "b448", "b447"}) || w.seen.all.Total != 449*450/2 ||
 			w.seen.all.Online != 450 {
 			t.Errorf("%v, %+v", names, w.seen.all)
+		}
+		parent, child := ids[449], ids[9]
+		w.Exec([]any{`UPDATE bucket_epoch SET outstanding_quantity = outstanding_quantity - 9, closed_quantity = 9
+			WHERE budget_id = ?`, parent},
+			[]any{`UPDATE budget_management_bucket SET allocated_quantity = 9 WHERE id = ?`, parent},
+			[]any{`UPDATE budget_management_bucket SET parent_id = ?, parent_period = 1 WHERE id = ?`, parent, child})
+		w.Clock.Advance(time.Minute)
+		run()
+		if w.seen.all.Total != 449*450/2-9 || w.seen.all.Total != w.seen.all.Sum() {
+			t.Errorf("the units of a child are not counted once: %+v", w.seen.all)
 		}
 		w.Exec([]any{`UPDATE adjustment SET status = 'pending' WHERE quantity = ?`, 448})
 		w.Clock.Advance(time.Minute)

@@ -153,7 +153,9 @@ func (b *Snapshots) add(snapshot *bucket.Snapshot) {
 	}
 	shown := bucket.BudgetFigures{Tenant: snapshot.Tenant, Name: snapshot.Name, Figures: f,
 		Remaining: snapshot.Remaining(b.clock.Now())}
-	b.all.Figures = b.all.Figures.Plus(f)
+	own := f // without what its children count
+	own.Total, own.Allocated = f.Total-f.Allocated, 0
+	b.all.Figures = b.all.Figures.Plus(own)
 	b.all.Remaining += shown.Remaining
 	b.halted += snapshot.Halted
 	b.haltedUnits += snapshot.HaltedUnits
