@@ -274,6 +274,8 @@ type Page struct {
 	Tenant string
 	Type   budget.Type
 	Status budget.Status
+	// Parent restricts the list to the children of the budgets with this name, unless it is empty.
+	Parent string
 	// IDs restricts the list to these ids, unless it is empty.
 	IDs []int64
 	// After has the tenant and name of the last budget of the previous page. Size is 1 … 1,000.

@@ -54,6 +54,8 @@ type Filter struct {
 	Type      budget.Type
 	PageSize  int
 	PageToken string // a page's NextPageToken
+	// Parent lists the children of a budget only. It cannot be given with Search, Sort or Skip.
+	Parent string
 	// Archived lists archived budgets too.
 	Archived bool
 	// Search is a part of the name.
@@ -75,6 +77,7 @@ func (c *Client) List(ctx context.Context, filter Filter) (*Page, error) {
 	query := c.inTenant()
 	set(query, "status", string(filter.Status))
 	set(query, "type", string(filter.Type))
+	set(query, "parent", filter.Parent)
 	set(query, "page_token", filter.PageToken)
 	set(query, "q", filter.Search)
 	set(query, "sort", filter.Sort)

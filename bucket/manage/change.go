@@ -55,6 +55,7 @@ type changing struct {
 	change bucket.Change
 	first  int64             // the id of the first of the buckets that it may add
 	held   int64             // units in open holds; loaded if the budget is to be archived
+	listed int64             // its children that are not archived; loaded as held is
 	parent int64             // once it is known; 0 for none
 	ends   int64             // when the last child ends, in ms; 0 without children
 	tried  budget.Definition // what an earlier attempt wrote, committed or not
@@ -73,7 +74,8 @@ func (c *changing) load() (load []bookkeeper.Query) {
 	}
 	if c.change.Archived != nil && *c.change.Archived {
 		load = append(load, bookkeeper.Sum(`SELECT `+rows.Sum("e.held_quantity")+` AS units
-			FROM bucket_epoch e /*by bucket_epoch_units*/ WHERE e.budget_id = ?`, c.id, &c.held))
+			FROM bucket_epoch e /*by bucket_epoch_units*/ WHERE e.budget_id = ?`, c.id, &c.held),
+			bookkeeper.Sum(countListed, c.id, &c.listed))
 	}
 	return load
 }
@@ -115,7 +117,8 @@ func (c *changing) decide(ctx context.Context, b *books.Books) (isDue bool, err 
 	return b.Due(u), err
 }
 
-// free refuses a new name that another budget has, and an archival while units are held.
+// free refuses a new name that another budget has, and an archival while units are held, or before
+// that of the children.
 func (c *changing) free(b *books.Books, before, after budget.Definition) error {
 	for _, other := range b.Budgets.All() {
 		if other.ID != c.id && other.Name == after.Name {
@@ -128,8 +131,15 @@ func (c *changing) free(b *books.Books, before, after budget.Definition) error {
 			"budget %s has %d units in open holds: confirm them, roll them back or let them expire first",
 			before.Name, c.held)
 	}
+	if after.Archived && !before.Archived && c.listed > 0 {
+		return budget.Refuse(budget.InUse, "change",
+			"budget %s has %d children that are not archived: archive them first", before.Name, c.listed)
+	}
 	return nil
 }
+
+// countListed counts the children of a budget that are not archived.
+const countListed = countChildren + ` AND c.is_archived = 0`
 
 // attest records a change of a definition for the audit log.
 func attest(ctx context.Context, before, after budget.Definition) error {

@@ -68,6 +68,35 @@ func TestClose(t *testing.T) {
 	})
 }
 
+// TestEndOfAFamily checks that a budget is archived after its children, and that a child that has
+// given back everything may be deleted.
+func TestEndOfAFamily(t *testing.T) {
+	onEveryEngine(t, func(w *world) {
+		org := w.create(promo("org", 100, 2))
+		chain := w.descend(org, "team", "task")
+		w.use(chain[1].Buckets[0], 7)
+		unused, err := w.carve(child("unused", org, 10))
+		w.ok(err)
+		children := []string{}
+		list, err := w.part.Budgets(w.ctx, bucket.Page{Parent: "org", Size: 9})
+		w.ok(err)
+		for i := range list {
+			children = append(children, list[i].Definition.Name)
+		}
+		equal(w, "children", children, []string{"team", "unused"})
+		w.refused(w.part.Delete(w.ctx, unused.Budget.ID), budget.InUse)
+		w.closes(unused.Budget.ID)
+		w.ok(w.part.Delete(w.ctx, unused.Budget.ID))
+		w.closes(chain[0].ID)
+		archive := bucket.Change{Archived: new(true)}
+		w.refused(second(w.part.Change(w.ctx, chain[0].ID, archive)), budget.InUse)
+		w.change(chain[1].ID, archive)
+		w.change(chain[0].ID, archive)
+		w.refused(w.part.Delete(w.ctx, chain[0].ID), budget.InUse)
+		w.conserved(org.ID)
+	})
+}
+
 // TestEndedChildServesItsParent checks that a parent is not sold out while a child that has ended has
 // units, though nobody has settled it: for a deduction, a look before a refusal, a shrink, an append to
 // another child, and a child of a child (I3).

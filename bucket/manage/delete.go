@@ -103,9 +103,9 @@ func unused(u *books.Budget, uses, open, children int64) error {
 	switch {
 	case children > 0:
 		return budget.Refuse(budget.InUse, "delete", "budget %s has %d children", u.Name, children)
-	case u.Parent != 0:
+	case u.Parent != 0 && u.Total > 0:
 		return budget.Refuse(budget.InUse, "delete",
-			"budget %s has units of its parent: shrink it to give them back", u.Name)
+			"budget %s has units of its parent: close it to give them back", u.Name)
 	case uses > 0:
 		return budget.Refuse(budget.HasDeductions, "delete",
 			"budget %s has deductions, cancelled ids or quarantined units; end it and archive it", u.Name)

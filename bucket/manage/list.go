@@ -18,6 +18,8 @@ const (
 	whereIDs    = ` AND id IN (?`
 	whereTenant = ` AND tenant = ?`
 	whereType   = ` AND type = ?`
+	whereParent = ` AND parent_id IN (SELECT p.id FROM budget_management_bucket p
+		WHERE p.name = ? AND p.tenant = budget_management_bucket.tenant)`
 	notArchived = ` AND is_archived = 0`
 	pageOrder   = ` ORDER BY tenant, name LIMIT ?`
 
@@ -80,6 +82,9 @@ func (l *Ledger) Budgets(ctx context.Context, page bucket.Page) (out []bucket.Vi
 	}
 	if page.Type != "" {
 		q.add(whereType, string(page.Type))
+	}
+	if page.Parent != "" {
+		q.add(whereParent, []byte(page.Parent))
 	}
 	if !page.Archived {
 		q.add(notArchived)

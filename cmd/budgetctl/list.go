@@ -53,6 +53,7 @@ func (a *app) listCommand() *cobra.Command {
 	flags.StringVar((*string)(&filter.Status), "status", "",
 		"only those: pending, effective, paused or expired")
 	flags.StringVar((*string)(&filter.Type), "type", "", "only those: promo or daily")
+	flags.StringVar(&filter.Parent, "parent", "", "only the children of this budget")
 	flags.BoolVar(&filter.Archived, "archived", false, "archived budgets too")
 	flags.StringVar(&filter.Search, "search", "", "only names that contain this")
 	flags.StringVar(&filter.Sort, "sort", "", "order: "+strings.Join(orders, ", ")+

@@ -161,8 +161,8 @@ const everyTenant = "*"
 
 func (a *API) list(c *call) (answer, error) {
 	query := c.query("tenant", "status", "type", "page_size", "page_token", "archived", "q", "sort",
-		"skip")
-	page := bucket.Page{Size: c.pageSize(query)}
+		"skip", "parent")
+	page := bucket.Page{Size: c.pageSize(query), Parent: query.Get("parent")}
 	if query.Get("tenant") != everyTenant {
 		page.Tenant = c.tenant(query)
 	} else if c.principal != nil {
@@ -192,6 +192,9 @@ func (a *API) list(c *call) (answer, error) {
 		}
 	}
 	if a.dashboard != nil && (query.Has("q") || query.Has("sort") || query.Has("skip")) {
+		if query.Has("parent") {
+			c.faults.Invalid("parent", "cannot be given with q, sort or skip")
+		}
 		return a.rank(c, page)
 	}
 	if query.Has("page_token") {

@@ -74,7 +74,7 @@ func TestGoldenAnswers(t *testing.T) {
 		{"override-removed", "DELETE", ours + "/limits/per-ad/overrides?value=vip&value=a%2Bb", "", ""},
 		{"nearest-usual", "GET", ours + "/limits/per-user/nearest", "", ""},
 		{"list", "GET", "/v1/budgets", "", ""},
-		{"list-page", "GET", "/v1/budgets?status=paused&type=promo&page_size=1&page_token=MTphY21lL3NhbGU&tenant=acme", "", ""},
+		{"list-page", "GET", "/v1/budgets?status=paused&type=promo&parent=org&page_size=1&page_token=MTphY21lL3NhbGU&tenant=acme", "", ""},
 		{"list-all-tenants", "GET", "/v1/budgets?tenant=*", "", ""},
 		{"view", "GET", ours + "?tenant=acme", "", ""},
 		{"view-by-id", "GET", "/v1/budgets/7", "", ""},

@@ -18,7 +18,7 @@ import (
 const (
 	mostProduct = 65_040 // what budgetd, budgetctl and the client are made of
 	mostSupport = 10_990 // all other code outside tests
-	mostTests   = 71_370
+	mostTests   = 71_400
 )
 
 // lineCount counts lines of code and lines that have only a comment.

@@ -2774,6 +2774,8 @@ export interface operations {
                 skip?: number;
                 /** @description The tenant, or `*` for all; left out: the one of the key, else `default`. */
                 tenant?: components["parameters"]["AnyTenant"];
+                /** @description Only the children of this budget; not with `q`, `sort` or `skip`. */
+                parent?: components["schemas"]["Name"];
                 /** @description Archived budgets too. */
                 archived?: boolean;
                 /** @description Only budgets with this status. */
