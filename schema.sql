@@ -239,6 +239,8 @@ CREATE TABLE hold (
   due_ms BIGINT,                            -- the same while it is held; NULL afterwards
   confirmed BIGINT NOT NULL DEFAULT 0,      -- units that were confirmed of what was held
   above VARBINARY(12) NOT NULL DEFAULT 'refuse', -- refuse | available: what a confirm above the hold does
+  expires_as VARBINARY(8) NOT NULL DEFAULT 'released', -- released | used: what its expiry does with what is held
+  expired BIGINT NOT NULL DEFAULT 0,        -- units that were held when it expired; 0: it has not expired
   extra BIGINT NOT NULL DEFAULT 0,          -- units that a confirm took above the hold: the sum of its rows of extra
   uncollected BIGINT NOT NULL DEFAULT 0,    -- units that it asked for above the hold and that the budget did not have
   late BIGINT NOT NULL DEFAULT 0,           -- 1: it was confirmed after it had expired
@@ -246,7 +248,7 @@ CREATE TABLE hold (
   bucket_id BIGINT NOT NULL,                -- of the deduction
   epoch BIGINT NOT NULL,                    -- of the deduction
   PRIMARY KEY (budget_id, request_id),
-  CHECK (confirmed >= 0 AND extra >= 0 AND uncollected >= 0)
+  CHECK (confirmed >= 0 AND extra >= 0 AND uncollected >= 0 AND expired >= 0)
 );
 CREATE INDEX hold_due ON hold (due_ms);
 CREATE INDEX hold_of_group ON hold (budget_id, hold_group);

@@ -44,9 +44,12 @@ type DeductRequest struct {
 	// Above says what a confirm of more than is held does: "refuse", the default, or "available",
 	// which takes the rest from what the budget has left.
 	Above string `json:"above,omitzero" check:"above"`
+	// ExpiresAs says what the expiry of the hold does: "released", the default, gives its units back;
+	// "used" confirms them, for calls that surely went out. One late confirm may correct that.
+	ExpiresAs string `json:"expires_as,omitzero" check:"expires_as"`
 }
 
-// Validate refuses a group, and above, without a hold.
+// Validate refuses without a hold what is about one.
 func (r *DeductRequest) Validate(o *Object) {
 	if o.Seen("hold_ttl") {
 		return
@@ -56,6 +59,9 @@ func (r *DeductRequest) Validate(o *Object) {
 	}
 	if o.Seen("above") {
 		o.Invalid("above", `needs "hold_ttl": it is about the confirm of a hold`)
+	}
+	if o.Seen("expires_as") {
+		o.Invalid("expires_as", `needs "hold_ttl": it is about the expiry of a hold`)
 	}
 }
 
@@ -160,6 +166,8 @@ type Deduction struct {
 	// "refuse".
 	Confirmed int64  `json:"confirmed,omitzero"`
 	Above     string `json:"above,omitzero"`
+	// ExpiresAs is as in DeductRequest, nothing for "released".
+	ExpiresAs string `json:"expires_as,omitzero"`
 	// Extra is the part of Confirmed above the hold, and Uncollected what the confirm asked for and
 	// the budget did not have.
 	Extra       int64 `json:"extra,omitzero"`

@@ -27,7 +27,9 @@ type ExtendRequest struct {
 	Group string `json:"group,omitzero" check:"id"`
 	// HoldTTL counts from the time of the call, such as "15m".
 	HoldTTL string `json:"hold_ttl" check:"hold_ttl"`
-	Receipt string `json:"receipt,omitzero" check:"key"`
+	// ExpiresAs changes what the expiry does, as in DeductRequest; "" leaves it as it is.
+	ExpiresAs string `json:"expires_as,omitzero" check:"expires_as"`
+	Receipt   string `json:"receipt,omitzero" check:"key"`
 }
 
 // Validate requires a request id or a group, and a lifetime.

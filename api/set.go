@@ -12,15 +12,19 @@ type SetRequest struct {
 	RequestID string `json:"request_id" check:"required id"`
 	// Legs are 1 to 8, each of another budget.
 	Legs []SetLeg `json:"legs" check:"required most=legs"`
-	// Reference and HoldTTL are as in DeductRequest, for every leg.
+	// Reference, HoldTTL and ExpiresAs are as in DeductRequest, for every leg.
 	Reference string `json:"reference,omitzero" check:"key"`
 	HoldTTL   string `json:"hold_ttl,omitzero" check:"hold_ttl"`
+	ExpiresAs string `json:"expires_as,omitzero" check:"expires_as"`
 	// DryRun asks what the answer would be now, and changes nothing.
 	DryRun bool `json:"dry_run,omitzero"`
 }
 
-// Validate bounds the number of legs.
+// Validate bounds the number of legs, and refuses without a hold what is about one.
 func (r *SetRequest) Validate(o *Object) {
+	if o.Seen("expires_as") && !o.Seen("hold_ttl") {
+		o.Invalid("expires_as", `needs "hold_ttl": it is about the expiry of a hold`)
+	}
 	if n := len(r.Legs); o.Seen("legs") && !o.Has("legs") && (n == 0 || n > MaxLegs) {
 		o.Invalid("legs", "must have 1 to %d elements", MaxLegs)
 	}
@@ -82,10 +86,11 @@ type SetCancel struct {
 	RequestID string `json:"request_id" check:"required id"`
 }
 
-// SetExtend makes the hold of a set end HoldTTL from now.
+// SetExtend makes the hold of a set end HoldTTL from now. ExpiresAs is as in ExtendRequest.
 type SetExtend struct {
 	RequestID string `json:"request_id" check:"required id"`
 	HoldTTL   string `json:"hold_ttl" check:"required hold_ttl"`
+	ExpiresAs string `json:"expires_as,omitzero" check:"expires_as"`
 }
 
 // Set is what is recorded of a set.
@@ -94,6 +99,7 @@ type Set struct {
 	State     string    `json:"state"`
 	HoldUntil time.Time `json:"hold_until,omitzero"`
 	ExpiresIn *float64  `json:"expires_in,omitzero"`
+	ExpiresAs string    `json:"expires_as,omitzero"`
 	Reference string    `json:"reference,omitzero"`
 	CountedAt time.Time `json:"counted_at,omitzero"`
 	Replayed  bool      `json:"replayed"`

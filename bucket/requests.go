@@ -31,12 +31,20 @@ type DeductRequest struct {
 	// Above says what a confirm of more than is held does; "" stands for ledger.AboveRefuse. It is
 	// for holds only.
 	Above ledger.Above
+	// ExpiresAs says what the expiry of the hold does; "" stands for ledger.ExpiresReleased. It is for
+	// holds only.
+	ExpiresAs ledger.ExpiresAs
 	// By is the principal that deducts, or empty on a server without authentication. Ledger mode keeps
 	// it. A repeat may come from another principal.
 	By string
 	// Legs makes the request a set of the tenant that Budget names: all legs are deducted, or none.
 	// Each has a Budget, an Amount, a Key, Dimensions and Counts; the request has the rest.
 	Legs []DeductRequest
+}
+
+// ForHold reports whether the request is for a hold, or has something that only holds have.
+func (r *DeductRequest) ForHold() bool {
+	return r.HoldTTL != 0 || r.Group != "" || r.Above != "" || r.ExpiresAs != ""
 }
 
 // DeductAnswer is an accepted deduction.
@@ -97,6 +105,8 @@ type DeductionView struct {
 	// Late says that it was confirmed after it had expired.
 	Late  bool
 	Above ledger.Above
+	// ExpiresAs is the deduction's.
+	ExpiresAs ledger.ExpiresAs
 	// Group is the hold's group, if any.
 	Group      string
 	Bucket     string
@@ -164,7 +174,9 @@ type ExtendRequest struct {
 	RequestID, Group string
 	// HoldTTL is in whole milliseconds, budget.MinHoldTTL … budget.MaxHoldTTL.
 	HoldTTL time.Duration
-	Receipt string
+	// ExpiresAs is what the hold expires as; "" leaves it as it is.
+	ExpiresAs ledger.ExpiresAs
+	Receipt   string
 	// OnlyBy is as in ConfirmRequest.
 	OnlyBy string
 }

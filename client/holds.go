@@ -39,8 +39,10 @@ func (c *Client) ConfirmGroup(ctx context.Context, name, group string) (*Group, 
 }
 
 // ExtendGroup is Extend for all holds of a group, or for none.
-func (c *Client) ExtendGroup(ctx context.Context, name, group, holdTTL string) (*Group, error) {
-	return c.onGroup(ctx, "extend", name, group, ExtendRequest{Group: group, HoldTTL: holdTTL})
+func (c *Client) ExtendGroup(ctx context.Context, name, group string, request ExtendRequest) (
+	*Group, error) {
+	request.Group = group
+	return c.onGroup(ctx, "extend", name, group, request)
 }
 
 // RollbackGroup gives back what is left of all deductions of a group, held or confirmed, and closes

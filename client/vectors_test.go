@@ -233,7 +233,8 @@ func (a asked) settle(ctx context.Context, t *testing.T, c *client.Client, r set
 		return outcomeOf(c.Confirm(ctx, a.Budget,
 			client.ConfirmRequest{RequestID: r.RequestID, Amount: r.Amount, Receipt: r.Receipt}))
 	case a.Op == "extend" && r.Group != "":
-		return outcomeOf(c.ExtendGroup(ctx, a.Budget, r.Group, r.HoldTTL))
+		return outcomeOf(c.ExtendGroup(ctx, a.Budget, r.Group,
+			client.ExtendRequest{HoldTTL: r.HoldTTL}))
 	case a.Op == "extend":
 		return outcomeOf(c.Extend(ctx, a.Budget,
 			client.ExtendRequest{RequestID: r.RequestID, HoldTTL: r.HoldTTL, Receipt: r.Receipt}))

@@ -62,5 +62,8 @@ func RequestFingerprint(amount int64, key string, r Request) string {
 	if r.Above != "" { // which only a hold has
 		more = append(more, string(r.Above))
 	}
+	if r.ExpiresAs != "" {
+		more = append(more, string(r.ExpiresAs))
+	}
 	return Fingerprint(amount, key, r.Reference, r.Dimensions, more...)
 }

@@ -14,7 +14,7 @@ type HoldEnd struct {
 	// Kind is FeedConfirm or FeedExpire.
 	Kind FeedKind
 	// Amount was confirmed or has expired. Returned was given back: the rest of a partial confirm,
-	// or all that expired. Both in minor units.
+	// or all that expired unless that counts as used. Both in minor units.
 	Amount, Returned int64
 	// Above is what a confirm asked for above what was held, in minor units: all of it if it was Late,
 	// after the expiry.
@@ -33,6 +33,17 @@ const (
 	AboveAvailable Above = "available"
 )
 
+// ExpiresAs says what the expiry of a hold does with what is held.
+type ExpiresAs string
+
+// The values of ExpiresAs.
+const (
+	// ExpiresReleased gives it back.
+	ExpiresReleased ExpiresAs = "released"
+	// ExpiresUsed confirms it. One late confirm may correct that.
+	ExpiresUsed ExpiresAs = "used"
+)
+
 // GroupState is the state of a group of holds.
 type GroupState string
 
@@ -48,25 +59,25 @@ const (
 const GroupRollbackID = "\x00group"
 
 // DecideConfirm returns the end of a hold that is confirmed at SQL's time now. d is the locked
-// deduction, earlier is its recorded end, or nil if it has not ended or was rolled back. amount 0
-// confirms all that is held; a smaller amount gives the rest back, and a larger one asks for Above
-// if the deduction allows that. Then it may also be confirmed after its expiry; expired is what was
-// left of it then. replay is true if earlier is the same confirm.
+// deduction, earlier is its recorded confirm, or nil. amount 0 confirms all that is held; a smaller
+// amount gives the rest back, and a larger one asks for Above if the deduction allows that. Then it
+// may also be confirmed after its expiry, which asks for all again. If the expiry confirmed what
+// was held, a confirm after it corrects that, as if what is left of it were still held.
+// replay is true if earlier is the same confirm.
 //
 // Errors, in order: RequestVoid for a tombstone; NotHeld if it never was a hold; RequestConflict if
 // another amount was confirmed; if it was rolled back, AlreadyRolledBack if Above is
 // AboveAvailable, and NotHeld otherwise; if Above is AboveRefuse, HoldExpired, and
 // AmountExceedsRemaining, with what is held, if that is less than amount. It keeps I5.
-func DecideConfirm(
-	d Deduction, earlier *HoldEnd, expired, amount int64, now time.Time,
-) (end HoldEnd, replay bool, err error) {
+func DecideConfirm(d Deduction, earlier *HoldEnd, amount int64, now time.Time) (
+	end HoldEnd, replay bool, err error) {
 	left := d.Left()
 	if err := neverHeld(d, "confirm"); err != nil {
 		return end, false, err
 	}
-	if earlier != nil && earlier.Kind == FeedConfirm {
+	if earlier != nil {
 		asked := earlier.Amount + earlier.Above
-		whole := earlier.Returned+earlier.Above == 0 || earlier.Late && asked == expired
+		whole := earlier.Returned+earlier.Above == 0 || earlier.Late && asked == d.Expired
 		if amount == 0 && !whole || amount != 0 && amount != asked {
 			return end, false, budget.Refuse(budget.RequestConflict, "confirm",
 				"the hold %q was confirmed with another amount: %d", CallerID(d.RequestID), asked)
@@ -77,15 +88,14 @@ func DecideConfirm(
 	switch {
 	case d.State == StateRolledBack && d.Above == AboveAvailable:
 		return HoldEnd{}, false, Gone("confirm", CallerID(d.RequestID), d.State)
+	case end.Late && d.ExpiresAs == ExpiresUsed: // what is left of it counts as held
 	case end.Late && d.Above == AboveAvailable:
-		if d.State == StateHeld {
-			expired = left
-		}
-		end.Above = cmp.Or(amount, expired)
+		end.Above = cmp.Or(amount, d.Expired, left)
 		return end, false, nil
-	}
-	if err := notHeld(d, now, "confirm"); err != nil {
-		return HoldEnd{}, false, err
+	default:
+		if err := notHeld(d, now, "confirm"); err != nil {
+			return HoldEnd{}, false, err
+		}
 	}
 	switch {
 	case amount == 0:
@@ -105,21 +115,27 @@ func DecideConfirm(
 }
 
 // MayTake reports whether a confirm of an amount at SQL's time now may take units above the hold.
-// late means that it had expired.
-func MayTake(d Deduction, amount int64, now time.Time) (takes, late bool) {
-	late = hasExpired(d, now)
-	takes = late || d.State == StateHeld && amount > d.Left()
-	return takes && d.Above == AboveAvailable, late
+// again means that the expiry gave its units back, so that it takes them all again.
+func MayTake(d Deduction, amount int64, now time.Time) (takes, again bool) {
+	late := hasExpired(d, now)
+	again = late && d.ExpiresAs != ExpiresUsed
+	takes = again || (late || d.State == StateHeld) && amount > d.Left()
+	return takes && d.Above == AboveAvailable, again
 }
+
+// TakesAgain reports whether a confirm took units again that the expiry had given back.
+func (d *Deduction) TakesAgain() bool { return d.Late && d.ExpiresAs != ExpiresUsed }
 
 // IsOpen reports whether a hold of which nothing is left may still be confirmed, late.
 func IsOpen(d Deduction) bool {
 	return d.State == StateExpired && d.Above == AboveAvailable && !d.Late
 }
 
-// hasExpired reports whether a hold has expired, though its units may still be held.
+// hasExpired reports whether a hold has expired, though its units may still be held, and nothing
+// has become of it since.
 func hasExpired(d Deduction, now time.Time) bool {
-	return d.State == StateExpired || DueHold(d, now)
+	return d.State == StateExpired || DueHold(d, now) ||
+		d.State == StateUsed && d.Expired > 0 && !d.Late
 }
 
 // DecideExtend returns an error unless a hold may be extended at SQL's time now: RequestVoid,
@@ -162,25 +178,27 @@ func DueHold(d Deduction, now time.Time) bool {
 	return d.State == StateHeld && !now.Before(d.HoldUntil)
 }
 
-// Expire returns the end of a due hold: all that is left of it is given back.
+// Expire returns the end of a due hold: all that is left of it is given back, or used.
 func Expire(d Deduction) HoldEnd {
-	left := d.Left()
-	return HoldEnd{RequestID: d.RequestID, Kind: FeedExpire, Amount: left,
-		Returned: left}
+	end := HoldEnd{RequestID: d.RequestID, Kind: FeedExpire, Amount: d.Left()}
+	if d.ExpiresAs != ExpiresUsed {
+		end.Returned = end.Amount
+	}
+	return end
 }
 
 // AfterEnd returns the deduction after its hold ended.
 func AfterEnd(d Deduction, end HoldEnd) Deduction {
 	d.RolledBack += end.Returned
-	switch {
-	case end.Kind == FeedExpire:
+	if end.Kind == FeedExpire {
+		d.Expired = end.Amount
 		d.State = StateExpired
-		return d
-	case end.Late: // it is used if something is taken
-		d.Late = true
-		return d
 	}
-	d.State, d.Confirmed = StateUsed, end.Amount
+	d.Late = end.Late
+	switch {
+	case d.ExpiresAs == ExpiresUsed, end.Kind == FeedConfirm && !end.Late:
+		d.State, d.Confirmed = StateUsed, end.Amount
+	} // after a late confirm it is used if something is taken
 	return d
 }
 
@@ -268,7 +286,7 @@ func (m *Members) absent(op string) error {
 func (m *Members) held(now time.Time, op string) (held []Deduction, confirmed int, err error) {
 	for _, d := range m.Deductions {
 		switch {
-		case d.Confirmed+d.Extra > 0:
+		case d.Confirmed+d.Extra > 0, d.ExpiresAs == ExpiresUsed && DueHold(d, now):
 			confirmed++
 		case d.State == StateRolledBack:
 		default:

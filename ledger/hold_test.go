@@ -27,7 +27,6 @@ func TestDecideConfirm(t *testing.T) {
 	gone := ledger.AfterRollback(ledger.AfterEnd(hold(0), *confirmed(10)), 10)
 	expired := ledger.AfterEnd(hold(0), ledger.Expire(hold(0)))
 	in, late := holdUntil.Add(-time.Millisecond), holdUntil.Add(time.Hour)
-	expiry := &ledger.HoldEnd{Kind: ledger.FeedExpire, Amount: 10, Returned: 10}
 	for name, test := range map[string]struct {
 		deduction      ledger.Deduction
 		earlier        *ledger.HoldEnd
@@ -45,8 +44,8 @@ func TestDecideConfirm(t *testing.T) {
 		"more than they left":                {hold(3), nil, 8, in, 0, 0, false, budget.AmountExceedsRemaining},
 		"at its expiry":                      {hold(0), nil, 0, holdUntil, 0, 0, false, budget.HoldExpired},
 		"after its end, not swept yet":       {hold(0), nil, 0, late, 0, 0, false, budget.HoldExpired},
-		"expired":                            {expired, expiry, 0, late, 0, 0, false, budget.HoldExpired},
-		"expired by a clock that was ahead":  {expired, expiry, 0, in, 0, 0, false, budget.HoldExpired},
+		"expired":                            {expired, nil, 0, late, 0, 0, false, budget.HoldExpired},
+		"expired by a clock that was ahead":  {expired, nil, 0, in, 0, 0, false, budget.HoldExpired},
 		"rolled back":                        {hold(10), nil, 0, in, 0, 0, false, budget.NotHeld},
 		"rolled back, after its end":         {hold(10), nil, 0, late, 0, 0, false, budget.NotHeld},
 		"not a hold":                         {used, nil, 0, in, 0, 0, false, budget.NotHeld},
@@ -59,7 +58,7 @@ func TestDecideConfirm(t *testing.T) {
 		"the whole again, by its amount":     {gone, confirmed(10), 10, late, 10, 0, true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			end, replay, err := ledger.DecideConfirm(test.deduction, test.earlier, 0, test.amount, test.now)
+			end, replay, err := ledger.DecideConfirm(test.deduction, test.earlier, test.amount, test.now)
 			if test.code != "" {
 				if !budget.Is(err, test.code) {
 					t.Errorf("%+v, %v; want %s", end, err, test.code)
@@ -134,30 +133,32 @@ func TestDecideConfirmLate(t *testing.T) {
 	open := hold(3)
 	open.Above = ledger.AboveAvailable
 	expired := ledger.AfterEnd(open, ledger.Expire(open))
+	other := expired
+	other.Expired = 8
 	gone := hold(10)
 	gone.Above = ledger.AboveAvailable
 	late := holdUntil.Add(time.Hour)
 	earlier := &ledger.HoldEnd{Kind: ledger.FeedConfirm, Above: 7, Late: true}
 	for name, test := range map[string]struct {
-		deduction       ledger.Deduction
-		earlier         *ledger.HoldEnd
-		expired, amount int64
-		above           int64
-		replay          bool
-		code            budget.Code
+		deduction ledger.Deduction
+		earlier   *ledger.HoldEnd
+		amount    int64
+		above     int64
+		replay    bool
+		code      budget.Code
 	}{
-		"not swept yet":              {open, nil, 0, 0, 7, false, ""},
-		"not swept yet, more":        {open, nil, 0, 30, 30, false, ""},
-		"swept":                      {expired, nil, 7, 0, 7, false, ""},
-		"swept, less":                {expired, nil, 7, 2, 2, false, ""},
-		"again":                      {expired, earlier, 7, 7, 7, true, ""},
-		"again, without an amount":   {expired, earlier, 7, 0, 7, true, ""},
-		"another, without an amount": {expired, earlier, 8, 0, 0, false, budget.RequestConflict},
-		"another amount":             {expired, earlier, 7, 8, 0, false, budget.RequestConflict},
-		"rolled back":                {gone, nil, 0, 5, 0, false, budget.AlreadyRolledBack},
+		"not swept yet":              {open, nil, 0, 7, false, ""},
+		"not swept yet, more":        {open, nil, 30, 30, false, ""},
+		"swept":                      {expired, nil, 0, 7, false, ""},
+		"swept, less":                {expired, nil, 2, 2, false, ""},
+		"again":                      {expired, earlier, 7, 7, true, ""},
+		"again, without an amount":   {expired, earlier, 0, 7, true, ""},
+		"another, without an amount": {other, earlier, 0, 0, false, budget.RequestConflict},
+		"another amount":             {expired, earlier, 8, 0, false, budget.RequestConflict},
+		"rolled back":                {gone, nil, 5, 0, false, budget.AlreadyRolledBack},
 	} {
 		t.Run(name, func(t *testing.T) {
-			end, replay, err := ledger.DecideConfirm(test.deduction, test.earlier, test.expired, test.amount, late)
+			end, replay, err := ledger.DecideConfirm(test.deduction, test.earlier, test.amount, late)
 			if test.code != "" {
 				if !budget.Is(err, test.code) {
 					t.Errorf("%+v, %v; want %s", end, err, test.code)
@@ -168,5 +169,63 @@ func TestDecideConfirmLate(t *testing.T) {
 				t.Errorf("%+v, replay %v, %v; want %d, %v", end, replay, err, test.above, test.replay)
 			}
 		})
+	}
+}
+
+// TestExpiresAsUsed corrects expiries that confirmed what was held.
+func TestExpiresAsUsed(t *testing.T) {
+	open := hold(3)
+	open.ExpiresAs = ledger.ExpiresUsed
+	expired := ledger.AfterEnd(open, ledger.Expire(open))
+	if expired.State != ledger.StateUsed || expired.Left() != 7 || expired.Confirmed != 7 || expired.Late {
+		t.Errorf("expired: %+v", expired)
+	}
+	more := expired
+	more.Above = ledger.AboveAvailable
+	part := ledger.AfterRollback(expired, 2)
+	late := holdUntil.Add(time.Hour)
+	for name, test := range map[string]struct {
+		deduction           ledger.Deduction
+		amount              int64
+		used, returned, add int64
+		code                budget.Code
+	}{
+		"not swept yet":          {open, 5, 5, 2, 0, ""},
+		"all":                    {expired, 0, 7, 0, 0, ""},
+		"less":                   {expired, 4, 4, 3, 0, ""},
+		"more":                   {expired, 8, 0, 0, 0, budget.AmountExceedsRemaining},
+		"more is allowed":        {more, 9, 7, 0, 2, ""},
+		"a part was rolled back": {part, 4, 4, 1, 0, ""},
+		"all was rolled back":    {ledger.AfterRollback(expired, 7), 4, 0, 0, 0, budget.NotHeld},
+	} {
+		t.Run(name, func(t *testing.T) {
+			end, replay, err := ledger.DecideConfirm(test.deduction, nil, test.amount, late)
+			if test.code != "" {
+				if !budget.Is(err, test.code) {
+					t.Errorf("%+v, %v; want %s", end, err, test.code)
+				}
+				return
+			}
+			want := ledger.HoldEnd{RequestID: end.RequestID, Kind: ledger.FeedConfirm, Amount: test.used,
+				Returned: test.returned, Above: test.add, Late: true}
+			if err != nil || replay || end != want {
+				t.Errorf("%+v, replay %v, %v; want %+v", end, replay, err, want)
+			}
+			d := ledger.AfterEnd(test.deduction, end)
+			if d.State != ledger.StateUsed || d.Confirmed != test.used || d.Left() != test.used || !d.Late {
+				t.Errorf("after it: %+v", d)
+			}
+			if _, _, err := ledger.DecideConfirm(d, &end, test.used+1, late); test.add == 0 &&
+				!budget.Is(err, budget.RequestConflict) {
+				t.Errorf("a second correction: %v", err)
+			}
+		})
+	}
+	if err := ledger.DecideExtend(expired, late); !budget.Is(err, budget.HoldExpired) {
+		t.Errorf("extended: %v", err)
+	}
+	m := ledger.Members{Group: "g", State: ledger.GroupOpen, Deductions: []ledger.Deduction{open, expired}}
+	if use, _, err := m.Confirm(late); err != nil || len(use) != 0 {
+		t.Errorf("a group of expired holds: %+v, %v", use, err)
 	}
 }

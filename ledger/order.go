@@ -34,6 +34,8 @@ type Order struct {
 	Amounts map[int64]int64
 	// TTL is how long an extended hold lasts from SQL's current time.
 	TTL time.Duration
+	// ExpiresAs is what an extended hold expires as; "" leaves it as it is.
+	ExpiresAs ExpiresAs
 	// OnlyBy, unless it is empty, refuses an order on a deduction of another principal.
 	OnlyBy string
 }
@@ -44,6 +46,8 @@ type GroupOrder struct {
 	Budget int64
 	Group  string
 	TTL    time.Duration
+	// ExpiresAs is as in Order.
+	ExpiresAs ExpiresAs
 	// OnlyBy is as in Order, for every member.
 	OnlyBy string
 }

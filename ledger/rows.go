@@ -85,6 +85,8 @@ type Request struct {
 	Group string
 	// Above is AboveAvailable or "".
 	Above Above
+	// ExpiresAs is ExpiresUsed or "".
+	ExpiresAs ExpiresAs
 	// Counts is the canonical JSON of the request's own amounts per limit.
 	Counts string
 	// By is the principal that deducts, "" on a server without authentication. It is not part of
@@ -106,6 +108,10 @@ type Deduction struct {
 	HoldUntil time.Time
 	// Above says what a confirm of more than is held does; "" stands for AboveRefuse.
 	Above Above
+	// ExpiresAs says what an expiry does; "" stands for ExpiresReleased.
+	ExpiresAs ExpiresAs
+	// Expired is what was held when the hold expired, in minor units; 0 if it has not expired.
+	Expired int64
 	// Extra is what a confirm took above the hold, and Uncollected what it asked for and the budget
 	// did not have, in minor units.
 	Extra, Uncollected int64

@@ -77,7 +77,7 @@ func (c *call) prepare(o *Op) {
 	if o.State == nil {
 		o.State = c.s.states.Of(o.Budget.ID)
 	}
-	if r.HoldTTL != 0 || r.Group != "" || r.Above != "" {
+	if r.ForHold() {
 		if err := checkHold(o.Budget, r); err != nil {
 			c.reply(o, err)
 			return
@@ -91,7 +91,8 @@ func rowOf(r *bucket.DeductRequest, nonce string) ledger.Request {
 	row := ledger.Request{ID: r.RequestID, Amount: r.Amount, Nonce: nonce,
 		Reference: r.Reference, Dimensions: ledger.Dimensions(r.Dimensions),
 		Counts:  ledger.Counts(r.Counts),
-		HoldTTL: r.HoldTTL.Milliseconds(), Group: r.Group, Above: r.Above, By: r.By}
+		HoldTTL: r.HoldTTL.Milliseconds(), Group: r.Group, Above: r.Above,
+		ExpiresAs: r.ExpiresAs, By: r.By}
 	row.Fingerprint = ledger.RequestFingerprint(r.Amount, r.Key, row)
 	return row
 }
@@ -106,7 +107,7 @@ func checkHold(b *bucket.Budget, r *bucket.DeductRequest) error {
 		return nil
 	}
 	fault := budget.FieldError{Field: "hold_ttl",
-		Message: "must be whole milliseconds within its bounds; group and above need it"}
+		Message: "must be whole milliseconds within its bounds; group, above and expires_as need it"}
 	return &budget.Error{Code: budget.Invalid, Op: "deduct", Fields: []budget.FieldError{fault}}
 }
 

@@ -59,7 +59,7 @@ func (s *Service) predict(ctx context.Context,
 	for i := range c.ops {
 		o, r := &c.ops[i], &requests[i]
 		o.call, o.Request, o.Result, o.Budget, o.Err = c, r, &results[i], found[i], errs[i]
-		if o.Err == nil && (r.HoldTTL != 0 || r.Group != "" || r.Above != "") {
+		if o.Err == nil && r.ForHold() {
 			o.Err = checkHold(o.Budget, r)
 		}
 		if o.Err == nil {

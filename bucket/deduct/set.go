@@ -84,7 +84,7 @@ func (c *call) prepareSet(o *Op, found []*bucket.Budget, errs []error) {
 	for l := range o.legs {
 		leg := r.Legs[i]
 		leg.RequestID, leg.Reference, leg.By = r.RequestID, r.Reference, r.By
-		leg.HoldTTL, leg.Above = r.HoldTTL, r.Above
+		leg.HoldTTL, leg.Above, leg.ExpiresAs = r.HoldTTL, r.Above, r.ExpiresAs
 		*l = Leg{Request: &leg, Budget: found[i], State: c.s.states.Of(found[i].ID),
 			Row: rowOf(&leg, nonce)}
 		prints[i] = ledger.LegPrint{Budget: found[i].ID, Fingerprint: l.Row.Fingerprint}
@@ -129,7 +129,7 @@ func checkSet(r *bucket.DeductRequest, found []*bucket.Budget) error {
 		}
 		seen[b.ID] = true
 	}
-	if r.HoldTTL != 0 || r.Group != "" || r.Above != "" {
+	if r.ForHold() {
 		return checkHold(found[0], r)
 	}
 	return nil
@@ -307,7 +307,7 @@ func (o *Op) unnamed() (asked []bucket.DeductRequest) {
 	for l := range o.legs {
 		if l.refusal == nil && l.Outcome == nil {
 			leg := *l.Request
-			leg.RequestID, leg.HoldTTL, leg.Above = "", 0, ""
+			leg.RequestID, leg.HoldTTL, leg.Above, leg.ExpiresAs = "", 0, "", ""
 			asked = append(asked, leg)
 		}
 	}

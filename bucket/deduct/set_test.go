@@ -13,6 +13,7 @@ import (
 	"github.com/budgetd/budgetd/bucket/hold"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sql/engine"
+	"github.com/budgetd/budgetd/ledger"
 )
 
 // withHolds is node with what gives deductions back.
@@ -285,6 +286,29 @@ func TestSetVerbs(t *testing.T) {
 			t.Errorf("after the end: %+v, %v", got, err)
 		}
 		check("expired", must(s.Deduction(ctx, whole("d"))), "expired false: org expired 10-10 team expired 5-5")
-		d.uses(t, map[string]int64{"org": 7, "team": 5})
+		used := held("e", 200*time.Millisecond)
+		used.ExpiresAs = ledger.ExpiresUsed
+		deduct(used)
+		deduct(held("f", 200*time.Millisecond))
+		views, err = holds.Extend(ctx, bucket.ExtendRequest{Budget: whole("f").Budget, RequestID: "f",
+			HoldTTL: 200 * time.Millisecond, ExpiresAs: ledger.ExpiresUsed})
+		if err != nil || views[0].ExpiresAs != ledger.ExpiresUsed {
+			t.Errorf("extended: %+v, %v", views, err)
+		}
+		time.Sleep(250 * time.Millisecond)
+		if got, err := ends.ExpireHolds(ctx, 10, 0); err != nil || got != (hold.Expired{Found: 2, Holds: 4}) {
+			t.Errorf("used by the expiry: %+v, %v", got, err)
+		}
+		for _, id := range []string{"e", "f"} {
+			got, err := s.Deduction(ctx, whole(id))
+			check("used", must(got, err), "used false: org used 10-0 team used 5-0")
+			if got.ExpiresAs != ledger.ExpiresUsed {
+				t.Errorf("%q expires as %q", id, got.ExpiresAs)
+			}
+		}
+		confirm.RequestID = "f"
+		views, err = holds.Confirm(ctx, confirm)
+		check("corrected", must(views[0], err), "used false: org used 10-3 team used 5-0")
+		d.uses(t, map[string]int64{"org": 24, "team": 15})
 	})
 }

@@ -3,12 +3,14 @@ package hold_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/budgetd/budgetd/bucket/hold"
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/proof/fixture"
+	"github.com/budgetd/budgetd/internal/sql/engine"
 	"github.com/budgetd/budgetd/ledger"
 )
 
@@ -128,6 +130,131 @@ func TestConfirmLate(t *testing.T) {
 			onEveryEngine(t, func(w *world) { c.run(w, w.Create("b", 100, 2)) })
 		})
 	}
+}
+
+// TestExpiresAsUsed lets holds expire whose expiry confirms them, and corrects that.
+func TestExpiresAsUsed(t *testing.T) {
+	const id = "h"
+	for _, c := range []struct {
+		name string
+		run  func(w *world, b fixture.Budget)
+	}{
+		{"used", func(w *world, b fixture.Budget) {
+			if got := w.expire(5); got != (hold.Expired{Found: 1, Holds: 1}) {
+				w.Errorf("expired %+v", got)
+			}
+			w.columns(b.Buckets[0], 1, 40, 0, 10, 0)
+			equal(w, "holds that are found again", w.expire(5).Found, 0)
+			w.fed(b.Buckets[0], "deduct 10, confirm 10")
+		}},
+		{"less, before it was swept", func(w *world, b fixture.Budget) {
+			w.settles(b, id, 7, 7, 0, 0, false)
+			w.settles(b, id, 7, 7, 0, 0, true)
+			w.columns(b.Buckets[0], 1, 43, 0, 7, 0)
+			w.fed(b.Buckets[0], "deduct 10, confirm 10, confirm 7")
+		}},
+		{"less", func(w *world, b fixture.Budget) {
+			w.expire(5)
+			w.settles(b, id, 7, 7, 0, 0, false)
+			w.settles(b, id, 7, 7, 0, 0, true)
+			w.columns(b.Buckets[0], 1, 43, 0, 7, 0)
+			for _, other := range []int64{0, 6, 8} {
+				_, _, err := w.confirm(b, id, other)
+				w.refused(err, budget.RequestConflict)
+			}
+		}},
+		{"all", func(w *world, b fixture.Budget) {
+			w.expire(5)
+			for _, amount := range []int64{0, 10} {
+				d, again, err := w.confirm(b, id, amount)
+				if err != nil || !d.Late || again != (amount > 0) || d.Confirmed != 10 || d.Left() != 10 {
+					w.Fatalf("confirm of %d: %+v, %v", amount, d, err)
+				}
+			}
+			w.columns(b.Buckets[0], 1, 40, 0, 10, 0)
+		}},
+		{"more is refused by default", func(w *world, b fixture.Budget) {
+			_, _, err := w.confirm(b, id, 11)
+			w.refused(err, budget.AmountExceedsRemaining)
+			w.expire(5)
+			_, _, err = w.confirm(b, id, 11)
+			w.refused(err, budget.AmountExceedsRemaining)
+			w.columns(b.Buckets[0], 1, 40, 0, 10, 0)
+		}},
+		{"more, of other buckets", func(w *world, b fixture.Budget) {
+			w.Exec([]any{"UPDATE hold SET above = 'available'"})
+			w.expire(5)
+			w.settles(b, id, 95, 95, 85, 0, false)
+			w.settles(b, id, 95, 95, 85, 0, true)
+			w.gives(b, id, "", 0, 95, false)
+		}},
+		{"an extension sets it", func(w *world, b fixture.Budget) {
+			w.hold(b.Buckets[1], "e", "", 5, 2*time.Hour)
+			w.hold(b.Buckets[1], "g", "g", 5, 2*time.Hour)
+			w.extended(b, "e", ledger.ExpiresUsed)
+			w.extended(b, "e", "")
+			_, err := w.part.ExecuteGroup(w.Ctx, hold.GroupOrder{Kind: hold.Extend, Budget: b.ID, Group: "g",
+				TTL: time.Hour, ExpiresAs: ledger.ExpiresUsed})
+			w.OK(err)
+			w.Clock.Advance(time.Hour)
+			w.expire(5)
+			w.columns(b.Buckets[1], 1, 40, 0, 10, 0)
+		}},
+		{"an extension takes it back", func(w *world, b fixture.Budget) {
+			w.Deduct(fixture.Deduction{Bucket: b.Buckets[1], ID: "e", Amount: 5, Hold: 2 * time.Hour,
+				ExpiresAs: ledger.ExpiresUsed})
+			w.extended(b, "e", ledger.ExpiresReleased)
+			w.Clock.Advance(time.Hour)
+			w.expire(5)
+			w.columns(b.Buckets[1], 1, 50, 0, 0, 0)
+		}},
+		{"a rollback gives it back", func(w *world, b fixture.Budget) {
+			w.expire(5)
+			w.gives(b, id, "", 0, 10, false)
+			_, _, err := w.confirm(b, id, 5)
+			w.refused(err, budget.NotHeld)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			onEveryEngine(t, func(w *world) {
+				b := w.Create("b", 100, 2)
+				w.Deduct(fixture.Deduction{Bucket: b.Buckets[0], ID: id, Amount: 10, Hold: time.Hour,
+					ExpiresAs: ledger.ExpiresUsed})
+				w.Clock.Advance(time.Hour)
+				c.run(w, b)
+			})
+		})
+	}
+}
+
+// fed compares the feed of a bucket.
+func (w *world) fed(id int64, want string) {
+	w.Helper()
+	var bodies []struct {
+		Body string `db:"body"`
+	}
+	w.OK(w.DB.Read(w.Ctx, "feed", func(read *engine.Reader) error {
+		bodies = nil
+		return read.List(&bodies, "SELECT body FROM feed WHERE bucket_id = ? ORDER BY first_entry", id)
+	}))
+	var got []string
+	for _, row := range bodies {
+		entries, err := ledger.ReadFeed(row.Body)
+		w.OK(err)
+		for _, e := range entries {
+			got = append(got, fmt.Sprint(e.Kind, " ", e.Amount))
+		}
+	}
+	equal(w, "the feed", strings.Join(got, ", "), want)
+}
+
+// extended extends a hold by an hour.
+func (w *world) extended(b fixture.Budget, id string, as ledger.ExpiresAs) {
+	w.Helper()
+	d, _, err := w.execute(hold.Order{Kind: hold.Extend, Budget: b.ID, RequestID: id, TTL: time.Hour,
+		ExpiresAs: as})
+	w.OK(err)
+	w.recorded(d)
 }
 
 // account is a hold in the reference of TestRandomSettlements.

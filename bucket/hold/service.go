@@ -179,9 +179,9 @@ func (s *Service) HoldsOf(ctx context.Context, ref bucket.BudgetRef, limit int) 
 	return list, nil
 }
 
-// Extend makes a hold, or all holds of a group, end HoldTTL from now, by SQL's clock. Each
-// repetition counts from its own time. Answer and errors are those of Confirm; NotHeld if the hold
-// was confirmed.
+// Extend makes a hold, or all holds of a group, end HoldTTL from now, by SQL's clock. It may
+// change what the end does. Each repetition counts from its own time. Answer and errors are those
+// of Confirm; NotHeld if the hold was confirmed.
 func (s *Service) Extend(ctx context.Context, r bucket.ExtendRequest) (
 	[]bucket.DeductionView, error) {
 	var b *bucket.Budget
@@ -195,7 +195,8 @@ func (s *Service) Extend(ctx context.Context, r bucket.ExtendRequest) (
 		return nil, invalid("extend", "hold_ttl", fmt.Sprintf("must be %v to %v, in whole milliseconds",
 			budget.MinHoldTTL, budget.MaxHoldTTL))
 	}
-	o := Order{Kind: Extend, RequestID: r.RequestID, TTL: r.HoldTTL, OnlyBy: r.OnlyBy}
+	o := Order{Kind: Extend, RequestID: r.RequestID, TTL: r.HoldTTL, ExpiresAs: r.ExpiresAs,
+		OnlyBy: r.OnlyBy}
 	if b == nil {
 		return s.heldSet(ctx, r.Budget, nil, o)
 	}
@@ -236,7 +237,7 @@ func (s *Service) held(ctx context.Context, b *bucket.Budget, group string, o Or
 	ctx, cancel := context.WithTimeout(ctx, s.set.StepTime)
 	defer cancel()
 	got, err := s.ledger.ExecuteGroup(ctx, GroupOrder{Kind: o.Kind, Budget: b.ID, Group: group,
-		TTL: o.TTL, OnlyBy: o.OnlyBy})
+		TTL: o.TTL, ExpiresAs: o.ExpiresAs, OnlyBy: o.OnlyBy})
 	if err != nil {
 		return nil, s.failed(err)
 	}
@@ -301,6 +302,7 @@ func viewOf(b *bucket.Budget, d *ledger.Deduction, replayed bool) bucket.Deducti
 		Amount:     d.Amount,
 		RolledBack: d.RolledBack, Confirmed: d.Confirmed + d.Extra, Extra: d.Extra,
 		Uncollected: d.Uncollected, OverLimit: d.OverLimit, Late: d.Late, Above: d.Above,
+		ExpiresAs: d.ExpiresAs,
 		HoldUntil: d.HoldUntil, Group: d.Group, Reference: d.Reference, Dimensions: d.Dimensions,
 		CountedAt: d.CountedAt, Replayed: replayed}
 	if d.State == ledger.StateVoid {

@@ -81,7 +81,8 @@ func (s *Service) readSet(ctx context.Context, r *bucket.RollbackRequest) (
 func (s *Service) viewOfSet(ctx context.Context, owner *ledger.Deduction,
 	legs []ledger.Deduction, replayed bool) (bucket.DeductionView, error) {
 	v := bucket.DeductionView{RequestID: ledger.CallerID(owner.RequestID), State: owner.State,
-		HoldUntil: owner.HoldUntil, Group: ledger.CallerID(owner.Group), Reference: owner.Reference,
+		HoldUntil: owner.HoldUntil, ExpiresAs: owner.ExpiresAs, Group: ledger.CallerID(owner.Group),
+		Reference: owner.Reference,
 		CountedAt: owner.CountedAt, Replayed: replayed}
 	for i := range legs {
 		b, err := s.budgets.Find(ctx, bucket.BudgetRef{ID: legs[i].Budget})

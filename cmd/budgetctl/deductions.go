@@ -84,6 +84,7 @@ what would happen.`,
 		"group of holds that are confirmed or rolled back together")
 	flags.StringVar(&request.Above, "above", "", `what a confirm of more than is held does: `+
 		`"refuse" (default), or "available", which takes what the budget has left`)
+	expiresAsFlag(cmd, &request.ExpiresAs, "released")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		request.Amount, err = amount(args[1])
 		err = firstOf(reference(args[0]), err, id.check(cmd),
@@ -254,6 +255,9 @@ func deduction(d *client.Deduction, more ...field) string {
 	}
 	if d.Extra+d.Uncollected > 0 {
 		fields = append(fields, field{"extra", d.Extra}, field{"uncollected", d.Uncollected})
+	}
+	if d.ExpiresAs != "" {
+		fields = append(fields, field{"expires as", d.ExpiresAs})
 	}
 	if d.Late {
 		fields = append(fields, field{"late", d.Late})

@@ -8,17 +8,32 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// needsHold refuses a group, and --above, without a hold, and another word than --above takes.
+// needsHold refuses flags about a hold without one, and other words than they take.
 func needsHold(cmd *cobra.Command, request client.DeductRequest) error {
-	switch {
-	case request.Group != "" && request.HoldTTL == "":
+	if request.Group != "" && request.HoldTTL == "" {
 		return usagef("--group needs --hold: it names holds that are confirmed or rolled back together")
-	case !cmd.Flags().Changed("above"):
-		return nil
-	case request.HoldTTL == "":
-		return usagef("--above needs --hold: it is about the confirm of a hold")
-	case request.Above != "refuse" && request.Above != "available":
-		return usagef(`--above %q: must be "refuse" or "available"`, request.Above)
+	}
+	for _, flag := range []string{"above", "expires-as"} {
+		if cmd.Flags().Changed(flag) && request.HoldTTL == "" {
+			return usagef("--%s needs --hold: it is about the end of a hold", flag)
+		}
+	}
+	return firstOf(oneWord(cmd, "above", "refuse", "available"), expiresAs(cmd))
+}
+
+// expiresAsFlag adds --expires-as to a command.
+func expiresAsFlag(cmd *cobra.Command, to *string, otherwise string) {
+	cmd.Flags().StringVar(to, "expires-as", "", `what the expiry does with what is held: `+
+		`"released" or "used" (default `+otherwise+`)`)
+}
+
+func expiresAs(cmd *cobra.Command) error { return oneWord(cmd, "expires-as", "released", "used") }
+
+// oneWord refuses another word than two that a flag takes.
+func oneWord(cmd *cobra.Command, name, first, second string) error {
+	flag := cmd.Flags().Lookup(name)
+	if text := flag.Value.String(); flag.Changed && text != first && text != second {
+		return usagef("--%s %q: must be %q or %q", name, text, first, second)
 	}
 	return nil
 }
@@ -124,7 +139,7 @@ func (a *app) confirmCommand() *cobra.Command {
 is held takes the rest from what the budget has left, if the deduct said --above available; what
 the budget does not have is shown as uncollected. With --group it confirms every hold of a group,
 or none. Repeating it changes nothing. A hold that has expired cannot be confirmed (exit status
-3).`,
+3), unless the deduct said --above available or --expires-as used.`,
 		Example: `  budgetctl confirm spring-sale o3
   budgetctl confirm spring-sale o3 --amount 2
   budgetctl confirm spring-sale --group order-17`,
@@ -158,19 +173,24 @@ func (a *app) extendCommand() *cobra.Command {
 		Long: `Changes when a hold, or with --group every hold of a group, expires. --hold counts from
 now. A hold that has expired cannot be extended (exit status 3).`,
 		Example: `  budgetctl extend spring-sale o3 --hold 15m
+  budgetctl extend spring-sale o3 --hold 15m --expires-as used
   budgetctl extend spring-sale --group order-17 --hold 1h`,
 	}
 	group := groupFlag(cmd)
 	cmd.Flags().StringVar(&request.HoldTTL, "hold", "", "time from now, such as 15m (required)")
+	expiresAsFlag(cmd, &request.ExpiresAs, "as before")
 	cmd.Flags().StringVar(&request.Receipt, "receipt", "", "receipt of the deduction")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if request.HoldTTL == "" {
 			return usagef("--hold is missing: how long from now, such as 15m")
 		}
+		if err := expiresAs(cmd); err != nil {
+			return err
+		}
 		if group.given(cmd) {
 			return group.call(a, cmd, args, func(c *client.Client, ctx context.Context, name,
 				group string) (*client.Group, error) {
-				return c.ExtendGroup(ctx, name, group, request.HoldTTL)
+				return c.ExtendGroup(ctx, name, group, request)
 			})
 		}
 		if err := firstOf(reference(args[0]), requestID(args[1])); err != nil {

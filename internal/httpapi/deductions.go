@@ -83,6 +83,7 @@ func requestOf(ref bucket.BudgetRef, r *api.DeductRequest, by string) bucket.Ded
 		HoldTTL:    lengthIn(r.HoldTTL),
 		Group:      r.Group,
 		Above:      aboveIn(r.Above),
+		ExpiresAs:  expiresAsIn(r.ExpiresAs),
 		By:         by,
 	}
 }
@@ -91,6 +92,14 @@ func requestOf(ref bucket.BudgetRef, r *api.DeductRequest, by string) bucket.Ded
 func aboveIn(text string) ledger.Above {
 	if above := ledger.Above(text); above != ledger.AboveRefuse {
 		return above
+	}
+	return ""
+}
+
+// expiresAsIn returns what a checked text of a deduct means: the default is "".
+func expiresAsIn(text string) ledger.ExpiresAs {
+	if as := ledger.ExpiresAs(text); as != ledger.ExpiresReleased {
+		return as
 	}
 	return ""
 }
@@ -231,7 +240,8 @@ func (a *API) extend(d *data) (answer, error) {
 	}
 	ttl := lengthIn(body.HoldTTL)
 	views, err := a.service.Extend(d.ctx, bucket.ExtendRequest{Budget: ref, RequestID: body.RequestID,
-		Group: body.Group, HoldTTL: ttl, Receipt: body.Receipt, OnlyBy: d.onlyBy()})
+		Group: body.Group, HoldTTL: ttl, ExpiresAs: ledger.ExpiresAs(body.ExpiresAs),
+		Receipt: body.Receipt, OnlyBy: d.onlyBy()})
 	return answer{body: a.heldOf(body.Group, views, ttl)}, err
 }
 
@@ -310,8 +320,9 @@ func (a *API) acceptedOf(d *bucket.DeductAnswer, ttl time.Duration) api.DeductAn
 func (a *API) deductionOf(d *bucket.DeductionView, ttl time.Duration) api.Deduction {
 	return api.Deduction{
 		RequestID: d.RequestID, State: string(d.State), Amount: d.Amount, RolledBack: d.RolledBack,
-		Confirmed: d.Confirmed, Above: string(d.Above), Extra: d.Extra, Uncollected: d.Uncollected,
-		OverLimit: d.OverLimit, Late: d.Late, HoldUntil: inUTC(d.HoldUntil),
+		Confirmed: d.Confirmed, Above: string(d.Above), ExpiresAs: string(d.ExpiresAs), Extra: d.Extra,
+		Uncollected: d.Uncollected, OverLimit: d.OverLimit, Late: d.Late,
+		HoldUntil: inUTC(d.HoldUntil),
 		ExpiresIn: a.expiresIn(d.HoldUntil, d.State, ttl), Group: d.Group,
 		Bucket: d.Bucket, Dimensions: dimensionsIn(d.Dimensions), Reference: d.Reference,
 		CountedAt: inUTC(d.CountedAt), Receipt: d.Receipt, Replayed: d.Replayed,

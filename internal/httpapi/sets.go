@@ -7,6 +7,7 @@ import (
 	"github.com/budgetd/budgetd/api"
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
 )
 
 // deductSet deducts from several budgets of a tenant, all or none.
@@ -21,7 +22,8 @@ func (a *API) deductSet(d *data) (answer, error) {
 	}
 	ttl := lengthIn(body.HoldTTL)
 	request := bucket.DeductRequest{Budget: bucket.BudgetRef{Tenant: tenant},
-		RequestID: body.RequestID, Reference: body.Reference, HoldTTL: ttl, By: d.by(),
+		RequestID: body.RequestID, Reference: body.Reference, HoldTTL: ttl,
+		ExpiresAs: expiresAsIn(body.ExpiresAs), By: d.by(),
 		Legs: make([]bucket.DeductRequest, len(body.Legs))}
 	for i, leg := range body.Legs {
 		ref, err := refOf(d.route.op, tenant, leg.Budget)
@@ -131,7 +133,7 @@ func (a *API) extendSet(d *data) (answer, error) {
 	var body api.SetExtend
 	return a.onSet(d, &body, func(ref bucket.BudgetRef, by string) ([]bucket.DeductionView, error) {
 		return a.service.Extend(d.ctx, bucket.ExtendRequest{Budget: ref, RequestID: body.RequestID,
-			HoldTTL: lengthIn(body.HoldTTL), OnlyBy: by})
+			HoldTTL: lengthIn(body.HoldTTL), ExpiresAs: ledger.ExpiresAs(body.ExpiresAs), OnlyBy: by})
 	})
 }
 
@@ -191,7 +193,8 @@ func (a *API) findSet(c *call) (answer, error) {
 // recordedSet returns the body that shows what is recorded of a set.
 func (a *API) recordedSet(v *bucket.DeductionView) api.Set {
 	out := api.Set{RequestID: v.RequestID, State: string(v.State), HoldUntil: inUTC(v.HoldUntil),
-		ExpiresIn: a.expiresIn(v.HoldUntil, v.State, 0), Reference: v.Reference,
+		ExpiresIn: a.expiresIn(v.HoldUntil, v.State, 0), ExpiresAs: string(v.ExpiresAs),
+		Reference: v.Reference,
 		CountedAt: inUTC(v.CountedAt), Replayed: v.Replayed, Legs: make([]api.SetPart, len(v.Legs))}
 	for i := range v.Legs {
 		l := &v.Legs[i]

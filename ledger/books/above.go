@@ -30,12 +30,11 @@ func (b *Books) ConfirmAbove(u *Budget, o *ledger.Order, sets map[int64]*limit.S
 }
 
 func (t *returns) decideConfirm(o *ledger.Order, d *ledger.Deduction) (replayed bool, err error) {
-	earlier, had := t.earlierConfirm(d)
-	end, replayed, err := ledger.DecideConfirm(*d, earlier, had, o.Amount, at(t.NowMS))
+	end, replayed, err := ledger.DecideConfirm(*d, t.earlierConfirm(d), o.Amount, at(t.NowMS))
 	if err != nil || replayed {
 		return replayed, err
 	}
-	if end.Late && d.State == ledger.StateHeld { // its units are free, and its limits lower
+	if end.Late && d.State == ledger.StateHeld { // the units that it gives back are free
 		t.endHold(d, ledger.Expire(*d))
 		if err := t.lowerNow(); err != nil {
 			return false, err
@@ -112,7 +111,7 @@ func (t *returns) takeAbove(d *ledger.Deduction, from *Epoch, units, uncollected
 		entry.Number = int64(len(t.extrasOf(ID{d.Budget, d.RequestID}))) + 1
 		entry.Bucket = from.Bucket
 		t.Extras.Add(Extra{Budget: d.Budget, RequestID: d.RequestID, Number: entry.Number,
-			Bucket: from.Bucket, Epoch: from.Number, Amount: units, Late: one(d.Late),
+			Bucket: from.Bucket, Epoch: from.Number, Amount: units, Late: one(d.TakesAgain()),
 			CreatedAt: atMS})
 		from.Used = min(from.Used+units, budget.MaxAmount) // an unlimited budget's stops there
 		if t.Budgets.Get(d.Budget).Unlimited == 0 {

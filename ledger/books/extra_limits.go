@@ -23,13 +23,13 @@ type UsageSpan struct {
 }
 
 // extraCharges returns what an extra of a deduction counts in each limit: as a new deduction if it
-// was taken late, after the expiry.
-func extraCharges(d *ledger.Deduction, set *limit.Set, units int64, late bool) []limit.Charge {
+// takes again what an expiry gave back.
+func extraCharges(d *ledger.Deduction, set *limit.Set, units int64, again bool) []limit.Charge {
 	if set == nil || units == 0 {
 		return nil
 	}
 	dimensions, counts := ledger.ReadDimensions(d.Dimensions), ledger.ReadCounts(d.Counts)
-	if late {
+	if again {
 		charges, _ := set.Charges(units, dimensions, counts)
 		return charges
 	}
@@ -48,11 +48,11 @@ func (b *Books) extraTakers(orders []ledger.Order, sets map[int64]*limit.Set) it
 				continue
 			}
 			d, err := b.DeductionOf(row)
-			takes, late := ledger.MayTake(d, o.Amount, at(b.NowMS))
+			takes, again := ledger.MayTake(d, o.Amount, at(b.NowMS))
 			if err != nil || !takes {
 				continue // execute returns the error
 			}
-			charges := extraCharges(&d, sets[o.Budget], 1, late)
+			charges := extraCharges(&d, sets[o.Budget], 1, again)
 			if len(charges) > 0 && !yield(&d, charges) {
 				return
 			}
@@ -133,7 +133,7 @@ func (b *Books) usagesOf(d *ledger.Deduction, charges []limit.Charge) (u extraUs
 // countExtra counts an extra on the limits of its deduction, and writes the values of that. atMS is
 // when it is counted; over says that a limit would have refused it.
 func (t *returns) countExtra(d *ledger.Deduction, units int64) (atMS int64, over bool, err error) {
-	charges := extraCharges(d, t.sets[d.Budget], units, d.Late)
+	charges := extraCharges(d, t.sets[d.Budget], units, d.TakesAgain())
 	u, err := t.usagesOf(d, charges)
 	if err != nil {
 		return 0, false, err

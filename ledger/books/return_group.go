@@ -89,7 +89,7 @@ func (t *returns) decideGroup(o *ledger.GroupOrder, m *ledger.Members,
 	case ledger.OrderExtend:
 		longer, err := m.Extend(now)
 		for i := range longer {
-			t.extend(members[longer[i].RequestID], o.TTL)
+			t.extend(members[longer[i].RequestID], o.TTL, o.ExpiresAs)
 		}
 		return false, err
 	default:

@@ -32,6 +32,8 @@ type Hold struct {
 	Bucket    int64   `db:"bucket_id"`
 	Epoch     int64   `db:"epoch"`
 	Above     Word    `db:"above"`
+	ExpiresAs Word    `db:"expires_as"`
+	Expired   int64   `db:"expired"`
 	// Extra and Uncollected are those of ledger.Deduction.
 	Extra       int64 `db:"extra"`
 	Uncollected int64 `db:"uncollected"`
@@ -177,6 +179,10 @@ func (r *Deduction) Ledger(h *Hold, back int64) (ledger.Deduction, error) {
 		if h.Above != Word(ledger.AboveRefuse) {
 			d.Above = ledger.Above(h.Above)
 		}
+		if h.ExpiresAs == Word(ledger.ExpiresUsed) {
+			d.ExpiresAs = ledger.ExpiresUsed
+		}
+		d.Expired = h.Expired
 		d.Group = textOf(h.Group)
 	case back == r.Amount && r.Bucket != 0:
 		d.State = ledger.StateRolledBack

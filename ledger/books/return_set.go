@@ -1,6 +1,7 @@
 package books
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/budgetd/budgetd/budget"
@@ -100,8 +101,8 @@ func (t *returns) refusesSet(o *ledger.Order, orders []legOrder) error {
 		case o.Kind == ledger.OrderRollback:
 			_, replayed, err = ledger.DecideRollback(*lo.d, t.earlierRollback(&lo.Order), lo.Amount)
 		case o.Kind == ledger.OrderConfirm:
-			earlier, had := t.earlierConfirm(lo.d)
-			_, replayed, err = ledger.DecideConfirm(*lo.d, earlier, had, lo.Amount, at(t.NowMS))
+			_, replayed, err = ledger.DecideConfirm(*lo.d, t.earlierConfirm(lo.d), lo.Amount,
+				at(t.NowMS))
 		case o.Kind == ledger.OrderExtend:
 			err = ledger.DecideExtend(*lo.d, at(t.NowMS))
 		}
@@ -157,7 +158,7 @@ func (t *returns) follow(owner *ledger.Deduction, legs []ledger.Deduction) {
 	for i := range legs { // a leg that was given back alone leaves the others as they are
 		if legs[i].Left() > 0 {
 			state = legs[i].State
-			owner.HoldUntil = legs[i].HoldUntil
+			owner.HoldUntil, owner.ExpiresAs = legs[i].HoldUntil, legs[i].ExpiresAs
 		}
 	}
 	owner.State = state
@@ -166,6 +167,7 @@ func (t *returns) follow(owner *ledger.Deduction, legs []ledger.Deduction) {
 		return
 	}
 	h.State = Word(state)
+	h.ExpiresAs = Word(cmp.Or(owner.ExpiresAs, ledger.ExpiresReleased))
 	h.UntilMS, h.DueMS = ms(owner.HoldUntil), nil
 	if state == ledger.StateHeld {
 		due := h.UntilMS

@@ -1,6 +1,7 @@
 package books
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -24,7 +25,7 @@ func Earlier(o *ledger.Order) []BackID {
 	case ledger.OrderRollback:
 		return []BackID{{id, rolledBack, o.RollbackID}}
 	case ledger.OrderConfirm:
-		return []BackID{{id, confirmed, ""}, {id, expired, ""}}
+		return []BackID{{id, confirmed, ""}}
 	}
 	return nil
 }
@@ -129,7 +130,7 @@ func (t *returns) decide(o *ledger.Order, d *ledger.Deduction) (replayed bool, e
 		if err := ledger.DecideExtend(*d, now); err != nil {
 			return false, err
 		}
-		t.extend(d, o.TTL)
+		t.extend(d, o.TTL, o.ExpiresAs)
 	case ledger.OrderExpire:
 		if ledger.DueHold(*d, now) {
 			t.endHold(d, ledger.Expire(*d))
@@ -163,15 +164,14 @@ func (b *Books) earlierRollback(o *ledger.Order) (earlier *ledger.Rollback) {
 	return earlier
 }
 
-// earlierConfirm returns the recorded confirm of a hold, or nil, and what was left of the hold when
-// it expired.
-func (b *Books) earlierConfirm(d *ledger.Deduction) (earlier *ledger.HoldEnd, had int64) {
-	id := ID{d.Budget, d.RequestID}
-	if g := b.GiveBacks.Get(PartID{BackID{id, confirmed, ""}, 0}); g != nil {
-		earlier = &ledger.HoldEnd{Kind: ledger.FeedConfirm, Amount: d.Confirmed, Returned: g.Amount,
-			Above: d.Extra + d.Uncollected, Late: d.Late}
+// earlierConfirm returns the recorded confirm of a hold, or nil.
+func (b *Books) earlierConfirm(d *ledger.Deduction) *ledger.HoldEnd {
+	g := b.GiveBacks.Get(PartID{BackID{ID{d.Budget, d.RequestID}, confirmed, ""}, 0})
+	if g == nil {
+		return nil
 	}
-	return earlier, orZero(b.GiveBacks.Get(PartID{BackID{id, expired, ""}, 0})).Amount
+	return &ledger.HoldEnd{Kind: ledger.FeedConfirm, Amount: d.Confirmed, Returned: g.Amount,
+		Above: d.Extra + d.Uncollected, Late: d.Late}
 }
 
 // absent carries out an order for an id without a row.
@@ -269,9 +269,16 @@ func (t *returns) endHold(d *ledger.Deduction, end ledger.HoldEnd) {
 		Bucket: d.Bucket, Epoch: d.Epoch})
 }
 
-// extend makes a hold end a time from now.
-func (t *returns) extend(d *ledger.Deduction, ttl time.Duration) {
+// extend makes a hold end a time from now, and changes what its end does unless as is "".
+func (t *returns) extend(d *ledger.Deduction, ttl time.Duration, as ledger.ExpiresAs) {
 	after := *d
+	switch as {
+	case "":
+	case ledger.ExpiresReleased:
+		after.ExpiresAs = ""
+	default:
+		after.ExpiresAs = as
+	}
 	after.HoldUntil = at(t.NowMS + ttl.Milliseconds())
 	t.change(d, after)
 }
@@ -280,7 +287,7 @@ func (t *returns) extend(d *ledger.Deduction, ttl time.Duration) {
 // that.
 func (t *returns) giveBack(d *ledger.Deduction, after ledger.Deduction, g GiveBack) {
 	e := t.Epochs.Get(Position{g.Bucket, g.Epoch})
-	used := after.Confirmed - d.Confirmed // by a confirm
+	used := after.Confirmed - d.Confirmed
 	if d.State == ledger.StateHeld {
 		e.Held -= g.Amount + used
 		e.Used += used
@@ -304,7 +311,7 @@ func (t *returns) giveBack(d *ledger.Deduction, after ledger.Deduction, g GiveBa
 	g.Budget, g.RequestID = d.Budget, d.RequestID
 	g.IsDirect, g.CreatedAt = one(direct), t.NowMS
 	t.GiveBacks.Add(g)
-	t.enter(&g, used)
+	t.enter(&g, after.Confirmed)
 	t.change(d, after)
 }
 
@@ -322,6 +329,8 @@ func (t *returns) change(d *ledger.Deduction, after ledger.Deduction) {
 		h.Uncollected = after.Uncollected
 		h.OverLimit = one(after.OverLimit)
 		h.Late = one(after.Late)
+		h.ExpiresAs = Word(cmp.Or(after.ExpiresAs, ledger.ExpiresReleased))
+		h.Expired = after.Expired
 		h.UntilMS = ms(after.HoldUntil)
 		h.DueMS = nil
 		if after.State == ledger.StateHeld && !ledger.IsLegID(d.RequestID) {
@@ -335,12 +344,13 @@ func (t *returns) change(d *ledger.Deduction, after ledger.Deduction) {
 // maxEntries bounds the entries of one feed row: a reader reads whole rows.
 const maxEntries = 512
 
-// enter adds an entry to the feed: of a confirm with what was confirmed, else with what came back.
+// enter adds an entry to the feed: of a confirm, or of an expiry that counts as one, with what was
+// confirmed, else with what came back.
 func (t *returns) enter(g *GiveBack, used int64) {
 	entry := ledger.FeedEntry{Kind: ledger.FeedKind(g.Kind), Bucket: g.Bucket,
 		RequestID: g.RequestID, RollbackID: g.RollbackID, Number: g.Number, Amount: g.Amount}
-	if g.Kind == confirmed {
-		entry.Amount = used
+	if g.Kind == confirmed || g.Kind == expired && used > 0 {
+		entry.Kind, entry.Amount = ledger.FeedConfirm, used
 	}
 	t.feed(&entry, -g.Amount)
 }

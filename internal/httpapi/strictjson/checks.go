@@ -29,6 +29,7 @@ var named = map[string]func(string) string{
 	"length":       func(text string) (why string) { _, why = ParseDuration(text); return why },
 	"hold_ttl":     checkHoldTTL,
 	"above":        checkAbove,
+	"expires_as":   checkExpiresAs,
 	"principal":    access.CheckPrincipal,
 	"role":         checkRole,
 	"overlap":      checkOverlap,
@@ -113,6 +114,14 @@ func checkAbove(text string) string {
 		return ""
 	}
 	return `must be "refuse" or "available"`
+}
+
+func checkExpiresAs(text string) string {
+	switch ledger.ExpiresAs(text) {
+	case ledger.ExpiresReleased, ledger.ExpiresUsed:
+		return ""
+	}
+	return `must be "released" or "used"`
 }
 
 func checkHoldTTL(text string) string {

@@ -42,13 +42,13 @@ func (r *reading) feedOf(bucket int64) *feed {
 }
 
 func (r *reading) readHolds() error {
-	return r.each(`SELECT budget_id, request_id, state, confirmed, due_ms IS NULL, bucket_id, epoch
-		FROM hold WHERE budget_id <> 0`, func(scan func(...any) error) error {
+	return r.each(`SELECT budget_id, request_id, state, confirmed, due_ms IS NULL, bucket_id, epoch,
+		expires_as FROM hold WHERE budget_id <> 0`, func(scan func(...any) error) error {
 		var budgetID, confirmed int64
-		var id, state string
+		var id, state, expiresAs string
 		var ended bool
 		var at epochKey
-		err := scan(&budgetID, &id, &state, &confirmed, &ended, &at.bucket, &at.epoch)
+		err := scan(&budgetID, &id, &state, &confirmed, &ended, &at.bucket, &at.epoch, &expiresAs)
 		b := r.budgets[budgetID]
 		if err != nil || b == nil || b.Deductions[id] == nil {
 			return errors.Join(err, r.orphan(err == nil, "hold %q", id))
@@ -61,6 +61,9 @@ func (r *reading) readHolds() error {
 		if (epochKey{d.bucket, d.epoch}) != at || confirmed > d.Amount || confirmed > 0 && d.Held {
 			r.wrong("%s: the hold %q at %v, confirmed %d, is not its deduction's %+v", b.Name, id, at,
 				confirmed, *d)
+		}
+		if state == "expired" && expiresAs == "used" {
+			r.wrong("%s: the hold %q has expired, which counts as used, and was given back", b.Name, id)
 		}
 		if e := r.epochs[at]; e != nil && d.Held {
 			e.holding += d.Amount // readBacks subtracts what was given back

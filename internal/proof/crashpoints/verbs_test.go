@@ -133,6 +133,14 @@ func expired(w *world) {
 	w.exec(`UPDATE hold SET hold_until_ms = 1, due_ms = 1 WHERE budget_id = ?`, w.b.ID)
 }
 
+// expiredAsUsed makes a hold that is due and whose expiry confirms it.
+func expiredAsUsed(w *world) {
+	prepare(deducts("a", 10, func(r *bucket.DeductRequest) {
+		r.HoldTTL, r.ExpiresAs = time.Hour, ledger.ExpiresUsed
+	}))(w)
+	w.exec(`UPDATE hold SET hold_until_ms = 1, due_ms = 1 WHERE budget_id = ?`, w.b.ID)
+}
+
 // daily gives a third of the total to each of three days.
 func daily(d *budget.Definition) {
 	today := time.Now().UTC().Truncate(24 * time.Hour)
@@ -191,6 +199,9 @@ func TestLedger(t *testing.T) {
 			prepare(deducts("a", 10, holding(time.Hour, "")))(w)
 			w.exec(`UPDATE hold SET hold_until_ms = 1, due_ms = 1 WHERE budget_id = ?`, w.b.ID)
 		}, call: loop("holds"), rest: true},
+		{name: "expire as used", before: expiredAsUsed, call: loop("holds"), used: 10, rest: true},
+		{name: "correct an expiry", before: expiredAsUsed,
+			call: confirm(bucket.ConfirmRequest{RequestID: "a", Amount: 6}), used: 6, rest: true},
 		{name: "rollback", before: prepare(ten), call: back(4), used: 6, rest: true},
 		{name: "rollback with limits", define: limited, before: prepare(deducts("a", 10, user)),
 			call: back(4), used: 6},

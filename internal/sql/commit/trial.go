@@ -157,7 +157,7 @@ func (t *trial) accept(i int, usages []*limit.Usage, now time.Time) {
 	if r.HoldTTL > 0 {
 		out.Deduction.State = ledger.StateHeld
 		out.Deduction.HoldUntil = engine.FromMS(t.nowMS + r.HoldTTL)
-		out.Deduction.Above = r.Above
+		out.Deduction.Above, out.Deduction.ExpiresAs = r.Above, r.ExpiresAs
 		s.held += r.Amount
 	} else {
 		s.used += r.Amount
@@ -191,8 +191,8 @@ func (t *trial) own(i int, now time.Time) {
 	if op.Set != nil {
 		r := &op.Request
 		d = &ledger.Deduction{Budget: id.Budget, RequestID: id.RequestID, State: d.State,
-			HoldUntil: d.HoldUntil, Group: op.Set.Group, Above: d.Above, Fingerprint: r.Fingerprint,
-			Nonce: r.Nonce, Reference: r.Reference, By: r.By, CountedAt: now}
+			HoldUntil: d.HoldUntil, Group: op.Set.Group, Above: d.Above, ExpiresAs: d.ExpiresAs,
+			Fingerprint: r.Fingerprint, Nonce: r.Nonce, Reference: r.Reference, By: r.By, CountedAt: now}
 		legs := make([]ledger.Leg, op.Set.Legs)
 		for j := range legs {
 			leg := &t.out[i+j].Deduction

@@ -15,7 +15,7 @@ const (
 	insertDeductions = `INSERT INTO deduction (budget_id, request_id, bucket_id, epoch, amount,
 		fingerprint, nonce, counted_at, note)`
 	insertHolds = `INSERT INTO hold (budget_id, request_id, state, hold_group, hold_until_ms, due_ms,
-		bucket_id, epoch, above)`
+		bucket_id, epoch, above, expires_as)`
 	insertValues = `INSERT INTO deduction_value (budget_id, dimension, value, counted_at,
 		request_id)`
 	insertGroups    = `INSERT INTO group_of_holds (budget_id, hold_group, state, created_at)`
@@ -99,6 +99,7 @@ func (t *trial) insertHolds(begin inserter, holds int) error {
 		to.Number(d.Bucket)
 		to.Number(d.Epoch)
 		to.Word(string(cmp.Or(d.Above, ledger.AboveRefuse)))
+		to.Word(string(cmp.Or(d.ExpiresAs, ledger.ExpiresReleased)))
 	}
 	return to.End()
 }

@@ -16,7 +16,7 @@ import (
 const (
 	selectDeductions = `SELECT d.budget_id, d.request_id, d.bucket_id, d.epoch, d.amount,
 		d.fingerprint, d.nonce, d.counted_at, d.note, h.state, h.hold_group, h.hold_until_ms,
-		h.confirmed, h.above, h.extra, h.uncollected, h.over_limit, h.late
+		h.confirmed, h.above, h.expires_as, h.expired, h.extra, h.uncollected, h.over_limit, h.late
 		FROM deduction d /*by PRIMARY*/
 		LEFT JOIN hold h /*by PRIMARY*/ ON h.budget_id = d.budget_id AND h.request_id = d.request_id
 		WHERE `
@@ -34,6 +34,8 @@ type deductionRow struct {
 	HoldUntil *int64      `db:"hold_until_ms"`
 	Confirmed *int64      `db:"confirmed"`
 	Above     *books.Word `db:"above"`
+	ExpiresAs *books.Word `db:"expires_as"`
+	Expired   *int64      `db:"expired"`
 	Extra     *int64      `db:"extra"`
 	// Uncollected is NULL like the others if it never was a hold.
 	Uncollected *int64 `db:"uncollected"`
@@ -47,8 +49,8 @@ func (r *deductionRow) deduction(back int64) (ledger.Deduction, error) {
 		return r.Ledger(nil, back)
 	}
 	return r.Ledger(&books.Hold{State: *r.State, Group: r.Group, UntilMS: *r.HoldUntil,
-		Confirmed: *r.Confirmed, Above: *r.Above, Extra: *r.Extra, Uncollected: *r.Uncollected,
-		OverLimit: *r.OverLimit, Late: *r.Late}, back)
+		Confirmed: *r.Confirmed, Above: *r.Above, ExpiresAs: *r.ExpiresAs, Expired: *r.Expired,
+		Extra: *r.Extra, Uncollected: *r.Uncollected, OverLimit: *r.OverLimit, Late: *r.Late}, back)
 }
 
 // CompareIDs orders ids as deductions are locked.

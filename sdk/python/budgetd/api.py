@@ -24,6 +24,7 @@ LateRefund = Literal["total", "next", "forfeit"]
 OnLoss = Literal["quarantine", "assume_unused"]
 SignedQuantity = int
 Above = Literal["refuse", "available"]
+ExpiresAs = Literal["released", "used"]
 Extra = "Units"
 Uncollected = "Units"
 Late = bool
@@ -342,6 +343,7 @@ class DeductRequest(TypedDict):
     hold_ttl: NotRequired["Duration"]
     group: NotRequired["RequestID"]
     above: NotRequired["Above"]
+    expires_as: NotRequired["ExpiresAs"]
     reference: NotRequired["Key256"]
     dry_run: NotRequired[bool]
 
@@ -351,6 +353,7 @@ class SetRequest(TypedDict):
     legs: list["SetLeg"]
     reference: NotRequired["Key256"]
     hold_ttl: NotRequired["Duration"]
+    expires_as: NotRequired["ExpiresAs"]
     dry_run: NotRequired[bool]
 
 
@@ -400,6 +403,7 @@ class SetCancel(TypedDict):
 class SetExtend(TypedDict):
     request_id: "RequestID"
     hold_ttl: "Duration"
+    expires_as: NotRequired["ExpiresAs"]
 
 
 class Set(TypedDict):
@@ -407,6 +411,7 @@ class Set(TypedDict):
     state: "DeductionState"
     hold_until: NotRequired["Instant"]
     expires_in: NotRequired["ExpiresIn"]
+    expires_as: NotRequired["ExpiresAs"]
     reference: NotRequired["Key256"]
     counted_at: NotRequired["Instant"]
     replayed: bool
@@ -445,6 +450,7 @@ class BatchItem(TypedDict):
     hold_ttl: NotRequired["Duration"]
     group: NotRequired["RequestID"]
     above: NotRequired["Above"]
+    expires_as: NotRequired["ExpiresAs"]
     reference: NotRequired["Key256"]
     dry_run: NotRequired[bool]
 
@@ -566,6 +572,7 @@ class ExtendRequest(TypedDict):
     request_id: NotRequired["RequestID"]
     group: NotRequired["RequestID"]
     hold_ttl: "Duration"
+    expires_as: NotRequired["ExpiresAs"]
     receipt: NotRequired["Key256"]
 
 
@@ -576,6 +583,7 @@ class Deduction(TypedDict):
     rolled_back: "Units"
     confirmed: NotRequired["Units"]
     above: NotRequired["Above"]
+    expires_as: NotRequired["ExpiresAs"]
     extra: NotRequired["Extra"]
     uncollected: NotRequired["Uncollected"]
     over_limit: NotRequired["OverLimit"]
@@ -598,6 +606,7 @@ class Settlement(TypedDict):
     rolled_back: NotRequired["Units"]
     confirmed: NotRequired["Units"]
     above: NotRequired["Above"]
+    expires_as: NotRequired["ExpiresAs"]
     extra: NotRequired["Extra"]
     uncollected: NotRequired["Uncollected"]
     over_limit: NotRequired["OverLimit"]

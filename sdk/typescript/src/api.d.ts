@@ -144,7 +144,7 @@ export interface paths {
         put?: never;
         /**
          * Uses what is held.
-         * @description A smaller amount uses a part and gives the rest back. A larger one than is held takes the rest from what the budget has left, if the deduction said `above: available`: `extra` is what it took so, `uncollected` what the budget did not have. After the expiry such a hold is confirmed late: all of it is taken again as `extra`, as far as the budget has it. A repeat answers the same figures. A rollback gives back what was taken above the hold first.
+         * @description A smaller amount uses a part and gives the rest back. A larger one than is held takes the rest from what the budget has left, if the deduction said `above: available`: `extra` is what it took so, `uncollected` what the budget did not have. After the expiry such a hold is confirmed late: all of it is taken again as `extra`, as far as the budget has it. With `expires_as: used` the expiry has confirmed what was held, and one late confirm corrects that: a smaller amount gives the rest back, a larger one needs `above: available`. A repeat answers the same figures. A rollback gives back what was taken above the hold first.
          */
         post: operations["confirm"];
         delete?: never;
@@ -162,7 +162,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Holds for longer: `hold_ttl` from now. */
+        /**
+         * Holds for longer: `hold_ttl` from now.
+         * @description It may also change what the expiry does, with `expires_as`.
+         */
         post: operations["extend"];
         delete?: never;
         options?: never;
@@ -1704,6 +1707,11 @@ export interface components {
          * @enum {string}
          */
         Above: "refuse" | "available";
+        /**
+         * @description For a hold: what its expiry does. `released`, the default, gives back what is held. `used` confirms it, for calls that surely went out and whose outcome may never be reported; one late confirm corrects that.
+         * @enum {string}
+         */
+        ExpiresAs: "released" | "used";
         /** @description What a confirm took above the hold, or after its expiry; `confirmed` has it too. Limits count it at the time of the confirm and never refuse it: what is above the hold on amounts only, unless the deduction gave them a count of its own; what was taken after the expiry as a deduction. */
         Extra: components["schemas"]["Units"];
         /** @description What a confirm asked for above the hold and the budget did not have. */
@@ -1724,6 +1732,7 @@ export interface components {
             /** @description Names holds that are confirmed or rolled back together. */
             group?: components["schemas"]["RequestID"];
             above?: components["schemas"]["Above"];
+            expires_as?: components["schemas"]["ExpiresAs"];
             /** @description A text of the caller's, which the feed has too. */
             reference?: components["schemas"]["Key256"];
             dry_run?: boolean;
@@ -1734,6 +1743,7 @@ export interface components {
             legs: components["schemas"]["SetLeg"][];
             reference?: components["schemas"]["Key256"];
             hold_ttl?: components["schemas"]["Duration"];
+            expires_as?: components["schemas"]["ExpiresAs"];
             dry_run?: boolean;
         };
         SetLeg: {
@@ -1785,6 +1795,7 @@ export interface components {
         SetExtend: {
             request_id: components["schemas"]["RequestID"];
             hold_ttl: components["schemas"]["Duration"];
+            expires_as?: components["schemas"]["ExpiresAs"];
         };
         /** @description What is recorded of a set. One that never happened has no legs. */
         Set: {
@@ -1792,6 +1803,7 @@ export interface components {
             state: components["schemas"]["DeductionState"];
             hold_until?: components["schemas"]["Instant"];
             expires_in?: components["schemas"]["ExpiresIn"];
+            expires_as?: components["schemas"]["ExpiresAs"];
             reference?: components["schemas"]["Key256"];
             counted_at?: components["schemas"]["Instant"];
             replayed: boolean;
@@ -1831,6 +1843,7 @@ export interface components {
             hold_ttl?: components["schemas"]["Duration"];
             group?: components["schemas"]["RequestID"];
             above?: components["schemas"]["Above"];
+            expires_as?: components["schemas"]["ExpiresAs"];
             reference?: components["schemas"]["Key256"];
             dry_run?: boolean;
         };
@@ -1982,6 +1995,7 @@ export interface components {
             request_id?: components["schemas"]["RequestID"];
             group?: components["schemas"]["RequestID"];
             hold_ttl: components["schemas"]["Duration"];
+            expires_as?: components["schemas"]["ExpiresAs"];
             receipt?: components["schemas"]["Key256"];
         };
         /** @description What is recorded of a request id. */
@@ -1994,6 +2008,7 @@ export interface components {
             /** @description What a confirm used, of the hold and above it. */
             confirmed?: components["schemas"]["Units"];
             above?: components["schemas"]["Above"];
+            expires_as?: components["schemas"]["ExpiresAs"];
             extra?: components["schemas"]["Extra"];
             uncollected?: components["schemas"]["Uncollected"];
             over_limit?: components["schemas"]["OverLimit"];
@@ -2020,6 +2035,7 @@ export interface components {
             /** @description What a confirm used, of the hold and above it. */
             confirmed?: components["schemas"]["Units"];
             above?: components["schemas"]["Above"];
+            expires_as?: components["schemas"]["ExpiresAs"];
             extra?: components["schemas"]["Extra"];
             uncollected?: components["schemas"]["Uncollected"];
             over_limit?: components["schemas"]["OverLimit"];
@@ -2062,7 +2078,10 @@ export interface components {
         };
         /** @description `bucket` and `entry` together name an entry for good. */
         FeedEntry: {
-            /** @enum {string} */
+            /**
+             * @description An expiry with `expires_as: used` is a `confirm` too. A later `confirm` of the same hold corrects it: `amount` is then what is confirmed in all.
+             * @enum {string}
+             */
             kind: "deduct" | "rollback" | "confirm" | "expire" | "extra";
             bucket: components["schemas"]["Key256"];
             entry: components["schemas"]["Number"];

@@ -286,60 +286,67 @@ public final class Api {
       String holdTtl,
       String group,
       String above,
+      String expiresAs,
       String reference,
       Boolean dryRun) {
     /** Makes one with what is required. */
     public static DeductRequest of(String requestId, long amount) {
       return new DeductRequest(
-          requestId, amount, null, null, null, null, null, null, null, null);
+          requestId, amount, null, null, null, null, null, null, null, null, null);
     }
 
     /** Returns a copy with this {@code key}. */
     public DeductRequest withKey(String key) {
       return new DeductRequest(
-          requestId, amount, key, dimensions, counts, holdTtl, group, above, reference, dryRun);
+          requestId, amount, key, dimensions, counts, holdTtl, group, above, expiresAs, reference, dryRun);
     }
 
     /** Returns a copy with this {@code dimensions}. */
     public DeductRequest withDimensions(Map<String, String> dimensions) {
       return new DeductRequest(
-          requestId, amount, key, dimensions, counts, holdTtl, group, above, reference, dryRun);
+          requestId, amount, key, dimensions, counts, holdTtl, group, above, expiresAs, reference, dryRun);
     }
 
     /** Returns a copy with this {@code counts}. */
     public DeductRequest withCounts(Map<String, Long> counts) {
       return new DeductRequest(
-          requestId, amount, key, dimensions, counts, holdTtl, group, above, reference, dryRun);
+          requestId, amount, key, dimensions, counts, holdTtl, group, above, expiresAs, reference, dryRun);
     }
 
     /** Returns a copy with this {@code hold_ttl}. */
     public DeductRequest withHoldTtl(String holdTtl) {
       return new DeductRequest(
-          requestId, amount, key, dimensions, counts, holdTtl, group, above, reference, dryRun);
+          requestId, amount, key, dimensions, counts, holdTtl, group, above, expiresAs, reference, dryRun);
     }
 
     /** Returns a copy with this {@code group}. */
     public DeductRequest withGroup(String group) {
       return new DeductRequest(
-          requestId, amount, key, dimensions, counts, holdTtl, group, above, reference, dryRun);
+          requestId, amount, key, dimensions, counts, holdTtl, group, above, expiresAs, reference, dryRun);
     }
 
     /** Returns a copy with this {@code above}. */
     public DeductRequest withAbove(String above) {
       return new DeductRequest(
-          requestId, amount, key, dimensions, counts, holdTtl, group, above, reference, dryRun);
+          requestId, amount, key, dimensions, counts, holdTtl, group, above, expiresAs, reference, dryRun);
+    }
+
+    /** Returns a copy with this {@code expires_as}. */
+    public DeductRequest withExpiresAs(String expiresAs) {
+      return new DeductRequest(
+          requestId, amount, key, dimensions, counts, holdTtl, group, above, expiresAs, reference, dryRun);
     }
 
     /** Returns a copy with this {@code reference}. */
     public DeductRequest withReference(String reference) {
       return new DeductRequest(
-          requestId, amount, key, dimensions, counts, holdTtl, group, above, reference, dryRun);
+          requestId, amount, key, dimensions, counts, holdTtl, group, above, expiresAs, reference, dryRun);
     }
 
     /** Returns a copy with this {@code dry_run}. */
     public DeductRequest withDryRun(Boolean dryRun) {
       return new DeductRequest(
-          requestId, amount, key, dimensions, counts, holdTtl, group, above, reference, dryRun);
+          requestId, amount, key, dimensions, counts, holdTtl, group, above, expiresAs, reference, dryRun);
     }
   }
 
@@ -348,29 +355,36 @@ public final class Api {
       List<SetLeg> legs,
       String reference,
       String holdTtl,
+      String expiresAs,
       Boolean dryRun) {
     /** Makes one with what is required. */
     public static SetRequest of(String requestId, List<SetLeg> legs) {
       return new SetRequest(
-          requestId, legs, null, null, null);
+          requestId, legs, null, null, null, null);
     }
 
     /** Returns a copy with this {@code reference}. */
     public SetRequest withReference(String reference) {
       return new SetRequest(
-          requestId, legs, reference, holdTtl, dryRun);
+          requestId, legs, reference, holdTtl, expiresAs, dryRun);
     }
 
     /** Returns a copy with this {@code hold_ttl}. */
     public SetRequest withHoldTtl(String holdTtl) {
       return new SetRequest(
-          requestId, legs, reference, holdTtl, dryRun);
+          requestId, legs, reference, holdTtl, expiresAs, dryRun);
+    }
+
+    /** Returns a copy with this {@code expires_as}. */
+    public SetRequest withExpiresAs(String expiresAs) {
+      return new SetRequest(
+          requestId, legs, reference, holdTtl, expiresAs, dryRun);
     }
 
     /** Returns a copy with this {@code dry_run}. */
     public SetRequest withDryRun(Boolean dryRun) {
       return new SetRequest(
-          requestId, legs, reference, holdTtl, dryRun);
+          requestId, legs, reference, holdTtl, expiresAs, dryRun);
     }
   }
 
@@ -413,13 +427,15 @@ public final class Api {
 
   public record SetExtend(
       String requestId,
-      String holdTtl) {}
+      String holdTtl,
+      String expiresAs) {}
 
   public record Set(
       String requestId,
       String state,
       String holdUntil,
       Double expiresIn,
+      String expiresAs,
       String reference,
       String countedAt,
       boolean replayed,
@@ -455,60 +471,67 @@ public final class Api {
       String holdTtl,
       String group,
       String above,
+      String expiresAs,
       String reference,
       Boolean dryRun) {
     /** Makes one with what is required. */
     public static BatchItem of(String budget, String requestId, long amount) {
       return new BatchItem(
-          budget, requestId, amount, null, null, null, null, null, null, null, null);
+          budget, requestId, amount, null, null, null, null, null, null, null, null, null);
     }
 
     /** Returns a copy with this {@code key}. */
     public BatchItem withKey(String key) {
       return new BatchItem(
-          budget, requestId, amount, key, dimensions, counts, holdTtl, group, above, reference, dryRun);
+          budget, requestId, amount, key, dimensions, counts, holdTtl, group, above, expiresAs, reference, dryRun);
     }
 
     /** Returns a copy with this {@code dimensions}. */
     public BatchItem withDimensions(Map<String, String> dimensions) {
       return new BatchItem(
-          budget, requestId, amount, key, dimensions, counts, holdTtl, group, above, reference, dryRun);
+          budget, requestId, amount, key, dimensions, counts, holdTtl, group, above, expiresAs, reference, dryRun);
     }
 
     /** Returns a copy with this {@code counts}. */
     public BatchItem withCounts(Map<String, Long> counts) {
       return new BatchItem(
-          budget, requestId, amount, key, dimensions, counts, holdTtl, group, above, reference, dryRun);
+          budget, requestId, amount, key, dimensions, counts, holdTtl, group, above, expiresAs, reference, dryRun);
     }
 
     /** Returns a copy with this {@code hold_ttl}. */
     public BatchItem withHoldTtl(String holdTtl) {
       return new BatchItem(
-          budget, requestId, amount, key, dimensions, counts, holdTtl, group, above, reference, dryRun);
+          budget, requestId, amount, key, dimensions, counts, holdTtl, group, above, expiresAs, reference, dryRun);
     }
 
     /** Returns a copy with this {@code group}. */
     public BatchItem withGroup(String group) {
       return new BatchItem(
-          budget, requestId, amount, key, dimensions, counts, holdTtl, group, above, reference, dryRun);
+          budget, requestId, amount, key, dimensions, counts, holdTtl, group, above, expiresAs, reference, dryRun);
     }
 
     /** Returns a copy with this {@code above}. */
     public BatchItem withAbove(String above) {
       return new BatchItem(
-          budget, requestId, amount, key, dimensions, counts, holdTtl, group, above, reference, dryRun);
+          budget, requestId, amount, key, dimensions, counts, holdTtl, group, above, expiresAs, reference, dryRun);
+    }
+
+    /** Returns a copy with this {@code expires_as}. */
+    public BatchItem withExpiresAs(String expiresAs) {
+      return new BatchItem(
+          budget, requestId, amount, key, dimensions, counts, holdTtl, group, above, expiresAs, reference, dryRun);
     }
 
     /** Returns a copy with this {@code reference}. */
     public BatchItem withReference(String reference) {
       return new BatchItem(
-          budget, requestId, amount, key, dimensions, counts, holdTtl, group, above, reference, dryRun);
+          budget, requestId, amount, key, dimensions, counts, holdTtl, group, above, expiresAs, reference, dryRun);
     }
 
     /** Returns a copy with this {@code dry_run}. */
     public BatchItem withDryRun(Boolean dryRun) {
       return new BatchItem(
-          budget, requestId, amount, key, dimensions, counts, holdTtl, group, above, reference, dryRun);
+          budget, requestId, amount, key, dimensions, counts, holdTtl, group, above, expiresAs, reference, dryRun);
     }
   }
 
@@ -750,29 +773,36 @@ public final class Api {
       String requestId,
       String group,
       String holdTtl,
+      String expiresAs,
       String receipt) {
     /** Makes one with what is required. */
     public static ExtendRequest of(String holdTtl) {
       return new ExtendRequest(
-          null, null, holdTtl, null);
+          null, null, holdTtl, null, null);
     }
 
     /** Returns a copy with this {@code request_id}. */
     public ExtendRequest withRequestId(String requestId) {
       return new ExtendRequest(
-          requestId, group, holdTtl, receipt);
+          requestId, group, holdTtl, expiresAs, receipt);
     }
 
     /** Returns a copy with this {@code group}. */
     public ExtendRequest withGroup(String group) {
       return new ExtendRequest(
-          requestId, group, holdTtl, receipt);
+          requestId, group, holdTtl, expiresAs, receipt);
+    }
+
+    /** Returns a copy with this {@code expires_as}. */
+    public ExtendRequest withExpiresAs(String expiresAs) {
+      return new ExtendRequest(
+          requestId, group, holdTtl, expiresAs, receipt);
     }
 
     /** Returns a copy with this {@code receipt}. */
     public ExtendRequest withReceipt(String receipt) {
       return new ExtendRequest(
-          requestId, group, holdTtl, receipt);
+          requestId, group, holdTtl, expiresAs, receipt);
     }
   }
 
@@ -783,6 +813,7 @@ public final class Api {
       long rolledBack,
       Long confirmed,
       String above,
+      String expiresAs,
       Long extra,
       Long uncollected,
       Boolean overLimit,
@@ -804,6 +835,7 @@ public final class Api {
       Long rolledBack,
       Long confirmed,
       String above,
+      String expiresAs,
       Long extra,
       Long uncollected,
       Boolean overLimit,
