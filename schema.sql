@@ -597,6 +597,7 @@ CREATE INDEX audit_log_time ON audit_log (at_ms);
 CREATE INDEX audit_log_tenant ON audit_log (tenant, seq);
 CREATE INDEX audit_log_op ON audit_log (op, seq);
 CREATE INDEX audit_log_principal ON audit_log (principal, seq);
+CREATE INDEX audit_log_target ON audit_log (target, seq);
 
 -- The ends of the chain. A transaction that appends locks the row last.
 CREATE TABLE audit_log_head (

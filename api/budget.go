@@ -207,6 +207,17 @@ type Budget struct {
 	Forfeited   int64 `json:"forfeited"`
 	// Allocated is the sum of the totals of its children.
 	Allocated int64 `json:"allocated,omitzero"`
+	// Serving is "full"; "partly" if some buckets are offline or out of reach; "period_exhausted" or
+	// "budget_exhausted"; "store_down" if what is left is on stores that do not answer; or the status
+	// of a budget that is not effective.
+	Serving string `json:"serving"`
+	// OutOfReach is what is neither used nor held and cannot be deducted now; nil if Unlimited.
+	OutOfReach *int64 `json:"out_of_reach"`
+	// Until is when it serves again by itself; zero if that is not known.
+	Until time.Time `json:"until,omitzero"`
+	// Calls are those of the last minute. A single budget and lists with a Search, Sort or Skip have
+	// them, otherwise and without any it is nil.
+	Calls *Calls `json:"calls,omitzero"`
 	// Period is the open one of a daily budget, or the next if none is open; nil after the last.
 	Period *Period `json:"period,omitzero"`
 	// Periods are the first ones and the last one, for a dry run only.
@@ -246,17 +257,31 @@ type Planned struct {
 type BucketCount struct {
 	Online  int `json:"online"`
 	Offline int `json:"offline"`
-	// Unreachable is how many are on stores that the server cannot reach, for a single budget only.
-	Unreachable int `json:"unreachable,omitzero"`
+	// Unreachable is how many online ones are on stores that the server cannot reach, Stores the
+	// names of those, and UnreachableUnits what the ledger has there, in minor units.
+	Unreachable      int      `json:"unreachable,omitzero"`
+	Stores           []string `json:"stores,omitempty"`
+	UnreachableUnits int64    `json:"unreachable_units,omitzero"`
+}
+
+// Calls is how many deductions of a budget a node answered in the last minute.
+type Calls struct {
+	Accepted int64 `json:"accepted"`
+	// Refused is for a cause of the caller: a limit of its own, or an amount that can never be
+	// deducted. Unserved is for any other cause. Invalid requests are not counted.
+	Refused  int64 `json:"refused"`
+	Unserved int64 `json:"unserved"`
 }
 
 // Page is a part of the list of budgets.
 type Page struct {
 	Budgets []Budget `json:"budgets"`
-	// Total is how many budgets were found, RankedAt when the server last looked at all budgets for
-	// their order. Both are only for a Search, Sort or Skip.
-	Total    *int      `json:"total,omitzero"`
-	RankedAt time.Time `json:"ranked_at,omitzero"`
+	// Total is how many budgets were found, Tenants how many of each tenant that the caller may see,
+	// whether or not the list is restricted to one, and RankedAt when the server last looked at all
+	// budgets for their order. They are only for a Search, Sort or Skip.
+	Total    *int           `json:"total,omitzero"`
+	Tenants  map[string]int `json:"tenants,omitempty"`
+	RankedAt time.Time      `json:"ranked_at,omitzero"`
 	// NextPageToken requests the next page; "" on the last page.
 	NextPageToken string `json:"next_page_token,omitzero"`
 }
@@ -265,8 +290,7 @@ type Page struct {
 type Gauge struct {
 	// Remaining is what can be deducted now, in minor units; nil for an unlimited budget.
 	Remaining *int64 `json:"remaining"`
-	// Serving is "full"; "partly" if some buckets are offline; "period_exhausted" or
-	// "budget_exhausted"; or the status of a budget that is not effective.
+	// Serving is as in Budget.
 	Serving string `json:"serving"`
 	// AsOf is when the figures were read, by the clock of the database.
 	AsOf time.Time `json:"as_of"`

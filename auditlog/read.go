@@ -35,8 +35,8 @@ type Query struct {
 	After, Before int64
 	// FromMS and ToMS bound when the calls were made; ToMS 0 means no bound.
 	FromMS, ToMS int64
-	// Principal, Tenant and Op filter the rows; "" means all.
-	Principal, Tenant, Op string
+	// Principal, Tenant, Target and Op filter the rows; "" means all.
+	Principal, Tenant, Target, Op string
 	// NewestFirst reads from the end of the log.
 	NewestFirst bool
 	// Limit is the most rows, at least 1.
@@ -80,7 +80,7 @@ func statement(q Query) (query string, args []any) {
 		}
 	}
 	for _, column := range []struct{ name, value string }{{"principal", q.Principal},
-		{"tenant", q.Tenant}, {"op", q.Op}} {
+		{"tenant", q.Tenant}, {"op", q.Op}, {"target", q.Target}} {
 		if column.value != "" {
 			query += ` AND ` + column.name + ` = ?`
 			args = append(args, []byte(column.value))

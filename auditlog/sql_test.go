@@ -160,6 +160,7 @@ func TestPagesWalkAnIndex(t *testing.T) {
 			{Query{NewestFirst: true, Before: 1500}, primary},
 			{Query{Principal: "jane"}, "audit_log_principal"}, {Query{Op: "drain"}, "audit_log_op"},
 			{Query{Tenant: "acme"}, "audit_log_tenant"},
+			{Query{NewestFirst: true, Target: "sale"}, "audit_log_target"},
 			{Query{NewestFirst: true, Principal: "jane"}, "audit_log_principal"},
 			{Query{NewestFirst: true, Op: "drain", Before: 1500}, "audit_log_op"},
 			{Query{NewestFirst: true, Tenant: "acme"}, "audit_log_tenant"},

@@ -20,6 +20,8 @@ const (
 	ByEnd RankBy = "end"
 	// ByRefusals orders by how many deductions this node refused recently.
 	ByRefusals RankBy = "refusals"
+	// ByServing orders by what hurts: first what does not serve, by its unserved calls.
+	ByServing RankBy = "serving"
 	// ByExhaustion orders by when the last unit is used at the present rate, with budgets that have no
 	// such instant last.
 	ByExhaustion RankBy = "exhausted_at"
@@ -35,6 +37,10 @@ type Selection struct {
 	Status budget.Status
 	// Search is a part of the name, or of `tenant/name`. If it is empty, all names match.
 	Search string
+	// Trouble and Instance restrict the selection to budgets with that trouble, unless Trouble is
+	// empty.
+	Trouble  Cause
+	Instance string
 	// Archived includes archived budgets.
 	Archived   bool
 	By         RankBy
@@ -46,8 +52,10 @@ type Selection struct {
 // Ranking is a page of ranked budgets.
 type Ranking struct {
 	Budgets []Ranked
-	// Total is how many budgets were selected.
-	Total int
+	// Total is how many budgets were selected, Tenants how many of each tenant would be if the
+	// selection were not restricted to one.
+	Total   int
+	Tenants map[string]int
 	// At is when the figures of the order were read. It is zero if they have not been read yet.
 	At time.Time
 }
@@ -68,6 +76,7 @@ type Summary struct {
 	Total, Held, Used int64
 	// Unlimited says that there is no total, and nothing remaining of it.
 	Unlimited bool
+	Serving   Serving
 	// Remaining is what deductions can take now. If that is 0 because the budget or its period begins
 	// later, OpensAt says when.
 	Remaining int64
@@ -82,17 +91,52 @@ type Summary struct {
 // Overview sums up the state of all budgets.
 type Overview struct {
 	At time.Time
-	// Statuses counts the budgets by status. Exhausted counts effective budgets with nothing left.
-	Statuses  map[budget.Status]int
-	Exhausted int
-	// Halted counts halted epochs, Quarantined units in quarantine.
+	// Statuses counts the budgets by status.
+	Statuses map[budget.Status]int
+	// Serving counts the budgets by whether they serve.
+	Serving map[Serving]int
+	// Halted counts halted epochs, Quarantined the budgets with units in quarantine.
 	Halted      int
-	Quarantined int64
+	Quarantined int
 	// Discrepancies are known differences, of Gap units in all. Both must be 0.
 	Discrepancies int
 	Gap           int64
-	// Next lists the budgets that run out first, Refused those with the most refusals.
+	// Troubles lists what needs a person, the worst first, at most one of a cause and an instance.
+	Troubles []Trouble
+	// Next lists the serving budgets that run out first, Refused those with the most refusals.
 	Next, Refused []Summary
+}
+
+// Cause says why a person is needed.
+type Cause string
+
+// The causes, the worst first.
+const (
+	// LostStore is a store that does not answer, for each instance.
+	LostStore Cause = "store_down"
+	// Undecided are units in quarantine.
+	Undecided Cause = "quarantined"
+	// Stopped are halted epochs.
+	Stopped Cause = "halted"
+	// Refusing are budgets that are effective and refuse calls because they are used up.
+	Refusing Cause = "used_up"
+	// Waiting are budgets that refuse calls until their next period.
+	Waiting Cause = "period_used_up"
+)
+
+// Trouble is what has one cause and needs a person.
+type Trouble struct {
+	Cause Cause
+	// Instance is that of LostStore; otherwise it is empty.
+	Instance string
+	// Budgets counts those that it hurts, Buckets their buckets with it.
+	Budgets, Buckets int
+	// Unserved counts their calls of the last minute that this node did not serve.
+	Unserved int64
+	// Since is when this node saw it first.
+	Since time.Time
+	// Worst are the budgets with the most unserved calls, at most three.
+	Worst []BudgetRef
 }
 
 // Second counts the deductions that this node answered in one second, by outcome.
@@ -114,3 +158,18 @@ type Refusal struct {
 	Bucket     *Bucket
 	Durability budget.Durability
 }
+
+// Answered counts the deductions of a budget that this node answered in the last minute.
+type Answered struct {
+	// Refused were refused for a cause of the caller: a limit of its own, or an amount that can never
+	// be deducted. Unserved were refused for any other cause. Invalid requests are not counted.
+	Accepted, Refused, Unserved int64
+}
+
+// Plus adds other calls.
+func (c Answered) Plus(o Answered) Answered {
+	return Answered{c.Accepted + o.Accepted, c.Refused + o.Refused, c.Unserved + o.Unserved}
+}
+
+// Hurts reports whether more than 5 % of the calls were unserved.
+func (c Answered) Hurts() bool { return 20*c.Unserved > c.Accepted+c.Refused+c.Unserved }

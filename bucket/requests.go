@@ -196,22 +196,16 @@ type View struct {
 	// Period is the open or last period, without its units, which are in Figures.
 	Period budget.Period
 	// Remaining is what deductions can take now, in minor units. OpensAt is when they can begin, zero
-	// if it is not the future. See Remaining.
+	// if it is not the future. See Remaining and State.
 	Remaining int64
 	OpensAt   time.Time
+	Serving   Serving
 	// Replayed says that an earlier call made the creation or the adjustment.
 	Replayed bool
-	// Unreachable counts its buckets on stores that this node does not reach. It is set only in the
-	// view of a single budget.
-	Unreachable int
+	// Away is what is on stores that this node does not reach. Remaining does not count it.
+	Away Away
 	// Plan is what the first periods and the last one would get. It is set only by a dry run.
 	Plan []allocation.Planned
-}
-
-// At sets what depends on the time: the status, and what deductions can take.
-func (v *View) At(now time.Time) {
-	v.Status = v.Definition.StatusAt(now)
-	v.Remaining, v.OpensAt = Remaining(&v.Definition, v.Period.Start, v.Figures.Available(), now)
 }
 
 // Remaining returns what deductions can take at an instant: what is available, or 0 unless the
@@ -229,56 +223,6 @@ func Remaining(d *budget.Definition, begin time.Time, available int64, now time.
 		return 0, begin
 	}
 	return available, time.Time{}
-}
-
-// Serving says whether a budget serves deductions now.
-type Serving string
-
-// The words of Serving, besides those of budget.Status of a budget that is not effective.
-const (
-	// ServesFully means that every bucket serves, or would if units came to it.
-	ServesFully Serving = "full"
-	// ServesPartly means that some buckets are offline.
-	ServesPartly Serving = "partly"
-	// PeriodUsedUp means that the open period has nothing left, and that a later one may get more.
-	PeriodUsedUp Serving = "period_exhausted"
-	// UsedUp means that the budget has nothing left.
-	UsedUp Serving = "budget_exhausted"
-)
-
-// Serving returns whether the budget serves deductions, at the instant of At.
-func (v *View) Serving() Serving {
-	switch {
-	case v.Status != budget.Effective:
-		return Serving(v.Status)
-	case !v.OpensAt.IsZero():
-		return Serving(budget.Pending)
-	case !v.Definition.Unlimited && v.Remaining == 0 && v.Figures.Unfunded > 0:
-		return PeriodUsedUp
-	case !v.Definition.Unlimited && v.Remaining == 0:
-		return UsedUp
-	case v.Figures.Offline > 0:
-		return ServesPartly
-	}
-	return ServesFully
-}
-
-// Gauge is what a budget has left, for pages that list many budgets.
-type Gauge struct {
-	// Remaining is that of View, or nil for an unlimited budget.
-	Remaining *int64
-	Serving   Serving
-	// AsOf is when the figures were read, by SQL's clock.
-	AsOf time.Time
-}
-
-// Gauge returns what the view shows, as of an instant.
-func (v *View) Gauge(asOf time.Time) *Gauge {
-	g := &Gauge{Serving: v.Serving(), AsOf: asOf}
-	if !v.Definition.Unlimited {
-		g.Remaining = &v.Remaining
-	}
-	return g
 }
 
 // BucketView is a bucket as shown to operators.

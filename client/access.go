@@ -76,7 +76,9 @@ type AuditLogQuery struct {
 	From, To  time.Time
 	Principal string
 	Tenant    string
-	Op        string
+	// Target is the name of a budget, an instance or a key.
+	Target string
+	Op     string
 	// NewestFirst reverses the numerical order. Before, set to the last entry's number, then
 	// continues.
 	NewestFirst bool
@@ -90,6 +92,7 @@ func (c *Client) AuditLog(ctx context.Context, q AuditLogQuery) (*AuditLogPage, 
 	query := url.Values{}
 	set(query, "principal", q.Principal)
 	set(query, "tenant", q.Tenant)
+	set(query, "target", q.Target)
 	set(query, "op", q.Op)
 	if q.NewestFirst {
 		query.Set("sort", "-seq")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/bucket"
+	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/internal/sql/engine"
 	"github.com/budgetd/budgetd/internal/sql/rows"
 	"github.com/budgetd/budgetd/ledger/books"
@@ -31,6 +32,9 @@ const (
 // were asked for in the last ten seconds are read together, about twice in a second. Call
 // NewGauges. It is safe for concurrent use.
 type Gauges struct {
+	// Unreachable lists the partitions whose stores do not answer. It may be nil.
+	Unreachable func() []bucket.Partition
+
 	ledger *Ledger
 	mu     sync.RWMutex
 	known  map[string]map[string]*gauge // by tenant and name
@@ -123,7 +127,11 @@ func (g *Gauges) RunOnce(ctx context.Context) error {
 	if len(asked) == 0 {
 		return nil
 	}
-	read, err := g.ledger.gauges(ctx, asked)
+	var unreachable []bucket.Partition
+	if g.Unreachable != nil {
+		unreachable = g.Unreachable()
+	}
+	read, err := g.ledger.gauges(ctx, asked, unreachable)
 	if err != nil {
 		return err
 	}
@@ -136,8 +144,8 @@ func (g *Gauges) RunOnce(ctx context.Context) error {
 const selectNamed = `SELECT ` + rows.BudgetColumns + ` FROM budget_management_bucket WHERE `
 
 // gauges reads budgets by name, all in one snapshot. Names without a budget are omitted.
-func (l *Ledger) gauges(ctx context.Context, asked map[bucket.BudgetRef]*gauge) (
-	map[bucket.BudgetRef]*bucket.Gauge, error) {
+func (l *Ledger) gauges(ctx context.Context, asked map[bucket.BudgetRef]*gauge,
+	unreachable []bucket.Partition) (map[bucket.BudgetRef]*bucket.Gauge, error) {
 	names := make([][]any, 0, len(asked))
 	for ref := range asked {
 		names = append(names, []any{[]byte(ref.Tenant), []byte(ref.Name)})
@@ -161,9 +169,18 @@ func (l *Ledger) gauges(ctx context.Context, asked map[bucket.BudgetRef]*gauge) 
 			if err != nil {
 				return err
 			}
+			away := map[int64]bucket.Away{}
+			if len(unreachable) > 0 && len(ids) > 0 {
+				if err := addAway(r, away, ids, unreachable); err != nil {
+					return err
+				}
+			}
 			for i := range read {
 				d := read[i].Definition()
 				v := viewOf(d, figures[d.ID])
+				if d.Durability == budget.Store {
+					v.Away = away[d.ID]
+				}
 				v.At(now)
 				out[bucket.BudgetRef{Tenant: d.Tenant, Name: d.Name}] = v.Gauge(now)
 			}

@@ -64,24 +64,3 @@ func TestGauges(t *testing.T) {
 		check("unknown", "unknown", "unknown", "unknown")
 	})
 }
-
-// TestServing checks the word for what a budget does now.
-func TestServing(t *testing.T) {
-	for want, v := range map[bucket.Serving]bucket.View{
-		"paused":            {Status: budget.Paused, Remaining: 5},
-		"expired":           {Status: budget.Expired},
-		"pending":           {Status: budget.Effective, OpensAt: time.Unix(1, 0)},
-		bucket.ServesFully:  {Status: budget.Effective, Remaining: 5},
-		bucket.UsedUp:       {Status: budget.Effective},
-		bucket.PeriodUsedUp: {Status: budget.Effective},
-		bucket.ServesPartly: {Status: budget.Effective, Remaining: 5},
-	} {
-		if want == bucket.PeriodUsedUp {
-			v.Figures.Unfunded = 100
-		}
-		v.Figures.Offline = map[bool]int{true: 1}[want == bucket.ServesPartly]
-		if got := v.Serving(); got != want {
-			t.Errorf("%s, want %s", got, want)
-		}
-	}
-}

@@ -50,9 +50,9 @@ type Service struct {
 	Places *placement.Map
 	Takes  func(bucket.Partition) bool
 	// Fit returns why a budget in store mode may not have buckets on partitions (Error: Invalid).
-	// Problem returns why the store of a partition does not answer, or "". It may be nil.
-	Fit     func(context.Context, []bucket.Partition) error
-	Problem func(bucket.Partition) string
+	Fit func(context.Context, []bucket.Partition) error
+	// Unreachable lists the partitions whose stores do not answer. It may be nil.
+	Unreachable func() []bucket.Partition
 	// Moved reports units that were handed out.
 	Moved func(step string, units int64)
 	Clock bucket.Clock
@@ -198,28 +198,6 @@ func (s *Service) checkStores(d budget.Definition) []budget.FieldError {
 	return []budget.FieldError{{Field: "durability", Message: `must be "ledger": ` +
 		`"store" needs a Redis, and this node has none; add one under "instances" in the ` +
 		`configuration of every node`}}
-}
-
-// View reads a budget as of now, and counts the buckets whose stores this node cannot reach.
-// Errors: BudgetNotFound, Unavailable.
-func (s *Service) View(ctx context.Context, ref bucket.BudgetRef) (bucket.View, error) {
-	view, err := s.Ledger.View(ctx, ref)
-	if err != nil || s.Problem == nil {
-		return view, err
-	}
-	if b, e := s.Budgets.Find(ctx, ref); e == nil {
-		for _, one := range b.Ring() {
-			if s.Problem(one.Partition) != "" {
-				view.Unreachable++
-			}
-		}
-	}
-	return view, nil
-}
-
-// List reads a page of budgets in the order of their ids. Errors: Invalid, Unavailable.
-func (s *Service) List(ctx context.Context, page bucket.Page) ([]bucket.View, error) {
-	return s.Ledger.Budgets(ctx, page)
 }
 
 // Change changes a definition. The change applies to every commit that follows (I8), and on this

@@ -50,6 +50,7 @@ as JSON lines, "audit-log verify" checks the chain of their hashes.`,
 	flags.StringVar(&from, "from", "", "first instant")
 	flags.StringVar(&to, "to", "", "first instant that is not shown")
 	flags.StringVar(&query.Principal, "principal", "", "only of this principal")
+	flags.StringVar(&query.Target, "target", "", "only of this budget, instance or key")
 	flags.StringVar(&query.Op, "op", "", "only this call, such as append")
 	flags.IntVar(&query.Limit, "limit", 100, "the most entries, 1 to 1000")
 	cmd.AddCommand(a.exportCommand(), a.verifyCommand())

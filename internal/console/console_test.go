@@ -155,7 +155,19 @@ func TestBudgets(t *testing.T) {
 	page.chooses("Type", "daily")
 	page.sees("1 found", "daily-coupons")
 	page.clicks("link", "daily-coupons")
-	page.sees("140 of 1,000 used", "CET")
+	page.sees("140 of 1,000 used", "CET", "serves")
+	s.must("POST", "/v1/budgets/daily-coupons/deduct", `{"request_id":"c2","amount":860}`)
+	page.sees("period used up", "This period is used up, and every call is refused until")
+	page.until("what is out of reach", `[...document.querySelectorAll('dt')].some(e => e.innerText === 'Out of reach'
+		&& /^364,000 until/.test(e.nextSibling.innerText))`)
+	if green := value[int](page, `document.querySelectorAll('.head .mark.good').length`); green != 0 {
+		t.Error("a budget that serves nothing is green")
+	}
+	page.do(chromedp.Navigate(s.url + "/#/budgets?sort=serving"))
+	page.until("what hurts first", `document.querySelector('tbody a')?.innerText === 'daily-coupons'`)
+	if got := page.rows("Budgets"); got[0][1] != "period used up" || got[1][1] != "serves partly" {
+		t.Errorf("by what hurts: %q", got[:2])
+	}
 	if said := page.complaints(); said != "" {
 		t.Errorf("the browser complains:\n%s", said)
 	}
@@ -221,8 +233,22 @@ func TestChange(t *testing.T) {
 	page.clicks("button", "Pause it")
 	page.sees("spring-sale is paused.")
 	page.clicks("button", "Close")
+	page.until("who changed it", `[...document.querySelectorAll('caption')].some(c => c.innerText === 'Changes' &&
+		c.parentElement.innerText.includes('1,000,000 → 1,500,000'))`)
+	if got := page.rows("Changes"); got[0][1] != "anonymous" || got[0][2] != "change" || got[1][2] != "append" {
+		t.Errorf("changes of the budget, the newest first: %q", got)
+	}
+	page.clicks("link", "All of them")
+	page.until("only those of the budget", `location.hash.includes('target=spring-sale') &&
+		document.querySelectorAll('tbody tr').length > 0`)
+	for _, row := range page.rows("Audit log") {
+		if row[4] != "default/spring-sale" {
+			t.Errorf("the log of spring-sale has %q", row)
+		}
+	}
 	page.clicks("link", "Audit log")
 	page.sees("append", "change")
+	page.until("the whole log", `document.querySelectorAll('tbody tr').length > 10`)
 	rows := page.rows("Audit log")
 	if rows[0][3] != "change" || rows[1][3] != "append" || rows[1][4] != "default/spring-sale" ||
 		!strings.HasPrefix(rows[1][5], "done") {
@@ -359,25 +385,4 @@ func TestKeyboard(t *testing.T) {
 	page.presses(kb.Enter)
 	page.sees("There is no budget yet.")
 	page.until("the focus is in the view", `document.activeElement.id === 'main'`)
-}
-
-// The values nearest the maximum of a limit are read when somebody asks for them.
-func TestNearest(t *testing.T) {
-	s, _ := shop(t)
-	for n, user := range []string{"u-1", "u-2", "u-2"} {
-		s.must("POST", "/v1/budgets/vouchers/deduct", fmt.Sprintf(
-			`{"request_id":"near-%d","amount":1,"dimensions":{"user":%q}}`, n, user))
-	}
-	page := open(t, s.url+"/#/budgets/default/vouchers")
-	page.sees("per-user")
-	page.clicks("button", "Values nearest the maximum of per-user")
-	page.sees("2 values were read: all that have counts.")
-	const calls = `performance.getEntriesByType('resource').filter(e => e.name.includes('/nearest')).length`
-	if n := value[int](page, calls); n != 1 {
-		t.Errorf("the values were read %d times, but somebody asked once", n)
-	}
-	got := page.rows("Nearest the maximum of per-user")
-	if len(got) != 2 || got[0][0] != "u-2" || got[0][1] != "2" || got[0][2] != "4,000" || got[1][0] != "u-1" {
-		t.Errorf("values: %q", got)
-	}
 }

@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -115,4 +116,25 @@ func TestLastHourMoves(t *testing.T) {
 	page.until("the curve", from+`.length > 0`)
 	page.js(`const real = Date.now; Date.now = () => real() + 2 * 3600e3`)
 	page.until("the hour before now", `(all => all.at(-1) - all[0] >= 2 * 3600e3)(`+from+`)`)
+}
+
+// The values nearest the maximum of a limit are read when somebody asks for them.
+func TestNearest(t *testing.T) {
+	s, _ := shop(t)
+	for n, user := range []string{"u-1", "u-2", "u-2"} {
+		s.must("POST", "/v1/budgets/vouchers/deduct", fmt.Sprintf(
+			`{"request_id":"near-%d","amount":1,"dimensions":{"user":%q}}`, n, user))
+	}
+	page := open(t, s.url+"/#/budgets/default/vouchers")
+	page.sees("per-user")
+	page.clicks("button", "Values nearest the maximum of per-user")
+	page.sees("2 values were read: all that have counts.")
+	const calls = `performance.getEntriesByType('resource').filter(e => e.name.includes('/nearest')).length`
+	if n := value[int](page, calls); n != 1 {
+		t.Errorf("the values were read %d times, but somebody asked once", n)
+	}
+	got := page.rows("Nearest the maximum of per-user")
+	if len(got) != 2 || got[0][0] != "u-2" || got[0][1] != "2" || got[0][2] != "4,000" || got[1][0] != "u-1" {
+		t.Errorf("values: %q", got)
+	}
 }

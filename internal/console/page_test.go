@@ -122,12 +122,12 @@ func TestRank(t *testing.T) {
 		t.Errorf("the first %+v, the last %+v", top[0], top[99])
 	}
 	const shut = 99 // nothing can be deducted before its window opens
-	o.summaries[shut].begin = now.Add(time.Hour)
+	o.summaries[shut].figures.Period.Start = now.Add(time.Hour)
 	poorest := o.Rank(bucket.Selection{By: bucket.ByRemaining, Size: 1}).Budgets[0].ID
 	if poorest != o.summaries[shut].id {
 		t.Errorf("the least remains of budget %d, want %d, whose window has not opened", poorest, o.summaries[shut].id)
 	}
-	o.summaries[shut].begin = time.Time{}
+	o.summaries[shut].figures.Period.Start = time.Time{}
 	s := o.Overview(3)
 	if len(s.Next) != 3 || s.Next[0].Name != "campaign-000093" || s.Next[0].Used != 558 ||
 		s.Next[0].Rate != 9.3 || s.Statuses[budget.Effective] != 100 {
@@ -264,4 +264,104 @@ func BenchmarkRank(b *testing.B) {
 			o.Overview(10)
 		}
 	})
+}
+
+// TestCalls checks that the calls of a budget are those of the last minute, by name and by id, with what
+// is the caller's cause apart, and that a budget which refuses more than a twentieth comes before one
+// that serves.
+func TestCalls(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	o := dashboardOf(10, &now)
+	by := func(n int, ref bucket.BudgetRef, refused *budget.Error) {
+		for i := range n {
+			o.Deducted(&bucket.DeductRequest{RequestID: fmt.Sprint(i), Budget: ref}, refused)
+		}
+	}
+	named := bucket.BudgetRef{Tenant: "default", Name: "campaign-000006"}
+	never := budget.Refuse(budget.BudgetExhausted, "deduct", "x")
+	never.Never = true
+	by(80, named, nil)
+	by(10, bucket.BudgetRef{Tenant: "default", ID: 7}, budget.Refuse(budget.Unavailable, "deduct", "x"))
+	by(5, named, budget.Refuse(budget.LimitExceeded, "deduct", "x"))
+	by(3, named, never)
+	by(9, named, budget.Refuse(budget.Malformed, "deduct", "x"))
+	if got := o.Calls(7, "default", "campaign-000006"); got != (bucket.Answered{Accepted: 80, Refused: 8, Unserved: 10}) {
+		t.Errorf("%+v", got)
+	}
+	worst := func() int64 { return o.Rank(bucket.Selection{By: bucket.ByServing, Size: 1}).Budgets[0].ID }
+	if got := worst(); got != 7 {
+		t.Errorf("budget %d hurts most, want 7, which refuses", got)
+	}
+	o.summaries[3].terms.Paused, o.summaries[4].away = true, bucket.Away{Buckets: 1 << 20}
+	if got := worst(); got != 5 {
+		t.Errorf("budget %d hurts most, want 5, whose store is down", got)
+	}
+	now = now.Add(70 * time.Second)
+	if got := o.Calls(7, "default", "campaign-000006"); got != (bucket.Answered{}) {
+		t.Errorf("a minute later: %+v", got)
+	}
+}
+
+// TestCallsAreBounded checks that no more budgets are counted than there is room for, and that those
+// without a call give way.
+func TestCallsAreBounded(t *testing.T) {
+	now, c := time.Unix(1_800_000_000, 0), callCounts{}
+	for n := range counted + 10 {
+		c.count(now, bucket.BudgetRef{ID: int64(n)}, nil)
+	}
+	if len(c) != counted {
+		t.Errorf("%d budgets are counted, want %d", len(c), counted)
+	}
+	c.count(now.Add(2*time.Minute), bucket.BudgetRef{ID: -1}, nil)
+	if len(c) != 1 {
+		t.Errorf("%d budgets are counted after two minutes, want 1", len(c))
+	}
+}
+
+// TestTroubles checks what needs a person: by cause, the worst first, with the budgets that hurt most,
+// since when, and that a list can be restricted to it.
+func TestTroubles(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	o := dashboardOf(10, &now)
+	if got := o.Overview(3).Troubles; len(got) != 0 {
+		t.Errorf("nothing is wrong: %+v", got)
+	}
+	for i := range 4 {
+		o.summaries[i].away = bucket.Away{Instances: []string{"redis-b"}, Buckets: 2}
+		for n := range i {
+			o.Deducted(&bucket.DeductRequest{RequestID: fmt.Sprint(n), Budget: bucket.BudgetRef{
+				Tenant: "default", Name: o.summaries[i].name}}, budget.Refuse(budget.Unavailable, "deduct", "x"))
+		}
+	}
+	o.summaries[5].figures.Quarantined, o.summaries[6].halted, o.summaries[7].terms.Archived = 9, 1, true
+	o.summaries[7].figures.Quarantined = 9
+	first := now
+	show := func() (out []string) {
+		for _, one := range o.Overview(3).Troubles {
+			names := ""
+			for _, ref := range one.Worst {
+				names += ref.Name[len(ref.Name)-1:]
+			}
+			out = append(out, fmt.Sprint(one.Cause, one.Instance, " ", one.Budgets, one.Buckets, one.Unserved, " ",
+				names, " ", one.Since.Sub(first)))
+		}
+		return out
+	}
+	want := []string{"store_down" + "redis-b 4 8 6 321 0s", "quarantined 1 0 0 5 0s", "halted 1 1 0 6 0s"}
+	if got := show(); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	now = now.Add(20 * time.Second)
+	o.summaries[5].figures.Quarantined = 0
+	want = []string{"store_down" + "redis-b 4 8 6 321 0s", "halted 1 1 0 6 0s"}
+	if got := show(); !slices.Equal(got, want) {
+		t.Errorf("later: %q, want %q", got, want)
+	}
+	found := o.Rank(bucket.Selection{Trouble: bucket.LostStore, Instance: "redis-b", Tenant: "acme", Size: 10})
+	if found.Total != 0 || found.Tenants["default"] != 4 {
+		t.Errorf("of another tenant: %+v", found)
+	}
+	if found = o.Rank(bucket.Selection{Trouble: bucket.LostStore, Instance: "redis-a", Size: 10}); found.Total != 0 {
+		t.Errorf("of another store: %+v", found)
+	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
+	"github.com/budgetd/budgetd/ledger"
 	"github.com/budgetd/budgetd/series"
 )
 
@@ -23,7 +24,9 @@ type Dashboard struct {
 	Find func(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budget, error)
 	// Known returns the number of known discrepancies and the sum of their units.
 	Known func() (discrepancies int, gap int64)
-	Now   func() time.Time
+	// Away returns what budgets have on stores that this node does not reach. It may be nil.
+	Away func(ctx context.Context, ids []int64) (map[int64]bucket.Away, error)
+	Now  func() time.Time
 
 	recent recent
 
@@ -32,23 +35,19 @@ type Dashboard struct {
 	at        time.Time
 	next      []summary // of the pass in progress
 	began     time.Time
+	seen      map[trouble]time.Time // since when a trouble is known
 }
 
-// summary is the state of a budget at a pass. It takes about 300 bytes.
+// summary is the state of a budget at a pass. It takes about 600 bytes.
 type summary struct {
 	id                int64
 	tenant, name, key string
 	kind              budget.Type
 	unit              budget.Unit
 	terms             budget.Definition // the input of StatusAt
-	unlimited         bool
-	total, held, used int64
-	quarantined       int64
+	figures           ledger.Figures
+	away              bucket.Away
 	halted            int
-	// unspent is what can be deducted now or later; available is what the period that begins at begin
-	// has of it.
-	unspent, available int64
-	begin              time.Time
 	// past holds two earlier figures, the older one first. The rate is measured since the older
 	// one.
 	past [2]spending
@@ -65,22 +64,35 @@ func (o *Dashboard) Begin() {
 	o.next, o.began = make([]summary, 0, len(o.summaries)+len(o.summaries)/8), o.Now()
 }
 
-// Page adds the snapshots of some budgets, which are sorted by id.
-func (o *Dashboard) Page(_ context.Context, snapshots []bucket.Snapshot) error {
+// Page adds the snapshots of some budgets, which are sorted by id. Error: Unavailable; they are
+// added without what is out of reach.
+func (o *Dashboard) Page(ctx context.Context, snapshots []bucket.Snapshot) error {
 	now := o.Now()
+	away, err := o.away(ctx, snapshots)
 	for i := range snapshots {
 		b := &snapshots[i]
-		f := &b.Figures
 		s := summary{id: b.ID, tenant: b.Tenant, name: b.Name, kind: b.Type, unit: b.Unit,
 			key:   strings.ToLower(b.Tenant + "/" + b.Name),
-			terms: b.Definition, unlimited: b.Unlimited, total: f.Total, held: f.Held, used: f.Used,
-			unspent:   f.Unfunded + f.Undistributed + f.InBuckets + f.InTransit(),
-			available: f.Available(), begin: f.Period.Start,
-			quarantined: f.Quarantined, halted: b.Halted}
-		s.past = o.pastOf(s.id, spending{now, s.used + s.held})
+			terms: b.Definition, figures: b.Figures, away: away[b.ID], halted: b.Halted}
+		s.past = o.pastOf(s.id, spending{now, s.figures.Used + s.figures.Held})
 		o.next = append(o.next, s)
 	}
-	return nil
+	return err
+}
+
+// away reads what budgets in store mode have out of reach. Error: Unavailable.
+func (o *Dashboard) away(ctx context.Context, snapshots []bucket.Snapshot) (
+	map[int64]bucket.Away, error) {
+	var ids []int64
+	for i := range snapshots {
+		if snapshots[i].Durability == budget.Store {
+			ids = append(ids, snapshots[i].ID)
+		}
+	}
+	if o.Away == nil || len(ids) == 0 {
+		return nil, nil
+	}
+	return o.Away(ctx, ids)
 }
 
 // pastOf returns the earlier figures of a budget. They are at most series.RateWindow old and, once
@@ -114,18 +126,22 @@ func (o *Dashboard) pass() ([]summary, time.Time) {
 
 // projection returns when a budget runs out at its recent rate.
 func (s *summary) projection(now time.Time) series.Projection {
+	f := &s.figures
 	past := series.Point{At: s.past[0].at, Figures: series.Figures{Used: s.past[0].units}}
-	present := series.Point{At: now, Figures: series.Figures{Used: s.used + s.held,
-		InBuckets: s.unspent}}
-	if s.unlimited || s.terms.StatusAt(now) != budget.Effective {
+	present := series.Point{At: now, Figures: series.Figures{Used: f.Used + f.Held,
+		InBuckets: f.Unfunded + f.Undistributed + f.InBuckets + f.InTransit()}}
+	if s.terms.Unlimited || s.terms.StatusAt(now) != budget.Effective {
 		return series.Projection{}
 	}
 	return series.Project([]series.Point{past}, present, s.terms.EndAt)
 }
 
-// remaining returns what deductions can take, and when they can begin if that is later.
-func (s *summary) remaining(now time.Time) (units int64, opensAt time.Time) {
-	return bucket.Remaining(&s.terms, s.begin, s.available, now)
+// serving returns whether a budget serves, what deductions can take, and when they can begin if
+// that is later.
+func (s *summary) serving(now time.Time) (bucket.Serving, int64, time.Time) {
+	state := bucket.State{Definition: &s.terms, Begin: s.figures.Period.Start, Figures: s.figures,
+		Away: s.away}
+	return state.Serving(now)
 }
 
 // ended reports whether a budget is past its end.
@@ -138,18 +154,27 @@ func (o *Dashboard) Rank(sel bucket.Selection) bucket.Ranking {
 	all, at := o.pass()
 	now := o.Now()
 	search := strings.ToLower(strings.TrimSpace(sel.Search))
+	var calls tallies
+	if sel.Trouble != "" {
+		calls = o.recent.calls(now)
+	}
+	tenants := map[string]int{}
 	var found []*summary
 	for i := range all {
 		s := &all[i]
 		switch {
-		case sel.Tenant != "" && s.tenant != sel.Tenant, sel.Type != "" && s.kind != sel.Type,
+		case sel.Type != "" && s.kind != sel.Type,
 			sel.Status != "" && s.terms.StatusAt(now) != sel.Status,
 			s.terms.Archived && !sel.Archived, sel.Covers != nil && !sel.Covers(s.tenant, s.name):
+		case sel.Trouble != "" && !slices.Contains(s.troubles(calls.of(s), now),
+			trouble{sel.Trouble, sel.Instance}):
 		case search == "" || strings.Contains(s.key, search):
-			found = append(found, s)
+			if tenants[s.tenant]++; sel.Tenant == "" || s.tenant == sel.Tenant {
+				found = append(found, s)
+			}
 		}
 	}
-	out := bucket.Ranking{Total: len(found), At: at}
+	out := bucket.Ranking{Total: len(found), Tenants: tenants, At: at}
 	from := min(sel.Skip, len(found))
 	for _, r := range o.sort(found, sel, now)[from:min(from+sel.Size, len(found))] {
 		one := bucket.Ranked{ID: r.id, ExhaustedAt: r.projection(now).ExhaustedAt}
@@ -215,23 +240,29 @@ func (o *Dashboard) valueBy(by bucket.RankBy, now time.Time) func(*summary) floa
 	switch by {
 	case bucket.ByRemaining:
 		return func(s *summary) float64 {
-			if s.unlimited {
+			if s.terms.Unlimited {
 				return none
 			}
-			units, _ := s.remaining(now)
+			_, units, _ := s.serving(now)
 			return float64(units)
 		}
 	case bucket.ByUsedShare:
 		return func(s *summary) float64 {
-			if s.total == 0 {
+			if s.figures.Total == 0 {
 				return none
 			}
-			return float64(s.used) / float64(s.total)
+			return float64(s.figures.Used) / float64(s.figures.Total)
 		}
 	case bucket.ByEnd:
 		return func(s *summary) float64 { return instant(s.terms.EndAt) }
 	case bucket.ByExhaustion:
 		return func(s *summary) float64 { return instant(s.projection(now).ExhaustedAt) }
+	case bucket.ByServing:
+		calls := o.recent.calls(now)
+		return func(s *summary) float64 {
+			word, _, _ := s.serving(now)
+			return hurt(word, calls.of(s))
+		}
 	case bucket.ByRefusals:
 		counts := o.recent.counts(now)
 		return func(s *summary) float64 {
@@ -243,63 +274,4 @@ func (o *Dashboard) valueBy(by bucket.RankBy, now time.Time) func(*summary) floa
 		}
 	}
 	return func(*summary) float64 { return 0 }
-}
-
-// Overview summarises all budgets, with at most `most` budgets in each list.
-func (o *Dashboard) Overview(most int) bucket.Overview {
-	all, at := o.pass()
-	now := o.Now()
-	out := bucket.Overview{At: at, Statuses: map[budget.Status]int{}}
-	out.Discrepancies, out.Gap = o.Known()
-	counts := o.recent.counts(now)
-	for i := range all {
-		s := &all[i]
-		status := s.terms.StatusAt(now)
-		if !s.terms.Archived {
-			out.Statuses[status]++
-		}
-		out.Halted += s.halted
-		out.Quarantined += s.quarantined
-		p := s.projection(now)
-		if p.Outlook == series.Exhausted && status == budget.Effective {
-			out.Exhausted++
-		}
-		if !p.ExhaustedAt.IsZero() {
-			out.Next = append(out.Next, s.view(p, nil, now))
-		}
-		if refused := counts.of(s); len(refused) > 0 {
-			out.Refused = append(out.Refused, s.view(p, refused, now))
-		}
-		if len(out.Next) > 4*most+1000 {
-			out.Next = soonest(out.Next, most)
-		}
-	}
-	out.Next = soonest(out.Next, most)
-	slices.SortFunc(out.Refused, func(a, b bucket.Summary) int {
-		return cmp.Or(cmp.Compare(sum(b.Refusals), sum(a.Refusals)), strings.Compare(a.Name, b.Name))
-	})
-	out.Refused = out.Refused[:min(most, len(out.Refused))]
-	return out
-}
-
-func (s *summary) view(p series.Projection, refused map[budget.Code]int,
-	now time.Time) bucket.Summary {
-	units, opensAt := s.remaining(now)
-	return bucket.Summary{Tenant: s.tenant, Name: s.name, Unit: s.unit, Total: s.total,
-		Unlimited: s.unlimited, Remaining: units, OpensAt: opensAt, Held: s.held, Used: s.used,
-		Rate: p.Rate, ExhaustedAt: p.ExhaustedAt, Refusals: refused}
-}
-
-func soonest(list []bucket.Summary, most int) []bucket.Summary {
-	slices.SortFunc(list, func(a, b bucket.Summary) int {
-		return cmp.Or(a.ExhaustedAt.Compare(b.ExhaustedAt), strings.Compare(a.Name, b.Name))
-	})
-	return list[:min(most, len(list))]
-}
-
-func sum(counts map[budget.Code]int) (n int) {
-	for _, times := range counts {
-		n += times
-	}
-	return n
 }

@@ -42,6 +42,7 @@ type refusalShard struct {
 	counts  [2]counts
 	budgets int
 	half    int64
+	calls   callCounts
 }
 
 // counts is the number of refusals per tenant, budget and code.
@@ -77,12 +78,19 @@ func (o *Dashboard) Deducted(request *bucket.DeductRequest, refused *budget.Erro
 		kind = kindOf(refused.Code)
 	}
 	o.recent.count(now.Unix(), kind)
-	if kind == 0 || kind == faulty || request == nil {
+	if kind == faulty || request == nil {
 		return
 	}
 	s := &o.recent.shards[maphash.String(seed, request.RequestID)%shards]
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.calls == nil {
+		s.calls = callCounts{}
+	}
+	s.calls.count(now, request.Budget, refused)
+	if kind == 0 {
+		return
+	}
 	s.add(bucket.Refusal{At: now, Request: *request, Err: refused})
 }
 

@@ -30,10 +30,13 @@ func TestQuarantine(t *testing.T) {
 	if err := stores[1].Kill(); err != nil {
 		t.Fatal(err)
 	}
+	s.outage(page)
 	if err := stores[1].Restart(); err != nil {
 		t.Fatal(err)
 	}
 	page.sees("How many of them were sold is not known.", "the memory of incarnation 1 of redis-b/0 was lost")
+	page.clicks("link", "Overview")
+	page.sees("Units in quarantine", "Decide on them", "units of 1 budgets")
 	page.do(chromedp.Navigate(s.url + "/#/instances"))
 	page.sees("redis-b")
 	page.until("what is at risk", `[...document.querySelectorAll('td[data-label="At risk"]')].map(
@@ -91,6 +94,46 @@ func TestQuarantine(t *testing.T) {
 	}
 	if said := page.complaints(); said != "" {
 		t.Errorf("the browser complains:\n%s", said)
+	}
+}
+
+// outage checks what the page of tickets and the list say while redis-b, which has half of the 900
+// units that are left, does not answer.
+func (s *server) outage(page *tab) {
+	s.t.Helper()
+	page.sees("serves partly", "redis-b does not answer: 1 of 2 online buckets with 450 units are out of reach, "+
+		"and with them about 50% of the calls.", "1 out of reach")
+	refused := 0
+	for n := range 20 {
+		if status, _ := s.ask("POST", "/v1/budgets/tickets/deduct",
+			fmt.Sprintf(`{"request_id":"down%d","amount":1000}`, n)); status == 503 {
+			refused++
+		}
+	}
+	if refused == 0 {
+		s.t.Fatal("no call was refused")
+	}
+	page.sees("serves partly, refuses ", "of its calls for a cause that is not the caller’s")
+	page.until("a square that is out of reach", `!!document.querySelector('.square.unreachable[aria-label*="out of reach"]')`)
+	page.clicks("button", "Audit now")
+	page.sees("accounted for, except 1 buckets that were not reached")
+	if text := page.text(); strings.Contains(text, "every unit is accounted for") {
+		s.t.Errorf("the page says that all is well:\n%s", text)
+	}
+	page.clicks("link", "Overview")
+	page.until("what is broken, for whom", `[...document.querySelectorAll('caption')].some(c =>
+		c.innerText === 'Needs a person' && c.parentElement.innerText.includes('redis-b does not answer'))`)
+	work := page.rows("Needs a person")
+	if len(work) != 1 || work[0][1] != "1 1 buckets" || work[0][4] != "tickets default" {
+		s.t.Errorf("what needs a person: %q", work)
+	}
+	page.clicks("link", "See the budgets that it hurts")
+	page.sees("Only budgets with one trouble: store down:redis-b.", "1 found")
+	page.clicks("link", "tickets")
+	page.sees("store mode")
+	b := s.must("GET", "/v1/budgets/tickets", "")
+	if b["serving"] != "partly" || b["remaining"] != 450.0 || b["out_of_reach"] != 450.0 {
+		s.t.Errorf("the budget: %v", b)
 	}
 }
 

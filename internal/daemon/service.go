@@ -109,6 +109,7 @@ func (b *backends) service(c config.Config, log *slog.Logger, observer *metrics.
 	m.health = &health{Service: m.moves, NodeList: access.NodesIn(b.db), ping: b.db.SyncClock,
 		refusing: b.db.Refusing, strange: m.budgets.UnknownZones, now: b.db.Now,
 		log: log, asked: func() bool { return len(b.partitions) == 0 || m.stores.Asked() }}
+	m.gauges.Unreachable = m.health.unreachable
 	if len(b.partitions) > 0 {
 		m.health.without = c.StoreMode.WithoutDatabase
 	}
@@ -126,7 +127,8 @@ func (b *backends) service(c config.Config, log *slog.Logger, observer *metrics.
 			Budgets: managed, Families: managed, OverrideList: managed, Usages: looks,
 			Movements: m.moves, Audits: audits, Feeds: feeds, Releases: m.stores,
 			Samples: figures, Stores: m.health, Instances: m.moves}}
-	n.dashboard = &console.Dashboard{Find: m.budgets.Find, Known: audits.Known, Now: m.db.Now}
+	n.dashboard = &console.Dashboard{Find: m.budgets.Find, Known: audits.Known, Away: managed.Away,
+		Now: m.db.Now}
 	n.alerts = m.alertingService(figures)
 	n.sender, n.work = m.alertLoops(n.alerts)
 	n.work = append(n.work,
@@ -184,7 +186,7 @@ func (m *nodeBuilder) usageService() *usage.Service {
 
 func (m *nodeBuilder) manageService() *manage.Service {
 	return &manage.Service{Ledger: m.definitions, Budgets: m.budgets, Periods: m.moves,
-		Stores: m.stores, Problem: m.health.problem,
+		Stores: m.stores, Unreachable: m.health.unreachable,
 		Fit: func(ctx context.Context, partitions []bucket.Partition) error {
 			return m.fit(ctx, partitions, m.log)
 		},

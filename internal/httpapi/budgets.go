@@ -76,7 +76,20 @@ func (a *API) view(c *call) (answer, error) {
 		return answer{}, err
 	}
 	view, err := a.service.View(c.ctx, ref)
-	return answer{body: budgetOf(&view), version: view.Definition.Version}, err
+	return answer{body: a.called(&view), version: view.Definition.Version}, err
+}
+
+// called returns the body that shows v, with what this node answered for it lately.
+func (a *API) called(v *bucket.View) api.Budget {
+	out, d := budgetOf(v), &v.Definition
+	if a.dashboard == nil {
+		return out
+	}
+	if n := a.dashboard.Calls(d.ID, d.Tenant, d.Name); n != (bucket.Answered{}) {
+		calls := api.Calls(n)
+		out.Calls = &calls
+	}
+	return out
 }
 
 // deleteBudget deletes a budget and returns it as it was.
@@ -161,7 +174,7 @@ const everyTenant = "*"
 
 func (a *API) list(c *call) (answer, error) {
 	query := c.query("tenant", "status", "type", "page_size", "page_token", "archived", "q", "sort",
-		"skip", "parent")
+		"skip", "parent", "trouble")
 	page := bucket.Page{Size: c.pageSize(query), Parent: query.Get("parent")}
 	if query.Get("tenant") != everyTenant {
 		page.Tenant = c.tenant(query)
@@ -191,9 +204,10 @@ func (a *API) list(c *call) (answer, error) {
 			c.faults.Invalid("type", `must be "promo" or "daily"`)
 		}
 	}
-	if a.dashboard != nil && (query.Has("q") || query.Has("sort") || query.Has("skip")) {
+	if a.dashboard != nil && (query.Has("q") || query.Has("sort") || query.Has("skip") ||
+		query.Has("trouble")) {
 		if query.Has("parent") {
-			c.faults.Invalid("parent", "cannot be given with q, sort or skip")
+			c.faults.Invalid("parent", "cannot be given with q, sort, skip or trouble")
 		}
 		return a.rank(c, page)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/budgetd/budgetd/api"
@@ -23,6 +24,8 @@ type Dashboard interface {
 	// Deducted records the outcome of a deduct and returns at once. request is nil if it could not
 	// be read, refused is nil if it was accepted.
 	Deducted(request *bucket.DeductRequest, refused *budget.Error)
+	// Calls returns what this node answered for a budget in the last minute.
+	Calls(id int64, tenant, name string) bucket.Answered
 	// Rank selects and sorts budgets by the figures of the last pass over all of them.
 	Rank(s bucket.Selection) bucket.Ranking
 	// Overview summarises all budgets, with at most `most` budgets in each list.
@@ -66,6 +69,8 @@ type overviewView struct {
 	Reasons   []string       `json:"reasons"`
 	Books     booksView      `json:"books"`
 	Instances []api.Instance `json:"instances"`
+	// Troubles are what needs a person, the worst first.
+	Troubles []troubleView `json:"troubles"`
 	// Outcomes are the deductions that this node answered in each of the last seconds.
 	Outcomes []secondView `json:"outcomes"`
 	// Next lists the budgets that run out first, Refused those with the latest refusals on this
@@ -76,13 +81,44 @@ type overviewView struct {
 
 // booksView is the state of all budgets at the last pass over them. Quantities are in minor units.
 type booksView struct {
-	CheckedAt     time.Time             `json:"checked_at,omitzero"`
-	Budgets       map[budget.Status]int `json:"budgets"`
-	Exhausted     int                   `json:"exhausted"`
-	Discrepancies int                   `json:"discrepancies"`
-	Gap           int64                 `json:"gap"`
-	Halted        int                   `json:"halted"`
-	Quarantined   int64                 `json:"quarantined"`
+	CheckedAt time.Time             `json:"checked_at,omitzero"`
+	Budgets   map[budget.Status]int `json:"budgets"`
+	// Serving counts budgets by whether they serve, Quarantined those with units in quarantine.
+	Serving       map[bucket.Serving]int `json:"serving"`
+	Discrepancies int                    `json:"discrepancies"`
+	Gap           int64                  `json:"gap"`
+	Halted        int                    `json:"halted"`
+	Quarantined   int                    `json:"quarantined"`
+}
+
+// troubleView is what has one cause and needs a person.
+type troubleView struct {
+	Cause    bucket.Cause `json:"cause"`
+	Instance string       `json:"instance,omitzero"`
+	Budgets  int          `json:"budgets"`
+	Buckets  int          `json:"buckets,omitzero"`
+	// Unserved counts calls of the last minute on this node.
+	Unserved int64       `json:"unserved"`
+	Since    time.Time   `json:"since"`
+	Worst    []worstView `json:"worst"`
+}
+
+// worstView names a budget.
+type worstView struct {
+	Tenant string `json:"tenant"`
+	Name   string `json:"name"`
+}
+
+func troublesOf(list []bucket.Trouble) []troubleView {
+	out := make([]troubleView, len(list))
+	for i, t := range list {
+		out[i] = troubleView{t.Cause, t.Instance, t.Budgets, t.Buckets, t.Unserved, inUTC(t.Since),
+			make([]worstView, len(t.Worst))}
+		for k, ref := range t.Worst {
+			out[i].Worst[k] = worstView{ref.Tenant, ref.Name}
+		}
+	}
+	return out
 }
 
 // secondView counts the answers of one second.
@@ -100,6 +136,7 @@ type summaryView struct {
 	Tenant      string              `json:"tenant"`
 	Name        string              `json:"name"`
 	Unit        budget.Unit         `json:"unit"`
+	Serving     bucket.Serving      `json:"serving"`
 	Total       *int64              `json:"total_quantity"`
 	Remaining   *int64              `json:"remaining"`
 	OpensAt     time.Time           `json:"opens_at,omitzero"`
@@ -114,7 +151,7 @@ func summariesOf(list []bucket.Summary) []summaryView {
 	out := make([]summaryView, len(list))
 	for i := range list {
 		s := &list[i]
-		out[i] = summaryView{Tenant: s.Tenant, Name: s.Name, Unit: s.Unit,
+		out[i] = summaryView{Tenant: s.Tenant, Name: s.Name, Unit: s.Unit, Serving: s.Serving,
 			Total: unless(s.Unlimited, s.Total), Remaining: unless(s.Unlimited, s.Remaining),
 			OpensAt: inUTC(s.OpensAt), Held: s.Held, Used: s.Used, RatePerS: s.Rate,
 			ExhaustedAt: inUTC(s.ExhaustedAt).Round(time.Second), Refusals: s.Refusals}
@@ -127,9 +164,9 @@ func (a *API) overview(ctx context.Context) (*overviewView, error) {
 	partitions, err := a.service.Partitions(ctx)
 	s := a.dashboard.Overview(listed)
 	out := &overviewView{Reasons: a.service.Ready(ctx), Instances: a.instancesOf(partitions).Instances,
-		Books: booksView{CheckedAt: inUTC(s.At), Budgets: s.Statuses, Exhausted: s.Exhausted,
+		Books: booksView{CheckedAt: inUTC(s.At), Budgets: s.Statuses, Serving: s.Serving,
 			Discrepancies: s.Discrepancies, Gap: s.Gap, Halted: s.Halted, Quarantined: s.Quarantined},
-		Next: summariesOf(s.Next), Refused: summariesOf(s.Refused)}
+		Troubles: troublesOf(s.Troubles), Next: summariesOf(s.Next), Refused: summariesOf(s.Refused)}
 	out.Ready = len(out.Reasons) == 0 && !a.leaving.Load()
 	if err != nil && out.Ready {
 		return nil, err
@@ -209,12 +246,17 @@ func refusalOf(r *bucket.Refusal) api.Refusal {
 
 // ranks are the orders of a list.
 var ranks = []bucket.RankBy{bucket.ByName, bucket.ByRemaining, bucket.ByUsedShare, bucket.ByEnd,
-	bucket.ByRefusals, bucket.ByExhaustion}
+	bucket.ByRefusals, bucket.ByExhaustion, bucket.ByServing}
 
-// rank reads a page of budgets for a search or an order: parameters q, sort (descending after a
-// minus) and skip.
+// causes are what a list can be restricted to.
+var causes = []bucket.Cause{bucket.LostStore, bucket.Undecided, bucket.Stopped, bucket.Refusing,
+	bucket.Waiting}
+
+// rank reads a page of budgets for a search or an order: parameters q, trouble, sort (descending
+// after a minus) and skip.
 func (a *API) rank(c *call, page bucket.Page) (answer, error) {
-	query := c.query("tenant", "status", "type", "page_size", "archived", "q", "sort", "skip")
+	query := c.query("tenant", "status", "type", "page_size", "archived", "q", "sort", "skip",
+		"trouble")
 	s := bucket.Selection{Tenant: page.Tenant, Type: page.Type, Status: page.Status,
 		Search: query.Get("q"), Archived: page.Archived, Size: page.Size, By: bucket.ByName}
 	if c.principal != nil {
@@ -229,6 +271,12 @@ func (a *API) rank(c *call, page bucket.Page) (answer, error) {
 			c.faults.Invalid("sort", "must be one of %q, with a minus in front to reverse the order", ranks)
 		}
 	}
+	if query.Has("trouble") {
+		cause, instance, _ := strings.Cut(query.Get("trouble"), ":")
+		if s.Trouble, s.Instance = bucket.Cause(cause), instance; !slices.Contains(causes, s.Trouble) {
+			c.faults.Invalid("trouble", "must be one of %q, store_down with :INSTANCE", causes)
+		}
+	}
 	if skip := query.Get("skip"); skip != "" && skip != "0" {
 		n, ok := budget.ParseAmount(skip)
 		if !ok {
@@ -240,7 +288,7 @@ func (a *API) rank(c *call, page bucket.Page) (answer, error) {
 		return answer{}, err
 	}
 	found := a.dashboard.Rank(s)
-	out := api.Page{Budgets: []api.Budget{}, Total: &found.Total,
+	out := api.Page{Budgets: []api.Budget{}, Total: &found.Total, Tenants: found.Tenants,
 		RankedAt: inUTC(found.At)}
 	if len(found.Budgets) == 0 {
 		return answer{body: out}, nil
@@ -257,7 +305,7 @@ func (a *API) rank(c *call, page bucket.Page) (answer, error) {
 	}
 	for _, r := range found.Budgets {
 		if v := byID[r.ID]; v != nil {
-			row := budgetOf(v)
+			row := a.called(v)
 			row.ExhaustedAt, row.Refusals = inUTC(r.ExhaustedAt), r.Refusals
 			out.Budgets = append(out.Budgets, row)
 		}

@@ -221,8 +221,11 @@ func budgetOf(v *bucket.View) api.Budget {
 		Held: f.Held, Used: f.Used,
 		InTransit: f.InTransit(), Quarantined: f.Quarantined, Forfeited: f.Forfeited,
 		Parent: d.ParentName, Allocated: f.Allocated,
-		Buckets: api.BucketCount{Online: f.Online, Offline: f.Offline, Unreachable: v.Unreachable},
-		Limits:  limitsOf(d.Limits),
+		Buckets: api.BucketCount{Online: f.Online, Offline: f.Offline, Unreachable: v.Away.Buckets,
+			Stores: v.Away.Instances, UnreachableUnits: v.Away.Units},
+		Serving: string(v.Serving), OutOfReach: unless(d.Unlimited, v.OutOfReach()),
+		Until:  inUTC(v.Until()),
+		Limits: limitsOf(d.Limits),
 	}
 	if out.EffectiveAt = out.StartAt; d.StartAt.IsZero() {
 		out.EffectiveAt = out.CreatedAt

@@ -34,7 +34,7 @@ var aView = bucket.View{
 	Definition: budget.Definition{ID: 7, Tenant: "default", Name: "sale", GLCode: "4711", Unit: budget.Count,
 		Durability: budget.Ledger, Type: budget.Promo, TotalQuantity: 1000, BucketQuantity: 2, StartAt: at,
 		Version: 3, CreatedAt: at, UpdatedAt: at.Add(time.Second)},
-	Status: budget.Effective, Remaining: 620,
+	Status: budget.Effective, Serving: bucket.ServesFully, Remaining: 620,
 	Figures: ledger.Figures{Total: 1000, Undistributed: 100, InBuckets: 500, Unsettled: 5, Used: 380,
 		Returning: 15, Online: 1, Offline: 1},
 }
@@ -46,7 +46,7 @@ var aDailyView = bucket.View{
 		Rule: &budget.Rule{Kind: budget.Windows, Windows: []budget.Window{
 			{From: "00:00", To: "12:00", Quantity: 300}, {From: "18:00", To: "24:00", Quantity: 50}}},
 		Version: 3, CreatedAt: at, UpdatedAt: at},
-	Status: budget.Effective, Remaining: 200,
+	Status: budget.Effective, Serving: bucket.ServesFully, Remaining: 200,
 	Figures: ledger.Figures{Total: 1000, Unfunded: 660, Undistributed: 20, InBuckets: 180, Used: 140, Online: 2,
 		PeriodUnits: 300, PeriodUsed: 100},
 	Period: budget.Period{Number: 3, Start: at, End: at.Add(3 * time.Hour)},
@@ -260,6 +260,7 @@ var aCappedView = bucket.View{
 				Window:        budget.LimitWindow{Kind: budget.WindowSliding, Length: 48 * time.Hour, Slot: 10 * time.Minute},
 				OverrideCount: 1}}}},
 	Status:  budget.Effective,
+	Serving: bucket.ServesFully,
 	Figures: ledger.Figures{Used: 3, Online: 2},
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/budgetd/budgetd/access"
+	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/internal/httpapi"
 )
 
@@ -73,8 +74,10 @@ func TestForeignLogOut(t *testing.T) {
 	}
 }
 
-// dashboard enables streams. Those of a budget do not use it.
+// dashboard enables streams. Those of a budget ask it only for the calls of the budget.
 type dashboard struct{ httpapi.Dashboard }
+
+func (dashboard) Calls(int64, string, string) bucket.Answered { return bucket.Answered{} }
 
 // streaming opens a stream of a budget and returns its status.
 func streaming(t *testing.T, server *running, token string) (int, *bufio.Reader) {

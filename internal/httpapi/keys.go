@@ -210,9 +210,11 @@ func (c *call) entryNumber(query url.Values, name string) int64 {
 
 // auditLog answers a page of the audit log.
 func (a *API) auditLog(c *call) (answer, error) {
-	query := c.query("after", "before", "from", "to", "principal", "tenant", "op", "sort", "limit")
+	query := c.query("after", "before", "from", "to", "principal", "tenant", "target", "op", "sort",
+		"limit")
 	q := auditlog.Query{Principal: query.Get("principal"), Tenant: query.Get("tenant"),
-		Op: query.Get("op"), FromMS: toMS(c.instant(query, "from")), ToMS: toMS(c.instant(query, "to")),
+		Target: query.Get("target"), Op: query.Get("op"),
+		FromMS: toMS(c.instant(query, "from")), ToMS: toMS(c.instant(query, "to")),
 		After: c.entryNumber(query, "after"), Before: c.entryNumber(query, "before"),
 		Limit: defaultPageSize}
 	switch sort := query.Get("sort"); {

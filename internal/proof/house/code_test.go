@@ -16,9 +16,9 @@ import (
 
 // The largest numbers of lines of code, without blank lines and comments, in Go and Lua.
 const (
-	mostProduct = 65_140 // what budgetd, budgetctl and the client are made of
+	mostProduct = 65_680 // what budgetd, budgetctl and the client are made of
 	mostSupport = 10_990 // all other code outside tests
-	mostTests   = 71_630
+	mostTests   = 71_830
 )
 
 // lineCount counts lines of code and lines that have only a comment.

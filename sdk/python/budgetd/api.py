@@ -22,6 +22,7 @@ Unit = Literal["count", "amount"]
 Durability = Literal["ledger", "store"]
 LateRefund = Literal["total", "next", "forfeit"]
 OnLoss = Literal["quarantine", "assume_unused"]
+Serving = Literal["full", "partly", "period_exhausted", "budget_exhausted", "store_down", "pending", "paused", "expired"]
 SignedQuantity = int
 Above = Literal["refuse", "available"]
 ExpiresAs = Literal["released", "used"]
@@ -196,6 +197,10 @@ class Budget(TypedDict):
     quarantined: "Units"
     forfeited: "Units"
     allocated: NotRequired["Units"]
+    serving: "Serving"
+    out_of_reach: "UnitsOrNone"
+    until: NotRequired["Instant"]
+    calls: NotRequired["Calls"]
     period: NotRequired["Period"]
     periods: NotRequired[list["PlannedPeriod"]]
     buckets: "BucketCount"
@@ -223,6 +228,14 @@ class BucketCount(TypedDict):
     online: "Number"
     offline: "Number"
     unreachable: NotRequired["Number"]
+    stores: NotRequired[list[str]]
+    unreachable_units: NotRequired["Units"]
+
+
+class Calls(TypedDict):
+    accepted: "Number"
+    refused: "Number"
+    unserved: "Number"
 
 
 class HoldList(TypedDict):
@@ -245,7 +258,7 @@ class RemainingList(TypedDict):
 
 class Gauge(TypedDict):
     remaining: "UnitsOrNone"
-    serving: Literal["full", "partly", "period_exhausted", "budget_exhausted", "pending", "paused", "expired"]
+    serving: "Serving"
     as_of: "Instant"
 
 
@@ -271,6 +284,7 @@ class Refusal(TypedDict):
 
 class BudgetPage(TypedDict):
     total: NotRequired["Number"]
+    tenants: NotRequired[dict[str, "Number"]]
     ranked_at: NotRequired["Instant"]
     budgets: list["Budget"]
     next_page_token: NotRequired[str]
@@ -322,6 +336,10 @@ class AdjustedBudget(TypedDict):
     quarantined: "Units"
     forfeited: "Units"
     allocated: NotRequired["Units"]
+    serving: "Serving"
+    out_of_reach: "UnitsOrNone"
+    until: NotRequired["Instant"]
+    calls: NotRequired["Calls"]
     period: NotRequired["Period"]
     periods: NotRequired[list["PlannedPeriod"]]
     buckets: "BucketCount"

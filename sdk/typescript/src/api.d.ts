@@ -1585,7 +1585,7 @@ export interface components {
             /** @description What no period has got yet. */
             not_funded: components["schemas"]["UnitsOrNone"];
             pending_shrink?: components["schemas"]["Units"];
-            /** @description What deductions can take now: `undistributed`, `in_transit` and `in_buckets`, less pending shrinks. 0 unless the budget is effective, and before its window opens. */
+            /** @description What deductions can take now: `undistributed`, `in_transit` and `in_buckets`, less pending shrinks and what is on stores that do not answer this node. 0 unless the budget is effective, and before its window opens. */
             remaining: components["schemas"]["UnitsOrNone"];
             /** @description When deductions can begin; left out unless it is in the future. */
             opens_at?: components["schemas"]["Instant"];
@@ -1598,6 +1598,12 @@ export interface components {
             forfeited: components["schemas"]["Units"];
             /** @description The sum of the totals of its children; left out if it is 0. */
             allocated?: components["schemas"]["Units"];
+            serving: components["schemas"]["Serving"];
+            /** @description What is neither used nor held and cannot be deducted now: units of later periods, of a budget that is not effective, and on stores that do not answer this node. */
+            out_of_reach: components["schemas"]["UnitsOrNone"];
+            /** @description When it serves again by itself; left out if that is not known. */
+            until?: components["schemas"]["Instant"];
+            calls?: components["schemas"]["Calls"];
             period?: components["schemas"]["Period"];
             /** @description What the first periods and the last one would get (`dry_run` only). */
             periods?: components["schemas"]["PlannedPeriod"][];
@@ -1625,8 +1631,20 @@ export interface components {
         BucketCount: {
             online: components["schemas"]["Number"];
             offline: components["schemas"]["Number"];
-            /** @description How many are on stores that do not answer this node. */
+            /** @description How many online ones are on stores that do not answer this node. */
             unreachable?: components["schemas"]["Number"];
+            /** @description The instances that do not answer this node. */
+            stores?: string[];
+            /** @description What the ledger has in those buckets. */
+            unreachable_units?: components["schemas"]["Units"];
+        };
+        /** @description What this node answered to deductions of the budget in the last minute; left out without any, and in lists without `q`, `sort` or `skip`. Invalid requests are not counted. */
+        Calls: {
+            accepted: components["schemas"]["Number"];
+            /** @description For a cause of the caller: a limit, or an amount that can never be deducted. */
+            refused: components["schemas"]["Number"];
+            /** @description For any other cause. */
+            unserved: components["schemas"]["Number"];
         };
         HoldList: {
             holds: components["schemas"]["OpenHold"][];
@@ -1646,14 +1664,15 @@ export interface components {
                 [key: string]: components["schemas"]["Gauge"];
             };
         };
+        /**
+         * @description Whether a budget serves deductions now: `full`; `partly` if some of its buckets are offline or on stores that do not answer; `store_down` if what is left is on such stores; `period_exhausted` if a later period may get more; `budget_exhausted`; or the status of a budget that is not effective, with `pending` before its window opens.
+         * @enum {string}
+         */
+        Serving: "full" | "partly" | "period_exhausted" | "budget_exhausted" | "store_down" | "pending" | "paused" | "expired";
         /** @description What a budget has left, as this node knows it; null if it does not. */
         Gauge: {
             remaining: components["schemas"]["UnitsOrNone"];
-            /**
-             * @description `partly` if some of its buckets are offline; `period_exhausted` if a later period may get more; the status of a budget that is not effective; `pending` before its window opens.
-             * @enum {string}
-             */
-            serving: "full" | "partly" | "period_exhausted" | "budget_exhausted" | "pending" | "paused" | "expired";
+            serving: components["schemas"]["Serving"];
             as_of: components["schemas"]["Instant"];
         } | null;
         RefusalList: {
@@ -1678,8 +1697,12 @@ export interface components {
             problem: components["schemas"]["Problem"];
         };
         BudgetPage: {
-            /** @description How many budgets were found; only with `q`, `sort` or `skip`. */
+            /** @description How many budgets were found; only with `q`, `sort`, `skip` or `trouble`. */
             total?: components["schemas"]["Number"];
+            /** @description How many were found of each tenant that the caller may see, also without the restriction to one; only with `q`, `sort`, `skip` or `trouble`. */
+            tenants?: {
+                [key: string]: components["schemas"]["Number"];
+            };
             /** @description When all budgets were last looked at for the order. */
             ranked_at?: components["schemas"]["Instant"];
             budgets: components["schemas"]["Budget"][];
@@ -2708,6 +2731,8 @@ export interface components {
         WebhookID: string;
         /** @description Only entries of this tenant. */
         LogTenant: string;
+        /** @description Only entries of this budget, instance or key, by its name; of a budget with its tenant. */
+        LogTarget: string;
         /** @description Only budgets with this status. */
         Status: components["schemas"]["BudgetStatus"];
         /** @description Only budgets of this type. */
@@ -2787,8 +2812,10 @@ export interface operations {
             query?: {
                 /** @description Only names that contain this. */
                 q?: string;
-                /** @description name, remaining, used_share, end, refusals or exhausted_at; with a minus in front the other way round. */
+                /** @description name, remaining, used_share, end, refusals, exhausted_at or serving (what hurts first); with a minus in front the other way round. */
                 sort?: string;
+                /** @description Only budgets with this trouble: `store_down:INSTANCE`, quarantined, halted, used_up or period_used_up. */
+                trouble?: string;
                 /** @description How many to leave out at the begin. */
                 skip?: number;
                 /** @description The tenant, or `*` for all; left out: the one of the key, else `default`. */
@@ -4927,6 +4954,8 @@ export interface operations {
                 principal?: components["parameters"]["Principal"];
                 /** @description Only entries of this tenant. */
                 tenant?: components["parameters"]["LogTenant"];
+                /** @description Only entries of this budget, instance or key, by its name; of a budget with its tenant. */
+                target?: components["parameters"]["LogTarget"];
                 /** @description Only calls of this name. */
                 op?: components["parameters"]["Op"];
                 /** @description The most entries. */

@@ -4,7 +4,8 @@ import { Refused } from './api'
 import type { Loaded } from './load'
 import type { Budget } from './types'
 import { ago, instant, share, orUnlimited, units } from './format'
-import { tones, type Tone } from './tone'
+import { served } from './serving'
+import type { Tone } from './tone'
 
 export function Mark({ tone = '', children, dot }:
   { tone?: Tone; children: ComponentChildren; dot?: boolean }) {
@@ -65,8 +66,10 @@ export function Shown<T>({ of, empty, none, children }: {
   )
 }
 
-export function Status({ of }: { of: Budget['status'] }) {
-  return <Mark tone={tones[of]} dot>{of}</Mark>
+/** Whether a budget serves. */
+export function Serves({ b }: { b: Pick<Budget, 'serving' | 'calls' | 'buckets'> }) {
+  const { tone, text } = served(b)
+  return <Mark tone={tone} dot>{text}</Mark>
 }
 
 /** How far away an instant is, and the instant below it. */

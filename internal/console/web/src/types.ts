@@ -43,6 +43,7 @@ export interface Summary {
   tenant: string
   name: string
   unit: Unit
+  serving: Budget['serving']
   total_quantity: number | null
   remaining: number | null
   opens_at?: string
@@ -53,10 +54,22 @@ export interface Summary {
   refusals?: Record<string, number>
 }
 
+/** What has one cause and needs a person. */
+export interface Trouble {
+  cause: 'store_down' | 'quarantined' | 'halted' | 'used_up' | 'period_used_up'
+  instance?: string
+  budgets: number
+  buckets?: number
+  unserved: number
+  since: string
+  worst: { tenant: string; name: string }[]
+}
+
 export interface Overview {
+  troubles: Trouble[]
   ready: boolean
   reasons: string[]
-  books: { checked_at?: string; budgets: Record<string, number>; exhausted: number
+  books: { checked_at?: string; budgets: Record<string, number>; serving: Record<string, number>
     discrepancies: number; gap: number; halted: number; quarantined: number }
   instances: Instance[]
   outcomes: { at: string; accepted: number; refused: number; limited: number; failed: number

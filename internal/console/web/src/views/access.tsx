@@ -1,9 +1,10 @@
 // Who may do what, and who did what.
+import { href } from '../address'
 import { call } from '../api'
 import { ChangeButton, type Change } from '../change'
 import { instant, units } from '../format'
 import { useCall } from '../load'
-import { Mark, Shown } from '../parts'
+import { Card, Mark, Shown } from '../parts'
 import { queryOf } from '../paths'
 import { useQuery } from '../route'
 import { may } from '../session'
@@ -89,14 +90,16 @@ interface Row { seq: number; at: string; principal?: string; key_id?: string; so
 const shown = 50
 
 export function AuditLog() {
-  const [query, set] = useQuery({ principal: '', op: '', before: '' })
-  const { principal, op } = query
+  const [query, set] = useQuery({ principal: '', op: '', tenant: '', target: '', before: '' })
+  const { principal, op, tenant, target } = query
   const before = Number(query.before) || 0
   const from = (seq: number) => set({ before: seq ? String(seq) : '' })
-  const path = `v1/audit-log${queryOf({ sort: '-seq', principal, op, before: before || undefined, limit: shown })}`
+  const path = `v1/audit-log${queryOf({ sort: '-seq', principal, op, tenant, target,
+    before: before || undefined, limit: shown })}`
   const page = useCall<{ entries: Row[] }>(path, 10_000)
   const [principalText, typePrincipal] = useTyped(principal, (text) => set({ principal: text, before: '' }))
   const [opText, typeOp] = useTyped(op, (text) => set({ op: text, before: '' }))
+  const [targetText, typeTarget] = useTyped(target, (text) => set({ target: text, tenant: '', before: '' }))
   return (
     <>
       <div class="head"><h1>Audit log</h1><span class="quiet">the newest first</span></div>
@@ -106,6 +109,8 @@ export function AuditLog() {
             onInput={(e) => typePrincipal(e.currentTarget.value)} /></label>
           <label>Call<input value={opText} placeholder="append, drain …"
             onInput={(e) => typeOp(e.currentTarget.value)} /></label>
+          <label>On<input value={targetText} placeholder="a budget, instance or key"
+            onInput={(e) => typeTarget(e.currentTarget.value)} /></label>
         </div>
         <Shown of={page} empty={(p) => p.entries.length === 0} none={<><p>There is no {before > 0 ? 'older' : 'such'} entry.</p>
             {before > 0 && <button type="button" onClick={() => from(0)}>Newest</button>}</>}>
@@ -132,6 +137,40 @@ export function AuditLog() {
   )
 }
 
+/** Who changed a budget, and what became what. */
+export function TargetChanges({ tenant, target }: { tenant: string; target: string }) {
+  const page = useCall<{ entries: Row[] }>(`v1/audit-log${queryOf({ sort: '-seq', tenant, target, limit: 10 })}`, 10_000)
+  return (
+    <Card title="Changes" end={<a href={href(['audit-log'], { tenant, target })}>All of them</a>}>
+      <Shown of={page} empty={(p) => p.entries.length === 0} none={<p>Nobody changed it.</p>}>
+        {({ entries }) => (
+          <div class="scroll">
+            <table class="cards">
+              <caption class="unseen">Changes</caption>
+              <thead><tr><th>At</th><th>Who</th><th>Call</th><th>Outcome</th><th>What became what</th></tr></thead>
+              <tbody>{entries.map((r) => (
+                <tr key={r.seq}>
+                  <th scope="row">{instant(r.at)}</th>
+                  <td data-label="Who">{r.principal || 'nobody'}</td>
+                  <td data-label="Call">{r.op}</td>
+                  <td data-label="Outcome"><Outcome r={r} /></td>
+                  <td data-label="What became what">{r.before && r.after
+                    ? <Fields before={r.before} after={r.after} /> : '–'}</td>
+                </tr>
+              ))}</tbody>
+            </table>
+          </div>
+        )}
+      </Shown>
+    </Card>
+  )
+}
+
+function Outcome({ r }: { r: Row }) {
+  return <><Mark tone={r.outcome === 'done' ? 'good' : 'warn'}>{r.outcome}</Mark>
+    {(r.times ?? 1) > 1 && ` ${units(r.times)} times`}</>
+}
+
 function Line({ r }: { r: Row }) {
   return (
     <tr>
@@ -140,26 +179,30 @@ function Line({ r }: { r: Row }) {
       <td data-label="Who">{r.principal || 'nobody'} <span class="quiet small">{r.source}</span></td>
       <td data-label="Call">{r.op}</td>
       <td data-label="On">{[r.tenant, r.target].filter(Boolean).join('/') || '–'}</td>
-      <td data-label="Outcome"><Mark tone={r.outcome === 'done' ? 'good' : 'warn'}>{r.outcome}</Mark>
-        {(r.times ?? 1) > 1 && ` ${units(r.times)} times`}</td>
+      <td data-label="Outcome"><Outcome r={r} /></td>
       <td data-label="Change">{r.before || r.after ? <Changes before={r.before} after={r.after} /> : '–'}</td>
     </tr>
   )
 }
 
+interface Definitions { before?: string | null; after?: string | null }
+
 /** What of a definition became another. */
-function Changes({ before, after }: { before?: string | null; after?: string | null }) {
+function differences({ before, after }: Definitions): [name: string, was: string, is: string][] {
   const a = before ? JSON.parse(before) as Record<string, unknown> : {}
   const z = after ? JSON.parse(after) as Record<string, unknown> : {}
   const names = [...new Set([...Object.keys(a), ...Object.keys(z)])]
     .filter((n) => JSON.stringify(a[n]) !== JSON.stringify(z[n]))
   const text = (v: unknown) => (typeof v === 'number' ? units(v) : v === undefined ? '–'
     : typeof v === 'string' ? v : JSON.stringify(v))
-  return (
-    <details><summary>{names.length} {names.length === 1 ? 'field' : 'fields'}</summary>
-      <ul class="small">
-        {names.map((n) => <li key={n}><b>{n}</b> {text(a[n])} → {text(z[n])}</li>)}
-      </ul>
-    </details>
-  )
+  return names.map((n) => [n, text(a[n]), text(z[n])])
+}
+
+function Fields(of: Definitions) {
+  return <ul class="small">{differences(of).map(([n, was, is]) => <li key={n}><b>{n}</b> {was} → {is}</li>)}</ul>
+}
+
+function Changes(of: Definitions) {
+  const n = differences(of).length
+  return <details><summary>{n} {n === 1 ? 'field' : 'fields'}</summary><Fields {...of} /></details>
 }

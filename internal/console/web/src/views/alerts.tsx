@@ -1,16 +1,18 @@
 // Which budgets need attention, and who is told.
 import { budgetHref, href } from '../address'
-import { ago, instant, share, units } from '../format'
-import { useCall } from '../load'
+import { ago, instant, units } from '../format'
+import { useCall, type Loaded } from '../load'
 import { Card, Mark, Shown } from '../parts'
 import { queryOf } from '../paths'
 import { route, useQuery } from '../route'
 import { may } from '../session'
 import { EndpointView, Endpoints } from './endpoints'
+import { crossed, grouped, toneOf, type Alert } from './groups'
 
-interface Alert { id: number; state: 'firing' | 'resolved'; tenant: string; budget: string; threshold: string
-  period?: number; told_by?: number; total: number; spent: number; left: number; fired_at: string
-  resolved_at?: string; reason?: string }
+interface Page { alerts: Alert[]; next_page_token?: string }
+
+/** The alerts that are read, the newest. */
+const most = 500
 
 const states = [['firing', 'Firing'], ['resolved', 'Resolved'], ['any', 'All']] as const
 
@@ -21,8 +23,7 @@ export function Alerts() {
 
 function List() {
   const [{ state }, set] = useQuery({ state: 'firing' })
-  const list = useCall<{ alerts: Alert[] }>(`v1/alerts${queryOf({
-    state: state === 'any' ? '' : state, page_size: 200 })}`, 5000)
+  const list = useCall<Page>(`v1/alerts${queryOf({ state: state === 'any' ? '' : state, page_size: most })}`, 5000)
   return (
     <>
       <div class="head"><h1>Alerts</h1></div>
@@ -35,7 +36,16 @@ function List() {
       <div class="card">
         <Shown of={list} empty={(l) => l.alerts.length === 0}
           none={<p>{state === 'firing' ? 'Nothing needs attention.' : 'There is no such alert.'}</p>}>
-          {({ alerts }) => <Table alerts={alerts} />}
+          {(page) => <>
+            {page.next_page_token && <p class="small">The newest {units(most)} are shown; there are more.</p>}
+            {grouped(page.alerts).map((g) => (
+              <section key={g.cause} aria-label={g.title}>
+                <h3><Mark tone={state === 'firing' ? toneOf(g.cause) : ''} dot>{g.title}</Mark>{' '}
+                  {units(g.alerts.length)} {g.alerts.length === 1 ? 'budget' : 'budgets'}</h3>
+                <Table of={g.title} alerts={g.alerts} />
+              </section>
+            ))}
+          </>}
         </Shown>
       </div>
       {may('operator') && <Endpoints />}
@@ -43,26 +53,22 @@ function List() {
   )
 }
 
-function Table({ alerts }: { alerts: Alert[] }) {
+function Table({ of, alerts }: { of: string; alerts: Alert[] }) {
   return (
     <div class="scroll">
       <table class="cards">
-        <caption class="unseen">Alerts</caption>
-        <thead><tr><th>Budget</th><th>Threshold</th><th>State</th><th>Fired</th><th class="num">Spent then</th>
-          <th class="num">Left then</th><th>Resolved</th></tr></thead>
+        <caption class="unseen">Alerts: {of}</caption>
+        <thead><tr><th>Budget</th><th>Threshold</th><th>Crossed with</th><th>Fired</th><th>Resolved</th></tr></thead>
         <tbody>
           {alerts.map((a) => (
             <tr key={a.id}>
-              <th scope="row"><a href={budgetHref(a.tenant, a.budget)}>{a.budget}</a></th>
-              <td data-label="Threshold"><code>{a.threshold}</code>
-                {a.told_by && <span class="quiet small"> told with {a.told_by}</span>}</td>
-              <td data-label="State"><Mark tone={a.state === 'firing' ? 'bad' : ''} dot>{a.state}</Mark></td>
+              <th scope="row"><a href={budgetHref(a.tenant, a.budget)}>{a.budget}</a>{' '}
+                <span class="quiet small">{a.tenant}</span></th>
+              <td data-label="Threshold"><code>{a.threshold}</code></td>
+              <td data-label="Crossed with">{crossed(a) || 'see the budget'}</td>
               <td data-label="Fired" title={instant(a.fired_at)}>{ago(a.fired_at)}</td>
-              <td class="num" data-label="Spent then">{units(a.spent)} <span class="quiet small">
-                {share(a.spent, a.total)}</span></td>
-              <td class="num" data-label="Left then">{units(a.left)}</td>
               <td data-label="Resolved" title={instant(a.resolved_at)}>{a.resolved_at
-                ? <>{ago(a.resolved_at)} <code>{a.reason}</code></> : '–'}</td>
+                ? <>{ago(a.resolved_at)} <code>{a.reason}</code></> : 'fires'}</td>
             </tr>
           ))}
         </tbody>
@@ -71,20 +77,25 @@ function Table({ alerts }: { alerts: Alert[] }) {
   )
 }
 
-/** The alerts that fire, in short. */
-export function Firing() {
-  const list = useCall<{ alerts: Alert[]; next_page_token?: string }>('v1/alerts?state=firing&page_size=10', 5000)
+/** The alerts that fire, the newest. */
+export const useFiring = () => useCall<Page>(`v1/alerts?state=firing&page_size=${most}`, 10_000)
+
+/** The alerts that fire, by cause. */
+export function Firing({ list }: { list: Loaded<Page> }) {
+  const shown = 3
   return (
     <Card title="Alerts that fire" end={<a href={href(['alerts'])}>All alerts</a>}>
       <Shown of={list} empty={(l) => l.alerts.length === 0} none={<p>Nothing needs attention.</p>}>
-        {({ alerts, next_page_token }) => (
+        {(page) => (
           <ul class="legend firing">
-            {alerts.map((a) => (
-              <li key={a.id}><Mark tone="bad" dot>{a.threshold}</Mark>
-                <a href={budgetHref(a.tenant, a.budget)}>{a.budget}</a>
-                <span class="quiet" title={instant(a.fired_at)}>{ago(a.fired_at)}</span></li>
+            {grouped(page.alerts).map((g) => (
+              <li key={g.cause}><Mark tone={toneOf(g.cause)} dot>{g.title}</Mark>
+                <span>{units(g.alerts.length)}{page.next_page_token && ' or more'}:</span>
+                {g.alerts.slice(0, shown).map((a) => <span key={a.id}>
+                  <a href={budgetHref(a.tenant, a.budget)}>{a.budget}</a> <span class="quiet">{crossed(a)}</span></span>)}
+                {g.alerts.length > shown && <a href={href(['alerts'])}>and {units(g.alerts.length - shown)} more</a>}
+              </li>
             ))}
-            {next_page_token && <li><a href={href(['alerts'])}>and more</a></li>}
           </ul>
         )}
       </Shown>

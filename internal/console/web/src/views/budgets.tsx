@@ -8,30 +8,31 @@ import { queryOf } from '../paths'
 import { may, me } from '../session'
 import { direction, turned } from '../sort'
 import { useTyped } from '../typed'
-import { Meter, Remaining, Shown, Status, When } from '../parts'
+import { Meter, Remaining, Serves, Shown, When } from '../parts'
 import { useQuery } from '../route'
 import { unspent, type Budget, type BudgetPage } from '../types'
 
 const size = 50
 
 const columns: [sort: string, title: string, numeric: boolean][] = [
-  ['name', 'Name', false], ['', 'Status', false], ['remaining', 'Remaining', true], ['', 'Held', true],
+  ['name', 'Name', false], ['serving', 'Serves', false], ['remaining', 'Remaining', true], ['', 'Held', true],
   ['', 'Used', true], ['', 'Total', true], ['used_share', 'Used share', false],
   ['exhausted_at', 'Runs out', false], ['end', 'Ends', false], ['refusals', 'Refused', true],
 ]
 
-const orders: [string, string][] = [['name', 'Name'], ['remaining', 'Least remaining'],
+const orders: [string, string][] = [['name', 'Name'], ['serving', 'What hurts first'], ['remaining', 'Least remaining'],
   ['-used_share', 'Most used share'], ['end', 'Ends first'], ['-refusals', 'Most refused'],
   ['exhausted_at', 'Runs out first']]
 
 const arrows = { ascending: ' ▲', descending: ' ▼', none: '' }
 
 export function Budgets() {
-  const [query, set] = useQuery({ q: '', status: '', type: '', sort: 'name', skip: '' })
-  const { q, status, type, sort } = query
+  const [query, set] = useQuery({ q: '', status: '', type: '', tenant: '', trouble: '', sort: 'name', skip: '' })
+  const { q, status, type, tenant, trouble, sort } = query
   const skip = Number(query.skip) || 0
-  const page = useCall<BudgetPage>(`v1/budgets${queryOf({ tenant: '*', page_size: size, q, sort,
-    skip, status, type })}`, 5000)
+  const page = useCall<BudgetPage>(`v1/budgets${queryOf({ tenant: tenant || '*', page_size: size, q, sort,
+    skip, status, type, trouble })}`, 5000)
+  const tenants = Object.entries(page.data?.tenants ?? {}).toSorted()
   const [text, search] = useTyped(q, (q) => set({ q, skip: '' }))
   const filter = (name: string) => (e: { currentTarget: HTMLSelectElement }) =>
     set({ [name]: e.currentTarget.value, skip: '' })
@@ -44,9 +45,17 @@ export function Budgets() {
         {may('admin') && <div class="end"><Create done={page.reload} /></div>}
       </div>
       <div class="card stack">
+        {trouble && <p>Only budgets with one trouble: {trouble.replaceAll('_', ' ')}.{' '}
+          <button type="button" class="slim" onClick={() => set({ trouble: '', skip: '' })}>Show all</button></p>}
         <div class="tools" role="search">
           <label class="wide">Search<input type="search" value={text} placeholder="part of a name"
             onInput={(e) => search(e.currentTarget.value)} /></label>
+          {(tenant || tenants.length > 1) && <label>Tenant
+            <select value={tenant} onChange={filter('tenant')}>
+              <option value="">all, {units(tenants.reduce((n, [, own]) => n + own, 0))}</option>
+              {tenants.map(([name, n]) => <option key={name} value={name}>{name}, {units(n)}</option>)}
+            </select>
+          </label>}
           <label>Status
             <select value={status} onChange={filter('status')}>
               <option value="">any</option>
@@ -66,7 +75,7 @@ export function Budgets() {
           </label>
         </div>
         <Shown of={page} empty={(p) => p.budgets.length === 0}
-          none={<p>{q || status || type
+          none={<p>{trouble ? 'No budget has this trouble now.' : q || status || type || tenant
             ? 'No budget fits. A new one can be found as soon as the next look at all budgets is done.'
             : 'There is no budget yet. budgetctl create makes one.'}</p>}>
           {(p) => (
@@ -115,7 +124,7 @@ function Table({ rows, sort, order }:
                 <a href={budgetHref(b.tenant, b.name)}>{b.name}</a>
                 {tenants && <span class="quiet small"> {b.tenant}</span>}
               </th>
-              <td data-label="Status"><Status of={b.status} /></td>
+              <td data-label="Serves"><Serves b={b} /></td>
               <td class="num" data-label="Remaining"><Remaining b={b} /></td>
               <td class="num" data-label="Held">{units(b.held)}</td>
               <td class="num" data-label="Used">{units(b.used)}</td>

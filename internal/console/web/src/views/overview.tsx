@@ -6,8 +6,10 @@ import { ago, instant, rate, share, units } from '../format'
 import { useLive } from '../live'
 import { Card, Failure, Mark, Remaining, When } from '../parts'
 import type { Overview, Summary } from '../types'
-import { Firing } from './alerts'
+import { Firing, useFiring } from './alerts'
+import type { Alert } from './groups'
 import { verdict } from './verdict'
+import { Work } from './work'
 
 const outcomes = [
   { label: 'Accepted', token: '--s-left', fill: true },
@@ -29,11 +31,13 @@ export function OverviewView() {
 }
 
 function Body({ o }: { o: Overview }) {
+  const firing = useFiring()
   return (
     <div class="grid">
-      <Health o={o} />
+      <Work o={o} />
+      <Health o={o} firing={firing.data?.alerts ?? []} />
       <Pace o={o} />
-      <Firing />
+      <Firing list={firing} />
       <Card title="What runs out next" width="w6"
         end={<a href={href(['budgets'], { sort: 'exhausted_at' })}>All, in this order</a>}>
         <Next list={o.next} books={o.books} />
@@ -57,9 +61,9 @@ function Body({ o }: { o: Overview }) {
   )
 }
 
-function Health({ o }: { o: Overview }) {
+function Health({ o, firing }: { o: Overview; firing: Alert[] }) {
   const b = o.books
-  const { tone, text, lines } = verdict(o)
+  const { tone, text, lines } = verdict(o, firing)
   return (
     <Card title="Health" width="w6"
       end={<Mark tone={tone} dot>{text}</Mark>}>
@@ -73,7 +77,6 @@ function Health({ o }: { o: Overview }) {
         <dt>Budgets</dt>
         <dd>
           {Object.entries(b.budgets).map(([status, n]) => `${units(n)} ${status}`).join(', ') || 'none'}
-          {b.exhausted > 0 && `, ${units(b.exhausted)} of them used up`}
         </dd>
         <dt>Checked</dt>
         <dd title={instant(b.checked_at)}>
@@ -113,7 +116,8 @@ function Pace({ o }: { o: Overview }) {
 }
 
 function Next({ list, books }: { list: Summary[]; books: Overview['books'] }) {
-  const { exhausted, checked_at } = books
+  const { serving, checked_at } = books
+  const exhausted = (serving.budget_exhausted ?? 0) + (serving.period_exhausted ?? 0)
   if (list.length === 0) {
     return (
       <p class="empty">

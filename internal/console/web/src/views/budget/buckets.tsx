@@ -9,7 +9,7 @@ import { budgetPath } from '../../paths'
 import { useQuery } from '../../route'
 import { may } from '../../session'
 import { homeName, storeOf, type Bucket, type Budget } from '../../types'
-import { inOrder, stateOf } from './squares'
+import { inOrder, stateOf, wordOf } from './squares'
 
 export function Buckets({ b }: { b: Budget }) {
   const list = useCall<{ buckets: Bucket[] }>(budgetPath(b.name, b.tenant, '/buckets'), 3000)
@@ -18,7 +18,8 @@ export function Buckets({ b }: { b: Budget }) {
   const shown = over || bucket
   return (
     <Card title="Buckets" end={<span class="quiet">{b.buckets.online} online
-      {b.buckets.offline > 0 && `, ${b.buckets.offline} offline`}</span>}>
+      {b.buckets.offline > 0 && `, ${b.buckets.offline} offline`}
+      {!!b.buckets.unreachable && `, ${b.buckets.unreachable} out of reach`}</span>}>
       <Shown of={list} empty={(l) => l.buckets.length === 0} none={<p>It has no bucket.</p>}>
         {({ buckets }) => {
           const most = Math.max(...buckets.map((k) => k.remaining), 1)
@@ -36,7 +37,7 @@ export function Buckets({ b }: { b: Budget }) {
                       <button key={k.key} type="button"
                         class={`square ${stateOf(k)}`}
                         style={{ '--full': Math.round((100 * k.remaining) / most) }}
-                        aria-label={`${k.key}, ${k.halted ? 'halted' : k.status}, ${units(k.remaining)} left`}
+                        aria-label={`${k.key}, ${wordOf(k)}, ${units(k.remaining)} left`}
                         aria-pressed={k.key === shown}
                         onMouseEnter={() => show(k.key)} onFocus={() => show(k.key)}
                         onClick={() => { show(k.key); set({ bucket: k.key }) }} />
@@ -47,7 +48,8 @@ export function Buckets({ b }: { b: Budget }) {
               <div class="tip" role="status">
                 {one ? <BucketLine k={one} b={b} done={list.reload} />
                   : <p class="quiet small">A square is a bucket; the fuller its colour, the more it has
-                    left. Dashed: offline. Red: halted. Amber: its store lost its memory.</p>}
+                    left. Dashed: offline. Red: halted. Crossed out: its store does not answer. Amber:
+                    its store lost its memory.</p>}
               </div>
             </div>
           )
@@ -69,13 +71,14 @@ function BucketLine({ k, b, done }: { k: Bucket; b: Budget; done: () => void }) 
   return (
     <div class="stack">
       <p>
-        <b class="mono">{k.key}</b> <Mark tone={k.halted ? 'bad' : k.status === 'online' ? 'good' : ''}>
-          {k.halted ? 'halted' : k.status}{k.offline_by ? ` by ${k.offline_by}` : ''}</Mark>
+        <b class="mono">{k.key}</b> <Mark tone={k.halted || k.problem ? 'bad' : k.status === 'online' ? 'good' : ''}>
+          {wordOf(k)}{k.offline_by ? ` by ${k.offline_by}` : ''}</Mark>
         {' '}{units(k.remaining)} left, {units(k.held)} held, {units(k.used)} used;
         in {homeName(k.home)}, epoch {k.epoch}, applied {units(k.out_cnt)} times
         for {units(k.out_quantity)}, changed {ago(k.updated_at)}.
       </p>
       {k.halted && <p class="failure">{k.halted}</p>}
+      {k.problem && <p class="failure">{k.problem}</p>}
       {may('operator') && (
         <div class="buttons">
           {k.status === 'online' ? (

@@ -13,6 +13,7 @@ const parts: [string, string, string, (a: Audit) => number | null][] = [
   ['S', 'used', 'used', (a) => a.used], ['R', 'in transit', 'transit', (a) => a.in_transit],
   ['Q', 'quarantined', 'quarantine', (a) => a.quarantined],
   ['X', 'forfeited', 'forfeited', (a) => a.forfeited],
+  ['A', 'with its children', 'children', (a) => a.with_children ?? 0],
 ]
 
 export function Conservation({ b }: { b: Budget }) {
@@ -27,14 +28,16 @@ export function Conservation({ b }: { b: Budget }) {
           return (
             <>
               <p>
-                <Mark tone={a.ok ? 'good' : 'bad'} dot>{a.ok ? 'every unit is accounted for'
-                  : `${a.discrepancies.length} discrepancies`}</Mark>
+                <Mark tone={!a.ok ? 'bad' : a.unchecked ? 'warn' : 'good'} dot>{!a.ok
+                  ? `${a.discrepancies.length} discrepancies` : a.unchecked
+                    ? `accounted for, except ${units(a.unchecked.length)} buckets that were not reached`
+                    : 'every unit is accounted for'}</Mark>
                 <span class="quiet small"> audited {instant(at)}</span>
               </p>
               {b.unlimited ? <p class="quiet">An unlimited budget has no total to conserve.</p> : (
                 <>
                   <p class="small mono" style={{ margin: '8px 0' }}>
-                    T {units(a.total)} = F + U + O + H + S + R + Q + X {sum === a.total ? '' : units(sum)}
+                    T {units(a.total)} = F + U + O + H + S + R + Q + X + A {sum === a.total ? '' : units(sum)}
                   </p>
                   <div class="strip" aria-hidden="true">
                     {parts.map(([letter, , tone, f]) => <i key={letter}
@@ -52,7 +55,8 @@ export function Conservation({ b }: { b: Budget }) {
                 every store lost its memory.</p>}
               {a.discrepancies.map((d, i) => <pre class="failure small" key={i}>
                 {JSON.stringify(d, null, 1)}</pre>)}
-              {a.unchecked && <p class="small">Not reached: {a.unchecked.join(', ')}</p>}
+              {a.unchecked && <p class="small">Not reached, so the ledger’s figures of them were not
+                compared with the store: {a.unchecked.join(', ')}</p>}
             </>
           )
         }}

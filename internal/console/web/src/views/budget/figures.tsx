@@ -10,6 +10,8 @@ export function Figures({ b }: { b: Budget }) {
       <dl class="figures">
         <div><dt>Remaining</dt><dd><Remaining b={b} />{!b.unlimited && <small>
           {' '}{share(b.remaining ?? 0, b.total_quantity)}</small>}</dd></div>
+        {!!b.out_of_reach && <div><dt>Out of reach</dt><dd>{units(b.out_of_reach)} <small>{b.until
+          ? `until ${instant(b.until, b.timezone)}` : 'now'}</small></dd></div>}
         <div><dt>Held</dt><dd>{units(b.held)}</dd></div>
         <div><dt>Used</dt><dd>{units(b.used)} <small>{share(b.used, b.total_quantity)}</small></dd></div>
         <div><dt>Total</dt><dd>{orUnlimited(b.total_quantity)}</dd></div>

@@ -6,5 +6,10 @@ export const inOrder = (buckets: Bucket[]): Bucket[] => buckets.toSorted((x, y) 
   (storeOf(x.home) < storeOf(y.home) ? -1 : storeOf(x.home) > storeOf(y.home) ? 1 : x.ordinal - y.ordinal))
 
 /** What is wrong with a bucket, the worst first; '' if it serves. */
-export const stateOf = (k: Bucket): 'halted' | 'offline' | 'quarantined' | '' =>
-  (k.halted ? 'halted' : k.status === 'offline' ? 'offline' : k.epoch_status === 'lost' ? 'quarantined' : '')
+export const stateOf = (k: Bucket): 'halted' | 'unreachable' | 'offline' | 'quarantined' | '' =>
+  (k.halted ? 'halted' : k.problem ? 'unreachable' : k.status === 'offline' ? 'offline'
+    : k.epoch_status === 'lost' ? 'quarantined' : '')
+
+/** The state of a bucket in words. */
+export const wordOf = (k: Bucket): string =>
+  (k.halted ? 'halted' : k.problem ? 'out of reach' : k.status)

@@ -3,11 +3,13 @@ import { useEffect, useState } from 'preact/hooks'
 import { type Refused } from '../../api'
 import { unitName } from '../../format'
 import { follow } from '../../live'
-import { Failure, Status } from '../../parts'
+import { Failure, Serves } from '../../parts'
 import { budgetPath } from '../../paths'
-import { may } from '../../session'
+import { everywhere, may } from '../../session'
 import type { Budget, Entry } from '../../types'
+import { TargetChanges } from '../access'
 import { Actions } from './actions'
+import { Band } from './band'
 import { Buckets } from './buckets'
 import { Burn } from './burn'
 import { Conservation } from './conservation'
@@ -43,10 +45,11 @@ export function BudgetView({ tenant, name }: { tenant: string; name: string }) {
   return (
     <>
       <div class="head">
-        <h1>{b.name}</h1><Status of={b.status} />
+        <h1>{b.name}</h1><Serves b={b} />
         <span class="quiet">{b.tenant} · {b.type} · {b.durability} mode · {unitName(b.unit)}</span>
         {may('operator') && <div class="end buttons"><Actions b={b} took={took} /></div>}
       </div>
+      <Band b={b} />
       <div class="grid">
         <Figures b={b} />
         <Burn b={b} />
@@ -56,6 +59,7 @@ export function BudgetView({ tenant, name }: { tenant: string; name: string }) {
         {b.limits.length > 0 && <Limits b={b} took={took} />}
         {b.durability === 'ledger' && <Holds b={b} took={took} />}
         <Alerting b={b} />
+        {may('admin') && everywhere() && <TargetChanges tenant={b.tenant} target={b.name} />}
         <Recycles b={b} />
         {b.durability === 'ledger' && <Feed entries={entries} unit={unitName(b.unit)} />}
       </div>

@@ -152,6 +152,10 @@ public final class Api {
       long quarantined,
       long forfeited,
       Long allocated,
+      String serving,
+      Long outOfReach,
+      String until,
+      Calls calls,
       Period period,
       List<PlannedPeriod> periods,
       BucketCount buckets,
@@ -175,7 +179,14 @@ public final class Api {
   public record BucketCount(
       long online,
       long offline,
-      Long unreachable) {}
+      Long unreachable,
+      List<String> stores,
+      Long unreachableUnits) {}
+
+  public record Calls(
+      long accepted,
+      long refused,
+      long unserved) {}
 
   public record HoldList(
       List<OpenHold> holds) {}
@@ -217,6 +228,7 @@ public final class Api {
 
   public record BudgetPage(
       Long total,
+      Map<String, Long> tenants,
       String rankedAt,
       List<Budget> budgets,
       String nextPageToken) {}
@@ -266,6 +278,10 @@ public final class Api {
       long quarantined,
       long forfeited,
       Long allocated,
+      String serving,
+      Long outOfReach,
+      String until,
+      Calls calls,
       Period period,
       List<PlannedPeriod> periods,
       BucketCount buckets,
