@@ -85,6 +85,8 @@ CREATE TABLE budget_management_bucket (
   parent_period BIGINT NOT NULL DEFAULT 0,  -- the period of the parent that its units belong to
   depth BIGINT NOT NULL DEFAULT 0,          -- how many ancestors it has, 0 … 7
   ancestors VARBINARY(160) NOT NULL DEFAULT '', -- their ids, from the first one on: /12/57/; empty: none
+  also_charges VARBINARY(160) NOT NULL DEFAULT '', -- the budgets that each of its deductions is also taken from: their numbers, with a space between; empty: none
+  charged_by BIGINT NOT NULL DEFAULT 0,     -- how many budgets name it in also_charges
   created_at BIGINT NOT NULL,               -- ms since 1970
   updated_at BIGINT NOT NULL,               -- when the definition last changed
   settle_due_ms BIGINT GENERATED ALWAYS AS (CASE WHEN parent_id > 0 AND unfunded_quantity + undistributed_quantity > 0 THEN end_ms ELSE 0 END) STORED, -- when what it has goes to its parent; 0: never
@@ -95,6 +97,7 @@ CREATE TABLE budget_management_bucket (
   CHECK (undistributed_quantity >= 0 AND unfunded_quantity >= 0),
   CHECK (quarantined_quantity >= 0 AND forfeited_quantity >= 0 AND pending_shrink_quantity >= 0),
   CHECK (allocated_quantity >= 0 AND allocated_quantity <= out_quantity),
+  CHECK (charged_by >= 0),
   CHECK (out_quantity = total_quantity - unfunded_quantity - undistributed_quantity - forfeited_quantity)
 );
 CREATE INDEX budget_management_bucket_roll_over ON budget_management_bucket (roll_over_ms);

@@ -50,6 +50,8 @@ type CreateRequest struct {
 	Parent string `json:"parent,omitzero" check:"name"`
 	// AtLeast accepts a smaller total if the parent has less than TotalQuantity; 0 accepts none.
 	AtLeast int64 `json:"at_least,omitzero" check:"1..max"`
+	// AlsoCharges are the budgets that each deduction is also taken from: see docs/API.md.
+	AlsoCharges []string `json:"also_charges,omitempty" check:"most=charges name"`
 	// BucketQuantity is the number of buckets; 0 means one per 1,000 units, or 1,000,000 for
 	// "amount".
 	BucketQuantity int `json:"bucket_quantity,omitzero" check:"1..buckets"`
@@ -111,6 +113,9 @@ type PatchRequest struct {
 	Timezone string       `json:"timezone,omitzero" check:"zone"`
 	// LateRefund is budget.ToTotal, budget.Next or budget.Forfeit.
 	LateRefund budget.Where `json:"late_refund,omitzero" check:"late_refund"`
+	// AlsoCharges replace the budgets that are also charged: an empty list removes them, nil leaves
+	// them unchanged.
+	AlsoCharges []string `json:"also_charges,omitzero" check:"most=charges name"`
 	// Limits replace all of the budget's: an empty list removes them, nil leaves them unchanged.
 	Limits []Limit `json:"limits,omitzero" check:"most=limits"`
 	// IfVersion applies the change only to that version of the budget, else returns
@@ -157,6 +162,8 @@ type Budget struct {
 	Type       budget.Type       `json:"type"`
 	// Parent is the name of the budget that it was carved out of.
 	Parent string `json:"parent,omitzero"`
+	// AlsoCharges are the budgets that each deduction is also taken from.
+	AlsoCharges []string `json:"also_charges,omitempty"`
 	// TypeRule, Timezone and LateRefund belong to daily budgets, with defaults written out.
 	TypeRule   *budget.Rule `json:"type_rule,omitzero"`
 	Timezone   string       `json:"timezone,omitzero"`
@@ -205,6 +212,9 @@ type Budget struct {
 	InTransit   int64 `json:"in_transit"`
 	Quarantined int64 `json:"quarantined"`
 	Forfeited   int64 `json:"forfeited"`
+	// Usable is the least that the budget and those that it also charges have left; nil if all are
+	// unlimited, and of a budget that charges none. Lists do not have it.
+	Usable *int64 `json:"usable,omitzero"`
 	// Allocated is the sum of the totals of its children.
 	Allocated int64 `json:"allocated,omitzero"`
 	// Serving is "full"; "partly" if some buckets are offline or out of reach; "period_exhausted" or

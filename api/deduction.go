@@ -95,11 +95,19 @@ type DeductAnswer struct {
 	Limits []LimitState `json:"limits"`
 	// Receipt helps a later rollback or cancel to find the deduction; it is opaque.
 	Receipt string `json:"receipt"`
+	// Legs is what a budget that charges others took from these too.
+	Legs []ChargedLeg `json:"legs,omitempty"`
 	// Replayed means that the request id was known, from an earlier call or an earlier attempt of
 	// this one.
 	Replayed bool `json:"replayed"`
 	// Attempts is the number of attempts until this answer.
 	Attempts int `json:"-"`
+}
+
+// ChargedLeg is what a deduction took from a budget that its own budget also charges.
+type ChargedLeg struct {
+	Budget string `json:"budget"`
+	Amount int64  `json:"amount"`
 }
 
 // RollbackRequest gives a deduction's units back.

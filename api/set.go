@@ -48,19 +48,21 @@ type SetAnswer struct {
 	HoldUntil time.Time `json:"hold_until,omitzero"`
 	ExpiresIn *float64  `json:"expires_in,omitzero"`
 	Replayed  bool      `json:"replayed"`
-	// Legs have the order of the request.
+	// Legs have the order of the request; then come budgets that these also charge.
 	Legs []SetLegAnswer `json:"legs"`
 }
 
 // SetLegAnswer is the answer to a leg. The members are those of DeductAnswer.
 type SetLegAnswer struct {
-	Budget          string       `json:"budget"`
-	Amount          int64        `json:"amount"`
-	Bucket          string       `json:"bucket,omitzero"`
-	BudgetRemaining *int64       `json:"budget_remaining"`
-	PeriodRemaining *int64       `json:"period_remaining,omitzero"`
-	Unlimited       bool         `json:"unlimited,omitzero"`
-	Limits          []LimitState `json:"limits"`
+	Budget          string `json:"budget"`
+	Amount          int64  `json:"amount"`
+	Bucket          string `json:"bucket,omitzero"`
+	BudgetRemaining *int64 `json:"budget_remaining"`
+	PeriodRemaining *int64 `json:"period_remaining,omitzero"`
+	Unlimited       bool   `json:"unlimited,omitzero"`
+	// Charged marks a budget that the request does not name: budgets that it names also charge it.
+	Charged bool         `json:"charged,omitzero"`
+	Limits  []LimitState `json:"limits"`
 }
 
 // SetRollback gives units of a set back.

@@ -233,6 +233,8 @@ type Change struct {
 	Timezone *string
 	// LateRefund says where late refunds go: units of a period that is over.
 	LateRefund *budget.Where
+	// AlsoCharges replaces the budgets that are also charged; an empty list removes them.
+	AlsoCharges *budget.Charges
 	// Limits replaces all limits; an empty list removes them. A limit that counts the same as
 	// before keeps its counters.
 	Limits *[]budget.Limit
@@ -252,6 +254,7 @@ func (c *Change) Of(d budget.Definition) budget.Definition {
 	set(&d.EndAt, c.EndAt)
 	set(&d.LateRefund, c.LateRefund)
 	set(&d.Timezone, c.Timezone)
+	set(&d.AlsoCharges, c.AlsoCharges)
 	if c.Rule != nil {
 		d.Rule = c.Rule
 	}

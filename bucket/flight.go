@@ -17,6 +17,8 @@ type Operation struct {
 	// Charges are what the deduction counts against limits, in the order of the limits. The slice may
 	// be empty.
 	Charges []limit.Charge
+	// Tied is that of the leg: see ledger.Leg.
+	Tied bool
 	// Set makes the operation the first leg of a set, which is deducted as a whole or not at all; nil
 	// for a deduction of one budget. The other legs follow, each of another budget.
 	Set *Set
@@ -24,7 +26,8 @@ type Operation struct {
 
 // Set is what the legs of an Operation have in common.
 type Set struct {
-	// Owner is the id by which the set is found: see ledger.SetID.
+	// Owner is the id by which the set is found: ledger.SetID of a set of a tenant. If it is that of
+	// the first leg, the row of this leg lists the others.
 	Owner ID
 	// Legs is the number of legs.
 	Legs int

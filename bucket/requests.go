@@ -52,8 +52,10 @@ type DeductAnswer struct {
 	RequestID string
 	// Budget is the name of the budget. It is set only in the answer to a leg.
 	Budget string
-	Amount int64
-	State  ledger.State
+	// IsCharged marks a leg in a budget that the request does not name. It has a Budget and an Amount.
+	IsCharged bool
+	Amount    int64
+	State     ledger.State
 	// Bucket is the key of the bucket it was deducted from.
 	Bucket string
 	// BucketRemaining is what that bucket held immediately afterwards, in minor units. On a replay
@@ -78,8 +80,9 @@ type DeductAnswer struct {
 	Receipt string
 	// Replayed says that an earlier call with this id made the deduction.
 	Replayed bool
-	// Legs are the answers to the legs of a set, in the order of the request. The set's own answer has
-	// only RequestID, State, HoldUntil and Replayed.
+	// Legs are the answers to the legs of a set, in the order of the request, and then those in
+	// budgets that these also charge. The set's own answer has only RequestID, State, HoldUntil and
+	// Replayed. Of a deduction from one budget they are those in the budgets that it also charged.
 	Legs []DeductAnswer
 }
 
@@ -202,6 +205,9 @@ type View struct {
 	Serving   Serving
 	// Replayed says that an earlier call made the creation or the adjustment.
 	Replayed bool
+	// Usable is the least that the budget and those that it also charges have left: nil if all are
+	// unlimited, and of a budget that charges none. It is set only in the view of a single budget.
+	Usable *int64
 	// Away is what is on stores that this node does not reach. Remaining does not count it.
 	Away Away
 	// Plan is what the first periods and the last one would get. It is set only by a dry run.

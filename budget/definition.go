@@ -100,6 +100,8 @@ type Definition struct {
 	// its name in the tenant, which create is given and views show.
 	Parent     int64
 	ParentName string
+	// AlsoCharges are the budgets that each deduction is also taken from.
+	AlsoCharges Charges
 	// AtLeast is the least that a child accepts if its parent has less than TotalQuantity; 0 means
 	// all of it. It is an option of create and is not stored.
 	AtLeast int64
@@ -122,6 +124,16 @@ type Definition struct {
 	Version   int64
 	CreatedAt time.Time
 	UpdatedAt time.Time
+}
+
+// MaxCharges is the most budgets that a budget charges besides itself.
+const MaxCharges = 7
+
+// Charges are the budgets that each deduction from another one is also taken from. IDs are stored.
+// Names, in the same order, are what create and a change are given, and what views show.
+type Charges struct {
+	Names []string
+	IDs   []int64
 }
 
 // StatusAt returns the status at an instant. Paused takes precedence over the clock; the end is
@@ -233,6 +245,9 @@ func (d Definition) Check() []FieldError {
 		fault("adjust_cnt", "must be 0 (no bound) to 1000000000")
 	}
 	faults = append(faults, d.checkChild()...)
+	if len(d.AlsoCharges.Names)+len(d.AlsoCharges.IDs) > 0 {
+		faults = append(faults, d.checkCharges()...)
+	}
 	return append(faults, CheckSpan(d.StartAt, d.EndAt)...)
 }
 
@@ -258,6 +273,27 @@ func (d Definition) checkChild() (faults []FieldError) {
 	}
 	if d.AtLeast != 0 && (d.AtLeast < 1 || d.AtLeast > d.TotalQuantity) {
 		fault("at_least", "must be 1 to total_quantity")
+	}
+	return faults
+}
+
+// checkCharges returns the faults of the budgets that a definition also charges.
+func (d Definition) checkCharges() (faults []FieldError) {
+	fault := func(message string) {
+		faults = append(faults, FieldError{Field: "also_charges", Message: message})
+	}
+	if d.Durability == Store {
+		fault(`needs durability "ledger": a deduction from several budgets is one transaction`)
+	}
+	if len(d.AlsoCharges.Names) > MaxCharges {
+		fault(fmt.Sprintf("must have at most %d elements", MaxCharges))
+	}
+	seen := map[string]bool{d.Name: true}
+	for _, name := range d.AlsoCharges.Names {
+		if seen[name] {
+			fault(fmt.Sprintf("must name other budgets, each once: %q", name))
+		}
+		seen[name] = true
 	}
 	return faults
 }

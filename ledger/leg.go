@@ -6,8 +6,12 @@ import (
 )
 
 // Leg is a row of a set, as the row of the set's owner lists it: where it was deducted, and under
-// which budget. Its request id is LegID of the owner.
-type Leg struct{ Budget, Bucket, Epoch int64 }
+// which budget. Its request id is LegID of the owner. Tied says that its budget charges others, or
+// that others charge it: no part of it is given back or confirmed without them.
+type Leg struct {
+	Budget, Bucket, Epoch int64
+	Tied                  bool
+}
 
 // The first byte of the request id of a leg, which no caller's id has.
 const (
@@ -62,11 +66,15 @@ func CallerID(recorded string) string {
 // Legs are legs as bytes: see PackLegs. "" has none.
 type Legs string
 
-// PackLegs returns legs as bytes: three numbers each.
+// PackLegs returns legs as bytes: three numbers each. The last is even unless the leg is Tied.
 func PackLegs(legs []Leg) Legs {
 	var out []byte
 	for _, l := range legs {
-		for _, n := range [...]int64{l.Budget, l.Bucket, l.Epoch} {
+		last := 2 * l.Epoch
+		if l.Tied {
+			last++
+		}
+		for _, n := range [...]int64{l.Budget, l.Bucket, last} {
 			out = binary.AppendUvarint(out, uint64(n)) //nolint:gosec // above 0
 		}
 	}
@@ -83,7 +91,7 @@ func (l Legs) List() (legs []Leg, ok bool) {
 			}
 		}
 		legs = append(legs, Leg{int64(numbers[0]), int64(numbers[1]), //nolint:gosec // 63 bits
-			int64(numbers[2])}) //nolint:gosec // 63 bits
+			int64(numbers[2] / 2), numbers[2]%2 == 1}) //nolint:gosec // 63 bits
 	}
 	return legs, true
 }

@@ -84,6 +84,11 @@ func (c *call) prepare(o *Op) {
 		}
 	}
 	o.Row = rowOf(r, o.Row.Nonce)
+	if len(o.Budget.AlsoCharges.IDs) > 0 {
+		if err := c.chargeFirst(o); err != nil {
+			c.reply(o, err)
+		}
+	}
 }
 
 // rowOf returns what a home keeps of a request.

@@ -12,7 +12,7 @@ import (
 
 // accept answers an operation that its home has just carried out.
 func (c *call) accept(o *Op) {
-	if o.set != nil {
+	if o.isOfTenant() {
 		c.acceptSet(o)
 		return
 	}
@@ -25,6 +25,7 @@ func (c *call) accept(o *Op) {
 	o.answered = true
 	a := &o.Result.Answer
 	*a = answerOf(o.Budget, o.Route, d)
+	a.Legs = c.chargedBy(o, d)
 	a.Limits, a.RemainingUnknown = limits, false
 	if o.Outcome != nil {
 		a.BucketRemaining = o.Outcome.Remaining
@@ -41,12 +42,13 @@ func (c *call) repeat(o *Op) {
 		c.reply(o, err)
 		return
 	}
-	if o.set != nil {
+	if o.isOfTenant() {
 		c.out.put(c.s.legs, o)
 		return
 	}
 	o.answered = true
 	o.Result.Answer = answerOf(o.Budget, o.Route, d)
+	o.Result.Answer.Legs = c.chargedBy(o, d)
 	o.Result.Answer.Replayed = d.Nonce != o.Row.Nonce
 	o.Spent = o.State.Spent.Load()
 	switch {
@@ -75,7 +77,7 @@ func (o *Op) notRepeated() error {
 	case d.Fingerprint != o.Row.Fingerprint:
 		return budget.Refuse(budget.RequestConflict, "deduct", "request %q was accepted with "+
 			"another amount, budget, key, dimension or reference; use a new id", id)
-	case o.set == nil && d.Left() == 0:
+	case !o.isOfTenant() && d.Left() == 0:
 		// Its units may be sold to others: nobody may take this for an acceptance.
 		return ledger.Gone("deduct", id, d.State)
 	}
@@ -99,7 +101,7 @@ func answerOf(b *bucket.Budget, route *bucket.Bucket, d *ledger.Deduction) bucke
 
 // complete adds the figures to an answer. It reads them first if the cached ones are too old.
 func (c *call) complete(o *Op) {
-	if o.set != nil {
+	if o.isOfTenant() {
 		c.completeSet(o)
 		return
 	}
@@ -212,4 +214,115 @@ func noBucketOnline(name string) error {
 
 func notFound(b *bucket.Budget) error {
 	return budget.Refuse(budget.BudgetNotFound, "deduct", "budget %s no longer exists", b.Name)
+}
+
+// acceptSet answers a set that a transaction has just carried out.
+func (c *call) acceptSet(o *Op) {
+	a := c.beginAnswer(o, &o.Leg.Outcome.Deduction)
+	i := 0
+	for l := range o.legs {
+		a.Legs[i] = l.answer(&l.Outcome.Deduction)
+		if !l.charged {
+			a.Legs[i].Limits = l.Outcome.Limits
+			a.Legs[i].BucketRemaining, a.Legs[i].RemainingUnknown = l.Outcome.Remaining, false
+		}
+		i++
+	}
+	c.completeSet(o)
+}
+
+// repeatSet answers from the rows of a set that was deducted before. Its legs are those that the
+// owner lists: what its budgets charge may have changed.
+func (c *call) repeatSet(o *Op) {
+	if o.Err != nil {
+		c.retry(o, o.Err)
+		return
+	}
+	left := int64(0)
+	byBudget := make(map[int64]*ledger.Deduction, len(o.set.rows))
+	for i := range o.set.rows {
+		left += o.set.rows[i].Left()
+		byBudget[o.set.rows[i].Budget] = &o.set.rows[i]
+	}
+	if first := byBudget[o.Budget.ID]; first == nil || left == 0 {
+		c.reply(o, goneSet(o, first))
+		return
+	}
+	a := c.beginAnswer(o, byBudget[o.Budget.ID])
+	a.Replayed = o.Recorded.Nonce != o.Row.Nonce
+	a.Legs = a.Legs[:0]
+	for l := range o.legs {
+		if row := byBudget[l.Budget.ID]; !l.charged && row != nil {
+			l.Spent = l.State.Spent.Load()
+			a.Legs = append(a.Legs, l.answer(row))
+			delete(byBudget, l.Budget.ID)
+		}
+	}
+	for i := range o.set.rows {
+		if d := &o.set.rows[i]; byBudget[d.Budget] != nil {
+			a.Legs = append(a.Legs, bucket.DeductAnswer{RequestID: a.RequestID, Amount: d.Amount,
+				Budget: c.nameOf(d.Budget), State: d.State, IsCharged: true, FiguresUnknown: true,
+				RemainingUnknown: true})
+		}
+	}
+	o.recent = true
+	c.completeSet(o)
+}
+
+// goneSet is the answer to a repeat of a set of which nothing is left. first is the row of its
+// first leg.
+func goneSet(o *Op, first *ledger.Deduction) error {
+	if first == nil {
+		return &budget.Error{Code: budget.Internal, Op: "deduct",
+			Message: "a leg of the set is missing in budget " + o.Budget.Name}
+	}
+	return ledger.Gone("deduct", o.request().RequestID, first.State)
+}
+
+// beginAnswer begins the answer to a set whose first leg is recorded as d.
+func (c *call) beginAnswer(o *Op, d *ledger.Deduction) *bucket.DeductAnswer {
+	o.answered = true
+	o.Result.Answer = bucket.DeductAnswer{RequestID: o.request().RequestID, State: d.State,
+		HoldUntil: d.HoldUntil, FiguresUnknown: true, RemainingUnknown: true,
+		Legs: make([]bucket.DeductAnswer, o.set.Legs)}
+	return &o.Result.Answer
+}
+
+// answer returns the answer to a leg, without figures.
+func (l *Leg) answer(d *ledger.Deduction) bucket.DeductAnswer {
+	a := answerOf(l.Budget, l.Route, d)
+	if l.charged {
+		a = bucket.DeductAnswer{Amount: d.Amount, State: d.State, IsCharged: true,
+			FiguresUnknown: true, RemainingUnknown: true}
+	}
+	a.RequestID, a.Budget = l.Request.RequestID, l.Budget.Name
+	return a
+}
+
+// completeSet adds the figures to the answers of the legs that the request names, which come first.
+// It reads them first if cached ones are too old, or a repeat might be younger than they are.
+func (c *call) completeSet(o *Op) {
+	i, missing := 0, false
+	for l := range o.legs {
+		if i == o.set.named {
+			break
+		}
+		a := &o.Result.Answer.Legs[i]
+		i++
+		read := l.State.fresh(c.now, figuresAge)
+		switch {
+		case l.Budget.Unlimited:
+		case o.Step == stepFigures && l.Sum != nil:
+			l.figures(a, l.Sum)
+		case read != nil && !o.recent:
+			l.figures(a, read)
+		default:
+			missing = missing || c.mayRead(l.Budget.ID)
+		}
+	}
+	if missing && o.Step != stepFigures && c.passed == inTime {
+		c.out.put(c.s.figures, o)
+		return
+	}
+	c.reply(o, nil)
 }

@@ -158,8 +158,12 @@ func (b *books) decide(ops []bucket.Operation, judge func(*bucket.Operation) buc
 			}
 		}
 		if set := ops[i].Set; set != nil && fit == len(legs) {
+			list := make([]ledger.Leg, len(legs))
+			for j := range legs {
+				list[j] = ledger.Leg{Budget: legs[j].Budget.ID, Bucket: legs[j].Bucket, Epoch: 1}
+			}
 			b.rows[set.Owner] = ledger.Deduction{RequestID: set.Owner.RequestID, State: ledger.StateUsed,
-				Fingerprint: legs[0].Request.Fingerprint, Nonce: legs[0].Request.Nonce}
+				Fingerprint: legs[0].Request.Fingerprint, Nonce: legs[0].Request.Nonce, Legs: ledger.PackLegs(list)}
 		}
 	}
 	return out

@@ -236,13 +236,16 @@ func (c *call) reload(o *Op) error {
 	ctx, cancel := context.WithTimeout(c.ctx, c.soft.Sub(c.now))
 	defer cancel()
 	for l := range o.legs {
+		if l.charged {
+			continue
+		}
 		b, err := c.s.budgets.Reload(ctx, l.Budget.ID)
 		if err != nil {
 			return err
 		}
 		l.Budget = b
 	}
-	return nil
+	return c.rebuild(o)
 }
 
 // granted returns the cached definition if it is fresh and has the epoch that serves the operation

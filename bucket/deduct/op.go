@@ -77,8 +77,12 @@ type Leg struct {
 	Sum     *Sum            // of the budget
 	Spent   int64           // State.Spent after this deduction
 
-	row     *ledger.Deduction // of the leg of a set that was deducted before
-	refusal error             // of the budget, whatever it has
+	// tied is ledger.Leg.Tied, of a leg of a set of a tenant.
+	tied bool
+	// charged says that the request does not name the budget: others of it charge it. Then its figures
+	// are not shown.
+	charged bool
+	refusal error // of the budget, whatever it has
 }
 
 // Step names the step after which an operation returns to its call.

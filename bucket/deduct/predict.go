@@ -21,7 +21,7 @@ func (s *Service) Check(ctx context.Context, requests []bucket.CheckRequest) []b
 		deducts[i] = bucket.DeductRequest{Budget: r.Budget, Amount: r.Amount,
 			Dimensions: r.Dimensions, Counts: r.Counts}
 	}
-	return s.predict(ctx, deducts)
+	return s.predictAll(ctx, deducts)
 }
 
 // DryRun predicts the answer of Deduct for the same request. It changes nothing, except that it
@@ -33,7 +33,7 @@ func (s *Service) DryRun(ctx context.Context, r bucket.DeductRequest) (bucket.Ch
 	if len(r.Legs) > 0 {
 		return s.dryRunSet(ctx, r)
 	}
-	answer := s.predict(ctx, []bucket.DeductRequest{r})[0]
+	answer := s.predictAll(ctx, []bucket.DeductRequest{r})[0]
 	if budget.Is(answer.Err, budget.BudgetNotFound) || budget.Is(answer.Err, budget.Unavailable) {
 		return bucket.CheckAnswer{}, answer.Err
 	}

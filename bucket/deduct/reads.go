@@ -102,7 +102,7 @@ func (h *sqlHome) sums(ctx context.Context, ops []*Op,
 	var budgets []int64
 	for _, o := range ops {
 		for l := range o.legs {
-			if _, known := spent[l.Budget.ID]; !known {
+			if _, known := spent[l.Budget.ID]; !known && !l.charged {
 				spent[l.Budget.ID] = l.State.counted(o.way.store)
 				budgets = append(budgets, l.Budget.ID)
 			}
@@ -117,6 +117,9 @@ func (h *sqlHome) sums(ctx context.Context, ops []*Op,
 		o.Err = err
 		for l := range o.legs {
 			id := l.Budget.ID
+			if l.charged { // its figures are not shown
+				continue
+			}
 			units, known := available[id]
 			if known && sums[id] == nil {
 				sums[id] = &Sum{Availability: units, At: began, Spent: spent[id]}
@@ -162,8 +165,11 @@ func (h *sqlHome) readLegs(ops []*Op) {
 	defer cancel()
 	var ids []bucket.ID
 	for _, o := range ops {
-		for l := range o.legs {
-			ids = append(ids, bucket.ID{Budget: l.Budget.ID, RequestID: l.Row.ID})
+		o.set.rows = nil
+		list, _ := o.Recorded.Legs.List()
+		for _, l := range list {
+			ids = append(ids, bucket.ID{Budget: l.Budget,
+				RequestID: ledger.LegID(0, o.set.request.RequestID)})
 		}
 	}
 	found, err := h.lookup.Recorded(ctx, ids)
@@ -172,12 +178,13 @@ func (h *sqlHome) readLegs(ops []*Op) {
 	}
 	for _, o := range ops {
 		o.Step, o.Err = stepLegs, err
-		for l := range o.legs {
-			d, known := found[bucket.ID{Budget: l.Budget.ID, RequestID: l.Row.ID}]
-			if l.row = nil; known {
-				l.row = &d
+		list, _ := o.Recorded.Legs.List()
+		for _, id := range ids[:len(list)] {
+			if d, known := found[id]; known {
+				o.set.rows = append(o.set.rows, d)
 			}
 		}
+		ids = ids[len(list):]
 		o.Back(true)
 	}
 }

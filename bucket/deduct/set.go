@@ -15,8 +15,16 @@ import (
 type setOp struct {
 	bucket.Set
 	request *bucket.DeductRequest
-	at      *Leg // the leg whose outcome decides what follows
+	// plain says that the request names one budget, which charges others. The owner of the set is the
+	// row of its own leg, so that it is repeated as any deduction is.
+	plain bool
+	named int                // the legs that the request names, which come first
+	at    *Leg               // the leg whose outcome decides what follows
+	rows  []ledger.Deduction // of the legs of a set that was deducted before, as its owner lists them
 }
+
+// isOfTenant reports whether the operation is a set of a tenant.
+func (o *Op) isOfTenant() bool { return o.set != nil && !o.set.plain }
 
 // legs yields what the operation deducts: one leg, or those of a set.
 func (o *Op) legs(yield func(*Leg) bool) {
@@ -64,9 +72,9 @@ func (o *Op) decisive() *Leg {
 
 // prepareSet builds the legs of a set in the budgets that were found.
 func (c *call) prepareSet(o *Op, found []*bucket.Budget, errs []error) {
-	r, nonce := o.Request, o.Row.Nonce
+	r := o.Request
 	o.way = &c.s.inSQL
-	o.set = &setOp{request: r, Set: bucket.Set{Legs: len(r.Legs),
+	o.set = &setOp{request: r, Set: bucket.Set{
 		Owner: bucket.ID{RequestID: ledger.SetID(r.Budget.Tenant, r.RequestID)}}}
 	if r.Group != "" {
 		o.set.Group = ledger.SetID(r.Budget.Tenant, r.Group)
@@ -79,21 +87,39 @@ func (c *call) prepareSet(o *Op, found []*bucket.Budget, errs []error) {
 		c.reply(o, err)
 		return
 	}
-	o.others = make([]Leg, len(r.Legs)-1)
-	i, prints := 0, make([]ledger.LegPrint, len(r.Legs))
-	for l := range o.legs {
+	if err := c.buildSet(o, found); err != nil {
+		c.reply(o, err)
+	}
+}
+
+// buildSet builds the legs of a set of a tenant: those of the request, in budgets that were found,
+// and those that these budgets charge.
+func (c *call) buildSet(o *Op, found []*bucket.Budget) error {
+	r, nonce := o.set.request, o.Row.Nonce
+	legs := make([]Leg, len(r.Legs))
+	prints := make([]ledger.LegPrint, len(r.Legs))
+	for i := range legs {
 		leg := r.Legs[i]
 		leg.RequestID, leg.Reference, leg.By = r.RequestID, r.Reference, r.By
 		leg.HoldTTL, leg.Above, leg.ExpiresAs = r.HoldTTL, r.Above, r.ExpiresAs
-		*l = Leg{Request: &leg, Budget: found[i], State: c.s.states.Of(found[i].ID),
-			Row: rowOf(&leg, nonce)}
-		prints[i] = ledger.LegPrint{Budget: found[i].ID, Fingerprint: l.Row.Fingerprint}
-		i++
+		legs[i] = Leg{Request: &leg, Budget: found[i]}
+		prints[i] = ledger.LegPrint{Budget: found[i].ID,
+			Fingerprint: rowOf(&leg, nonce).Fingerprint}
+	}
+	o.set.named = len(legs)
+	legs, err := c.chargeLegs(legs)
+	if err != nil {
+		return err
 	}
 	fingerprint := ledger.SetFingerprint(prints, r.Group)
-	for l := range o.legs {
+	for i := range legs {
+		l := &legs[i]
+		l.State, l.Row = c.s.states.Of(l.Budget.ID), rowOf(l.Request, nonce)
 		l.Row.ID, l.Row.Fingerprint = ledger.LegID(0, r.RequestID), fingerprint
 	}
+	o.set.Legs = len(legs)
+	o.Leg, o.others = legs[0], legs[1:]
+	return nil
 }
 
 // notFoundLegs returns why budgets of legs could not be found, or nil.
@@ -161,7 +187,7 @@ func (c *call) beginSet(o *Op) {
 	i := 0
 	for l := range o.legs {
 		if err := l.count(); err != nil {
-			c.refuse(o, faultsOfLeg(i, err))
+			c.refuse(o, o.faultsOfLeg(l, i, err))
 			return
 		}
 		i++
@@ -175,16 +201,21 @@ func (c *call) beginSet(o *Op) {
 	c.out.put(c.s.sql.gate.decides, o)
 }
 
-// faultsOfLeg names the leg in the faults of an error.
-func faultsOfLeg(i int, err error) error {
+// faultsOfLeg names the leg in the faults of an error: by its number if the request names it in a
+// list, else by its budget.
+func (o *Op) faultsOfLeg(l *Leg, i int, err error) error {
 	var e *budget.Error
-	if !errors.As(err, &e) {
+	if !errors.As(err, &e) || o.set.plain && !l.charged {
 		return err
 	}
 	named := *e
 	named.Fields = nil
 	for _, f := range e.Fields {
-		f.Field = fmt.Sprintf("legs[%d].%s", i, f.Field)
+		if l.charged {
+			f.Message += " (budget " + l.Budget.Name + ", which is also charged)"
+		} else {
+			f.Field = fmt.Sprintf("legs[%d].%s", i, f.Field)
+		}
 		named.Fields = append(named.Fields, f)
 	}
 	return &named
@@ -212,15 +243,14 @@ func (o *Op) take(outcomes []bucket.Outcome) []bucket.Outcome {
 	return outcomes
 }
 
-// legsRefused returns the refusal of a set, which names every leg that refuses, with its figures.
-// Legs that no transaction has judged are looked at now.
+// legsRefused returns the refusal of a set, which names every leg that refuses, with the figures of
+// those that the request names. Legs that no transaction has judged are looked at now.
 func (c *call) legsRefused(o *Op) error {
 	var looked []bucket.CheckAnswer
 	if unknown := o.unnamed(); len(unknown) > 0 {
 		looked = c.s.predict(c.ctx, unknown)
 	}
-	e := budget.Refuse(budget.LegRefused, "deduct", "")
-	var reasons []string
+	var list []budget.LegRefusal
 	for l := range o.legs {
 		err := l.refusal
 		switch {
@@ -239,16 +269,36 @@ func (c *call) legsRefused(o *Op) error {
 		if refusal.Code.Kind() == budget.NotDone {
 			return refusal
 		}
-		e.Refusals = append(e.Refusals, budget.LegRefusal{Budget: l.Budget.Name, Reason: refusal})
-		e.Never = e.Never || refusal.Never
-		e.RetryAfter = max(e.RetryAfter, refusal.RetryAfter)
-		reasons = append(reasons, refusal.Message)
+		list = append(list, refusalOf(l.Budget.Name, refusal, l.charged))
+	}
+	return refuseLegs(list, o.set.Legs)
+}
+
+// refusalOf names a leg that refuses. Of a budget that the request does not name it shows no
+// figures.
+func refusalOf(name string, reason *budget.Error, charged bool) budget.LegRefusal {
+	if charged {
+		reason = &budget.Error{Code: reason.Code, Op: reason.Op, Never: reason.Never,
+			RetryAfter: reason.RetryAfter, Message: "budget " + name + " is also charged and refuses"}
+	}
+	return budget.LegRefusal{Budget: name, Reason: reason}
+}
+
+// refuseLegs returns the refusal of a set by some of its legs.
+func refuseLegs(list []budget.LegRefusal, legs int) error {
+	e := budget.Refuse(budget.LegRefused, "deduct", "")
+	e.Refusals = list
+	var reasons []string
+	for _, r := range list {
+		e.Never = e.Never || r.Reason.Never
+		e.RetryAfter = max(e.RetryAfter, r.Reason.RetryAfter)
+		reasons = append(reasons, r.Reason.Message)
 	}
 	if e.Never {
 		e.RetryAfter = 0
 	}
-	e.Message = fmt.Sprintf("%d of %d legs refuse, and nothing was deducted: %s", len(e.Refusals),
-		o.set.Legs, strings.Join(reasons, "; "))
+	e.Message = fmt.Sprintf("%d of %d legs refuse, and nothing was deducted: %s", len(list), legs,
+		strings.Join(reasons, "; "))
 	return e
 }
 
@@ -277,17 +327,18 @@ func (s *Service) dryRunSet(ctx context.Context, r bucket.DeductRequest) (
 		answer.Err = o.Result.Err
 		return answer, nil
 	}
-	answer.Legs = s.predict(ctx, o.unnamed())
+	looked := s.predict(ctx, o.unnamed())
+	answer.Legs = looked[:o.set.named]
 	refused, i := false, 0
 	for l := range o.legs {
-		leg := &answer.Legs[i]
+		leg := &looked[i]
 		leg.Budget = l.Budget.Name
 		switch kind := budget.CodeOf(leg.Err).Kind(); {
 		case leg.Err == nil:
 		case kind == budget.Refused:
 			l.refusal, refused = leg.Err, true
 		case kind == budget.Faulty:
-			answer.Err = faultsOfLeg(i, leg.Err)
+			answer.Err = o.faultsOfLeg(l, i, leg.Err)
 			return answer, nil
 		default:
 			answer.Err = leg.Err
@@ -312,89 +363,4 @@ func (o *Op) unnamed() (asked []bucket.DeductRequest) {
 		}
 	}
 	return asked
-}
-
-// acceptSet answers a set that a transaction has just carried out.
-func (c *call) acceptSet(o *Op) {
-	a := c.beginAnswer(o, &o.Leg.Outcome.Deduction)
-	i := 0
-	for l := range o.legs {
-		a.Legs[i] = l.answer(&l.Outcome.Deduction)
-		a.Legs[i].Limits = l.Outcome.Limits
-		a.Legs[i].BucketRemaining, a.Legs[i].RemainingUnknown = l.Outcome.Remaining, false
-		i++
-	}
-	c.completeSet(o)
-}
-
-// repeatSet answers from the rows of the legs of a set that was deducted before.
-func (c *call) repeatSet(o *Op) {
-	left := int64(0)
-	for l := range o.legs {
-		switch {
-		case o.Err != nil:
-			c.retry(o, o.Err)
-			return
-		case l.row == nil:
-			c.reply(o, &budget.Error{Code: budget.Internal, Op: "deduct",
-				Message: "a leg of the set is missing in budget " + l.Budget.Name})
-			return
-		}
-		left += l.row.Left()
-	}
-	if left == 0 {
-		c.reply(o, ledger.Gone("deduct", o.request().RequestID, o.row.State))
-		return
-	}
-	a := c.beginAnswer(o, o.row)
-	a.Replayed = o.Recorded.Nonce != o.Row.Nonce
-	i := 0
-	for l := range o.legs {
-		l.Spent = l.State.Spent.Load()
-		a.Legs[i] = l.answer(l.row)
-		i++
-	}
-	o.recent = true
-	c.completeSet(o)
-}
-
-// beginAnswer begins the answer to a set whose first leg is recorded as d.
-func (c *call) beginAnswer(o *Op, d *ledger.Deduction) *bucket.DeductAnswer {
-	o.answered = true
-	o.Result.Answer = bucket.DeductAnswer{RequestID: o.request().RequestID, State: d.State,
-		HoldUntil: d.HoldUntil, FiguresUnknown: true, RemainingUnknown: true,
-		Legs: make([]bucket.DeductAnswer, o.set.Legs)}
-	return &o.Result.Answer
-}
-
-// answer returns the answer to a leg, without figures.
-func (l *Leg) answer(d *ledger.Deduction) bucket.DeductAnswer {
-	a := answerOf(l.Budget, l.Route, d)
-	a.RequestID, a.Budget = l.Request.RequestID, l.Budget.Name
-	return a
-}
-
-// completeSet adds the figures to the answers of the legs. It reads them first if cached ones are
-// too old, or a repeat might be younger than they are.
-func (c *call) completeSet(o *Op) {
-	i, missing := 0, false
-	for l := range o.legs {
-		a := &o.Result.Answer.Legs[i]
-		i++
-		read := l.State.fresh(c.now, figuresAge)
-		switch {
-		case l.Budget.Unlimited:
-		case o.Step == stepFigures && l.Sum != nil:
-			l.figures(a, l.Sum)
-		case read != nil && !o.recent:
-			l.figures(a, read)
-		default:
-			missing = missing || c.mayRead(l.Budget.ID)
-		}
-	}
-	if missing && o.Step != stepFigures && c.passed == inTime {
-		c.out.put(c.s.figures, o)
-		return
-	}
-	c.reply(o, nil)
 }

@@ -166,7 +166,7 @@ func (o *Op) operations(to []bucket.Operation) []bucket.Operation {
 	first := len(to)
 	for l := range o.legs {
 		to = append(to, bucket.Operation{Budget: l.Budget, Bucket: l.bucketID(), Request: l.Row,
-			Charges: l.Charges})
+			Charges: l.Charges, Tied: l.tied})
 	}
 	if o.set != nil {
 		to[first].Set = &o.set.Set

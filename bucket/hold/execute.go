@@ -85,8 +85,9 @@ func (l *Ledger) ExecuteGroup(ctx context.Context, order GroupOrder) (
 	out []Result, err error) {
 	tried := false // an earlier attempt wrote it, committed or not
 	id := books.ID{Budget: order.Budget, RequestID: order.Group}
-	m := &movement{ledger: l, budgets: []int64{id.Budget}, from: bookkeeper.OfGroup(id), isGroup: true,
-		moves: order.Kind != ledger.OrderExtend}
+	m := &movement{ledger: l, isGroup: true, moves: order.Kind != ledger.OrderExtend}
+	m.restart = func() { m.budgets, m.from = []int64{id.Budget}, bookkeeper.OfGroup(id) }
+	m.restart()
 	m.first = append(bookkeeper.Members(id), bookkeeper.Given(m.from, nil)...)
 	err = m.do(ctx, string(order.Kind)+" group", func(b *books.Books) (err error) {
 		out, err = b.ReturnGroup(&order, m.sets)

@@ -24,6 +24,7 @@ type movement struct {
 	first   []bookkeeper.Query // lock the deductions and load what came back of them
 	moves   bool               // units: extensions do not
 	isGroup bool
+	restart func() // makes from and budgets what they are before legs are known
 	// lockBudgets means that an earlier attempt found limits that may have changed while a bucket is
 	// offline.
 	lockBudgets bool
@@ -49,7 +50,8 @@ func (l *Ledger) ofOrders(orders []ledger.Order) *movement {
 		m.moves = m.moves || o.Kind != ledger.OrderExtend
 	}
 	m.named = bookkeeper.SortedIDs(ids)
-	m.of(m.named)
+	m.restart = func() { m.of(m.named) }
+	m.restart()
 	m.first = append([]bookkeeper.Query{bookkeeper.Deductions(m.named)},
 		bookkeeper.Given(m.from, earlier)...)
 	return m
@@ -68,7 +70,7 @@ func (m *movement) of(ids []books.ID) {
 // legsOf returns the queries of the legs of sets whose owners are loaded. Nobody locks a leg
 // without its owner, and all lock the owners first.
 func (m *movement) legsOf(b *books.Books) ([]bookkeeper.Query, error) {
-	if m.legs || m.isGroup {
+	if m.legs {
 		return nil, nil
 	}
 	m.legs = true
@@ -77,7 +79,11 @@ func (m *movement) legsOf(b *books.Books) ([]bookkeeper.Query, error) {
 		return nil, err
 	}
 	ids = bookkeeper.SortedIDs(ids)
-	m.of(bookkeeper.SortedIDs(append(slices.Clone(m.named), ids...)))
+	all := slices.Clone(ids)
+	for _, d := range b.Deductions.All() {
+		all = append(all, d.ID())
+	}
+	m.of(bookkeeper.SortedIDs(append(all, m.named...)))
 	var earlier []books.BackID
 	for i := range m.orders {
 		for _, id := range ids {
@@ -90,20 +96,27 @@ func (m *movement) legsOf(b *books.Books) ([]bookkeeper.Query, error) {
 	}
 	more := []bookkeeper.Query{bookkeeper.Terms(m.budgets, &m.lockBudgets),
 		bookkeeper.Deductions(ids)}
-	return append(more, bookkeeper.Given(bookkeeper.ByID(ids), earlier)...), nil
+	more = append(more, bookkeeper.Given(bookkeeper.ByID(ids), earlier)...)
+	if m.moves {
+		places := bookkeeper.Places(m.from.Unlimited(m.budgets).WithExtras())
+		more = append(more, places...)
+	}
+	return more, nil
 }
 
 // do loads the rows, decides and saves. decide runs once per attempt, when everything is loaded.
 func (m *movement) do(ctx context.Context, op string, decide func(b *books.Books) error) error {
+	m.restart()
 	load := append([]bookkeeper.Query{bookkeeper.Terms(m.budgets, &m.lockBudgets)}, m.first...)
 	if m.moves {
-		load = append(load, bookkeeper.Places(m.from.Unlimited(m.budgets).WithExtras())...)
+		load = append(load, bookkeeper.Places(m.from.Alone(m.budgets).WithExtras())...)
 	}
 	return bookkeeper.Do(ctx, m.ledger.db, op, load,
 		func(b *books.Books) ([]bookkeeper.Query, error) {
 			if m.books != b {
 				m.books, m.sets, m.asked, m.placed, m.failed = b, nil, false, false, nil
 				m.legs = false
+				m.restart()
 			}
 			if m.isGroup && !b.AreMembers() {
 				return nil, engine.ErrAgain

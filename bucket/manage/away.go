@@ -115,7 +115,12 @@ func (s *Service) View(ctx context.Context, ref bucket.BudgetRef) (bucket.View, 
 		return one, err
 	}
 	views := []bucket.View{one}
-	err = s.part(ctx, views)
+	if err = s.part(ctx, views); err == nil {
+		err = s.named(ctx, &views[0])
+	}
+	if err == nil {
+		err = s.usable(ctx, &views[0])
+	}
 	return views[0], err
 }
 
@@ -125,6 +130,11 @@ func (s *Service) List(ctx context.Context, page bucket.Page) ([]bucket.View, er
 	views, err := s.Ledger.Budgets(ctx, page)
 	if err != nil {
 		return nil, err
+	}
+	for i := range views {
+		if err := s.named(ctx, &views[i]); err != nil {
+			return nil, err
+		}
 	}
 	return views, s.part(ctx, views)
 }

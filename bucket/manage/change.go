@@ -3,6 +3,7 @@ package manage
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/budgetd/budgetd/allocation"
@@ -37,7 +38,8 @@ func (l *Ledger) Change(ctx context.Context, id int64, change bucket.Change) (
 		return nil, err
 	}
 	err = bookkeeper.DoAndLook(ctx, l.db, "change", c.load(), decide, read.Queries)
-	if errors.Is(err, errIsChild) {
+	const most = 4 // its parent is found once, and others may change what it charges meanwhile
+	for n := 1; n < most && errors.Is(err, errIsChild); n++ {
 		err = bookkeeper.DoAndLook(ctx, l.db, "change", c.load(), decide, read.Queries)
 	}
 	if err == nil {
@@ -57,6 +59,7 @@ type changing struct {
 	held   int64             // units in open holds; loaded if the budget is to be archived
 	listed int64             // its children that are not archived; loaded as held is
 	parent int64             // once it is known; 0 for none
+	was    []int64           // what it charged, once that is known, if the change has other budgets
 	ends   int64             // when the last child ends, in ms; 0 without children
 	tried  budget.Definition // what an earlier attempt wrote, committed or not
 }
@@ -64,7 +67,13 @@ type changing struct {
 // load is what a change loads: the budget with its limits and epochs, its parent, the ends of its
 // children, the budget that has a new name, and what is held of a budget to be archived.
 func (c *changing) load() (load []bookkeeper.Query) {
-	if c.parent != 0 {
+	charged := c.was
+	if c.change.AlsoCharges != nil {
+		charged = slices.Concat(c.was, c.change.AlsoCharges.IDs)
+	}
+	if len(charged) > 0 {
+		load = append(load, lockCharged(charged, c.parent, c.id)...)
+	} else if c.parent != 0 {
 		load = append(load, bookkeeper.LockBudgets(min(c.parent, c.id), max(c.parent, c.id)))
 	}
 	load = append(load, bookkeeper.WholeBudget(c.id)...)
@@ -86,13 +95,17 @@ func (c *changing) decide(ctx context.Context, b *books.Books) (isDue bool, err 
 	if u == nil {
 		return false, budget.Refuse(budget.BudgetNotFound, "change", "there is no budget %d", c.id)
 	}
-	if c.parent != u.Parent {
-		c.parent = u.Parent
-		return false, errIsChild
-	}
 	before, err := b.DefinitionOf(u)
 	if err != nil {
 		return false, err
+	}
+	charges := c.change.AlsoCharges != nil
+	if c.parent != u.Parent || charges && !slices.Equal(c.was, before.AlsoCharges.IDs) {
+		c.parent = u.Parent
+		if charges {
+			c.was = before.AlsoCharges.IDs
+		}
+		return false, errIsChild
 	}
 	if b.Unsure && c.tried.ID != 0 && sameChange(before, c.tried) {
 		return b.Due(u), nil
@@ -103,6 +116,12 @@ func (c *changing) decide(ctx context.Context, b *books.Books) (isDue bool, err 
 	}
 	if err == nil {
 		err = c.fits(b.Budgets.Get(c.parent), before, after, engine.FromMS(b.NowMS))
+	}
+	if err == nil {
+		err = mayBe(u, before, after)
+	}
+	if err == nil && charges {
+		err = b.Charge(u, before.AlsoCharges.IDs, after.AlsoCharges)
 	}
 	if err == nil {
 		err = attest(ctx, before, after)
@@ -215,6 +234,7 @@ func sameChange(recorded, tried budget.Definition) bool {
 		recorded.AdjustCnt == tried.AdjustCnt && recorded.BucketQuantity == tried.BucketQuantity &&
 		recorded.EndAt.Equal(tried.EndAt) && recorded.LateRefund == tried.LateRefund &&
 		recorded.Timezone == tried.Timezone &&
+		slices.Equal(recorded.AlsoCharges.IDs, tried.AlsoCharges.IDs) &&
 		allocation.SameRule(recorded.Rule, tried.Rule) &&
 		limit.Same(recorded.Limits, tried.Limits)
 }

@@ -84,15 +84,15 @@ func TestEndOfAFamily(t *testing.T) {
 			children = append(children, list[i].Definition.Name)
 		}
 		equal(w, "children", children, []string{"team", "unused"})
-		w.refused(w.part.Delete(w.ctx, unused.Budget.ID), budget.InUse)
+		w.refused(w.part.Delete(w.ctx, unused.Budget.ID, nil), budget.InUse)
 		w.closes(unused.Budget.ID)
-		w.ok(w.part.Delete(w.ctx, unused.Budget.ID))
+		w.ok(w.part.Delete(w.ctx, unused.Budget.ID, nil))
 		w.closes(chain[0].ID)
 		archive := bucket.Change{Archived: new(true)}
 		w.refused(second(w.part.Change(w.ctx, chain[0].ID, archive)), budget.InUse)
 		w.change(chain[1].ID, archive)
 		w.change(chain[0].ID, archive)
-		w.refused(w.part.Delete(w.ctx, chain[0].ID), budget.InUse)
+		w.refused(w.part.Delete(w.ctx, chain[0].ID, nil), budget.InUse)
 		w.conserved(org.ID)
 	})
 }

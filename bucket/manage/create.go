@@ -43,6 +43,7 @@ type creation struct {
 	Limits           json.RawMessage `json:"limits,omitempty"`
 	Parent           int64           `json:"parent,omitempty"`
 	AtLeast          int64           `json:"at_least,omitempty"`
+	AlsoCharges      []int64         `json:"also_charges,omitempty"`
 }
 
 // creationOf returns the canonical form of a definition. A default that is written out equals one
@@ -66,6 +67,7 @@ func creationOf(d budget.Definition) creation {
 		RoutingDimension: d.RoutingDimension,
 		Limits:           json.RawMessage(limit.EncodeAll(d.Limits)),
 		Parent:           d.Parent, AtLeast: d.AtLeast,
+		AlsoCharges: slices.Sorted(slices.Values(d.AlsoCharges.IDs)),
 	}
 }
 
@@ -180,7 +182,8 @@ func (m *making) decide(ctx context.Context, b *books.Books, parent *books.Budge
 
 // scopeOf is what a create loads: the budget with the name, and the partitions of its buckets.
 func scopeOf(d budget.Definition, homes []bucket.Partition) []bookkeeper.Query {
-	load := []bookkeeper.Query{bookkeeper.BudgetByName(d.Tenant, d.Name)}
+	load := append(lockCharged(d.AlsoCharges.IDs, d.Parent),
+		bookkeeper.BudgetByName(d.Tenant, d.Name))
 	if d.Durability != budget.Store {
 		return load
 	}
@@ -226,6 +229,9 @@ func (l *Ledger) create(b *books.Books, c books.Creation, homes []bucket.Partiti
 		}
 		d.StartAt, d.EndAt = engine.FromMS(u.StartMS), engine.FromMS(u.EndMS)
 		figures.parent = parent.Name
+	}
+	if err := b.Charge(u, nil, d.AlsoCharges); err != nil {
+		return out, err
 	}
 	figures.Figures = b.FirstFigures(u)
 	d.ID, d.Version, d.OnLoss = u.ID, u.Version, budget.OnLoss(u.OnLoss)

@@ -2,6 +2,7 @@ package manage
 
 import (
 	"context"
+	"slices"
 
 	"github.com/budgetd/budgetd/auditlog"
 	"github.com/budgetd/budgetd/budget"
@@ -52,11 +53,14 @@ var deletes = []string{
 //
 // Errors: BudgetNotFound; HasDeductions; InUse for an epoch that has not ended (store
 // mode), and for parents and children; Unavailable; OutcomeUnknown.
-func (l *Ledger) Delete(ctx context.Context, id int64) error {
+//
+// charged are the budgets that it charges, as its view has them.
+func (l *Ledger) Delete(ctx context.Context, id int64, charged []int64) error {
 	return l.db.Move(ctx, "delete", func(m *engine.Move) error {
 		var uses, open, children int64
 		b := books.New(engine.ToMS(m.Now))
-		load := append(bookkeeper.WholeBudget(id), bookkeeper.Sum(countUses, id, &uses),
+		load := append(lockCharged(charged, id), bookkeeper.WholeBudget(id)...)
+		load = append(load, bookkeeper.Sum(countUses, id, &uses),
 			bookkeeper.Sum(countOpen, id, &open), bookkeeper.Sum(countChildren, id, &children))
 		if err := bookkeeper.Load(m, b, load); err != nil {
 			return err
@@ -71,11 +75,15 @@ func (l *Ledger) Delete(ctx context.Context, id int64) error {
 		if err := unused(u, uses, open, children); err != nil {
 			return err
 		}
+		if !slices.Equal(u.Definition().AlsoCharges.IDs, charged) {
+			return budget.Refuse(budget.Unavailable, "delete", "budget %s was changed just now", u.Name)
+		}
 		was, err := creationOf(u.Definition()).text()
 		if err != nil {
 			return err
 		}
 		auditlog.FromContext(ctx).Change(u.Tenant, u.Name, []byte(was), nil)
+		saveDischarge(m, charged)
 		saveDeletes(m, b, id)
 		return nil
 	})
@@ -103,6 +111,9 @@ func unused(u *books.Budget, uses, open, children int64) error {
 	switch {
 	case children > 0:
 		return budget.Refuse(budget.InUse, "delete", "budget %s has %d children", u.Name, children)
+	case u.ChargedBy > 0:
+		return budget.Refuse(budget.InUse, "delete", "%d budgets charge budget %s: change their "+
+			"also_charges first", u.ChargedBy, u.Name)
 	case u.Parent != 0 && u.Total > 0:
 		return budget.Refuse(budget.InUse, "delete",
 			"budget %s has units of its parent: close it to give them back", u.Name)

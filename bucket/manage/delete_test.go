@@ -36,12 +36,12 @@ func TestDelete(t *testing.T) {
 		n := 4
 		w.change(b.ID, bucket.Change{BucketQuantity: &n})
 		w.exec(`INSERT INTO alert_threshold (budget_id, thresholds, changed_ms) VALUES (?, '[]', 1)`, b.ID)
-		w.unchanged(other.ID, "a delete of another budget", func() { w.ok(w.part.Delete(w.ctx, b.ID)) })
+		w.unchanged(other.ID, "a delete of another budget", func() { w.ok(w.part.Delete(w.ctx, b.ID, nil)) })
 		for _, table := range tablesOfBudgets {
 			equal(w, table, w.count(`SELECT COUNT(*) FROM `+table+` WHERE budget_id = ?`, b.ID), 0)
 		}
 		equal(w, "budgets", w.count(`SELECT COUNT(*) FROM budget_management_bucket WHERE id = ?`, b.ID), 0)
-		w.refused(w.part.Delete(w.ctx, b.ID), budget.BudgetNotFound)
+		w.refused(w.part.Delete(w.ctx, b.ID, nil), budget.BudgetNotFound)
 		d.TotalQuantity = 7
 		if again := w.create(d); again.ID == b.ID {
 			w.Errorf("the budget of that name has the id %d of the deleted one", again.ID)
@@ -90,7 +90,7 @@ func TestDeleteIsRefused(t *testing.T) {
 					return err
 				}))
 			}
-			err = w.part.Delete(w.ctx, made.Budget.ID)
+			err = w.part.Delete(w.ctx, made.Budget.ID, nil)
 			if test.want == "" {
 				w.ok(err)
 				continue

@@ -177,8 +177,8 @@ func TestChangesOfAFamily(t *testing.T) {
 		w.change(made.Budget.ID, bucket.Change{EndAt: at(0)})
 		w.change(org.ID, bucket.Change{EndAt: at(5)})
 		w.change(made.Budget.ID, bucket.Change{EndAt: at(5)})
-		w.refused(w.part.Delete(w.ctx, org.ID), budget.InUse)
-		w.refused(w.part.Delete(w.ctx, made.Budget.ID), budget.InUse)
+		w.refused(w.part.Delete(w.ctx, org.ID, nil), budget.InUse)
+		w.refused(w.part.Delete(w.ctx, made.Budget.ID, nil), budget.InUse)
 	})
 }
 

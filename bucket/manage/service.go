@@ -100,6 +100,9 @@ func (s *Service) Create(ctx context.Context, d budget.Definition) (
 	if err := s.parentOf(ctx, &d); err != nil {
 		return v, false, err
 	}
+	if err := s.chargesOf(ctx, d.Tenant, 0, d.Parent, &d.AlsoCharges); err != nil {
+		return v, false, err
+	}
 	if d.DryRun && d.Parent == 0 {
 		return s.preview(placed), false, nil
 	}
@@ -129,7 +132,9 @@ func (s *Service) Create(ctx context.Context, d budget.Definition) (
 	v = made.View
 	if !made.New || d.Durability == budget.Store {
 		s.deliver(step, &made.Budget)
-		v, err = s.Ledger.View(step, bucket.BudgetRef{ID: id})
+		if v, err = s.Ledger.View(step, bucket.BudgetRef{ID: id}); err == nil {
+			err = s.named(step, &v)
+		}
 	}
 	v.Replayed = !made.New
 	if made.New && err == nil && s.Moved != nil {
@@ -215,6 +220,13 @@ func (s *Service) Change(ctx context.Context, ref bucket.BudgetRef, change bucke
 	if err != nil {
 		return bucket.View{}, err
 	}
+	if change.AlsoCharges != nil {
+		charges := *change.AlsoCharges
+		if err := s.chargesOf(ctx, b.Tenant, b.ID, b.Parent, &charges); err != nil {
+			return bucket.View{}, err
+		}
+		change.AlsoCharges = &charges
+	}
 	step, cancel := s.bounded(ctx)
 	defer cancel()
 	s.rollOverFirst(step, b)
@@ -237,10 +249,13 @@ func (s *Service) Change(ctx context.Context, ref bucket.BudgetRef, change bucke
 // something has happened since.
 func (s *Service) viewAfter(ctx context.Context, op string, b *bucket.Budget, v bucket.View,
 	changed bool) (bucket.View, error) {
-	if !changed && !b.InStoreMode() {
-		return v, nil
+	var err error
+	if changed || b.InStoreMode() {
+		v, err = s.Ledger.View(ctx, bucket.BudgetRef{ID: b.ID})
 	}
-	v, err := s.Ledger.View(ctx, bucket.BudgetRef{ID: b.ID})
+	if err == nil {
+		err = s.named(ctx, &v)
+	}
 	return v, afterWrite(op, err)
 }
 
@@ -257,13 +272,13 @@ func (s *Service) Delete(ctx context.Context, ref bucket.BudgetRef) (bucket.View
 	id := v.Definition.ID
 	step, cancel := s.bounded(ctx)
 	defer cancel()
-	if err := s.Ledger.Delete(step, id); err != nil {
+	if err := s.Ledger.Delete(step, id, v.Definition.AlsoCharges.IDs); err != nil {
 		return bucket.View{}, err
 	}
 	s.Log.Info("budget deleted", "budget", id, "name", v.Definition.Name,
 		"units", v.Definition.TotalQuantity)
 	s.Budgets.Forget(id)
-	return v, nil
+	return v, s.named(ctx, &v)
 }
 
 // Adjust appends to a budget, or shrinks it by a negative quantity, once per request id. An append

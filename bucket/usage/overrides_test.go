@@ -121,7 +121,7 @@ func TestOverridesAreRows(t *testing.T) {
 		if n := w.rows(`SELECT COUNT(*) FROM limit_override`); n != 1 || steps != 5 {
 			w.Errorf("%d rows after %d steps", n, steps)
 		}
-		w.OK(w.defs.Delete(w.Ctx, b.ID))
+		w.OK(w.defs.Delete(w.Ctx, b.ID, nil))
 		w.Clock.Advance(2 * time.Minute)
 		_, err = transfer.NewLedger(w.DB).RemoveOverrides(w.Ctx, 300)
 		w.OK(err)

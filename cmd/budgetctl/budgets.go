@@ -43,6 +43,8 @@ const createExample = `  budgetctl create spring-sale --total 1000000 --type pro
     --limit name=per-phone,dimension=phone,window=week,max=3
   # 200 of the units of org, or what it has, if that is at least 50
   budgetctl create team-1 --parent org --total 200 --at-least 50 --end 2027-01-01T00:00:00Z
+  # what user-1 spends is taken from its organisation and its team too
+  budgetctl create user-1 --total 500 --type promo --also-charges org,team-1
   # an ad that each user sees twice in 8 hours
   budgetctl create ad-1 --unlimited --limit name=cap,dimension=user,window=sliding:8h/10m,max=2`
 
@@ -71,6 +73,8 @@ func (a *app) createCommand() *cobra.Command {
 		"a budget whose units become the total; the child is of type promo and ends no later")
 	flags.StringVar(&c.atLeast, "at-least", "",
 		"with --parent: accept a smaller total, of so many units, if the parent has less")
+	flags.StringSliceVar(&c.request.AlsoCharges, "also-charges", nil,
+		"budgets that each deduction is also taken from, all or none, such as org,team-1")
 	flags.StringVar(&c.kind, "type", "",
 		"when units are handed out: promo or daily (required, unless a rule says daily)")
 	flags.StringVar(&c.unit, "unit", "count", "what is counted: count or amount")
@@ -211,6 +215,7 @@ type changes struct {
 	timezone                  string
 	adjustCnt, buckets        int
 	version                   int64
+	charges                   []string
 	allowPast                 bool
 }
 
@@ -236,6 +241,8 @@ func (a *app) setCommand() *cobra.Command {
 	flags.IntVar(&c.buckets, "buckets", 0, "number of buckets, 1 to 1,024")
 	flags.StringVar(&c.timezone, "timezone", "", "zone of the periods, such as Europe/Berlin")
 	flags.Int64Var(&c.version, "if-version", 0, "change only this version")
+	flags.StringSliceVar(&c.charges, "also-charges", nil,
+		`budgets that each deduction is also taken from; "" for none`)
 	c.rule.add(cmd)
 	lateRefundFlag(cmd, &c.lateRefund)
 	c.limits.add(cmd)
@@ -293,11 +300,11 @@ func (c *changes) read(cmd *cobra.Command) (request client.PatchRequest, err err
 		return request, err
 	}
 	some := slices.ContainsFunc([]string{"end", "sharding", "adjust-cnt", "buckets", "late-refund",
-		"timezone"}, given)
+		"timezone", "also-charges"}, given)
 	if !some && !corrected && request.TypeRule == nil && !c.limits.given(cmd) {
 		return request, usagef("nothing to change: give --end, --sharding, --adjust-cnt, --buckets, " +
-			"--late-refund, --timezone, --limit, --remove-limit, --limits-file, a rule such as --every, " +
-			"or what is corrected: --name, --gl-code, --unit or --start")
+			"--late-refund, --timezone, --also-charges, --limit, --remove-limit, --limits-file, a rule " +
+			"such as --every, or what is corrected: --name, --gl-code, --unit or --start")
 	}
 	if given("if-version") && c.version < 1 {
 		return request, usagef("--if-version %d: must be at least 1", c.version)
@@ -308,6 +315,9 @@ func (c *changes) read(cmd *cobra.Command) (request client.PatchRequest, err err
 			return request, err
 		}
 		request.EndAt = &at
+	}
+	if given("also-charges") {
+		request.AlsoCharges = append([]string{}, c.charges...)
 	}
 	if given("sharding") {
 		n, err := quantityOrNone("sharding", c.sharding)

@@ -52,6 +52,7 @@ func view(b *client.Budget) string {
 	if b.Parent != "" {
 		fields = append(fields, field{"parent", b.Parent})
 	}
+	fields = append(fields, charges(b)...)
 	if b.OnLoss != "" {
 		fields = append(fields, field{"on loss", b.OnLoss})
 	}
@@ -145,4 +146,15 @@ func bound(n int64) any {
 		return "no bound"
 	}
 	return n
+}
+
+// charges are the fields of a budget that charges others.
+func charges(b *client.Budget) (fields []field) {
+	if len(b.AlsoCharges) > 0 {
+		fields = append(fields, field{"also charges", strings.Join(b.AlsoCharges, ", ")})
+	}
+	if b.Usable != nil {
+		fields = append(fields, field{"usable", *b.Usable})
+	}
+	return fields
 }

@@ -55,6 +55,9 @@ func (a *API) create(c *call) (answer, error) {
 			return answer{}, err
 		}
 	}
+	if err := c.mayCharge(body.Tenant, body.AlsoCharges); err != nil {
+		return answer{}, err
+	}
 	view, created, err := a.service.Create(c.ctx, body.definition)
 	if err != nil {
 		return answer{}, err
@@ -65,6 +68,20 @@ func (a *API) create(c *call) (answer, error) {
 		out.status, out.location = http.StatusCreated, "/v1/budgets/"+id
 	}
 	return out, nil
+}
+
+// mayCharge refuses budgets in also_charges that are outside the caller's scope.
+func (c *call) mayCharge(tenant string, names []string) error {
+	for _, name := range names {
+		t := access.Target{Tenant: tenant, Budget: name, More: true}
+		if err := c.may(&c.route.access, t, func() error {
+			return budget.Refuse(budget.Forbidden, c.route.op,
+				"budgets in also_charges are outside the budgets of the key")
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (a *API) view(c *call) (answer, error) {
@@ -141,6 +158,9 @@ func (a *API) change(c *call) (answer, error) {
 		}); err != nil {
 			return answer{}, err
 		}
+	}
+	if err := c.mayCharge(ref.Tenant, body.AlsoCharges); err != nil {
+		return answer{}, err
 	}
 	view, err := a.service.Change(c.ctx, ref, body.change)
 	return answer{body: budgetOf(&view), version: view.Definition.Version}, err

@@ -302,6 +302,9 @@ func (a *API) acceptedOf(d *bucket.DeductAnswer, ttl time.Duration) api.DeductAn
 		HoldUntil: inUTC(d.HoldUntil), ExpiresIn: a.expiresIn(d.HoldUntil, d.State, ttl),
 		Limits: statesOf(d.Limits), Receipt: d.Receipt, Replayed: d.Replayed,
 	}
+	for i := range d.Legs {
+		out.Legs = append(out.Legs, api.ChargedLeg{Budget: d.Legs[i].Budget, Amount: d.Legs[i].Amount})
+	}
 	if d.Unlimited {
 		return out
 	}

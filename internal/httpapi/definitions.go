@@ -60,6 +60,7 @@ func definitionOf(r *api.CreateRequest) budget.Definition {
 		Type:             r.Type,
 		ParentName:       r.Parent,
 		AtLeast:          r.AtLeast,
+		AlsoCharges:      budget.Charges{Names: r.AlsoCharges},
 		Rule:             r.TypeRule,
 		Timezone:         r.Timezone,
 		LateRefund:       r.LateRefund,
@@ -123,6 +124,9 @@ func changeOf(r *api.PatchRequest) bucket.Change {
 	if r.Status != "" {
 		paused := r.Status == budget.Paused
 		c.Paused = &paused
+	}
+	if r.AlsoCharges != nil {
+		c.AlsoCharges = &budget.Charges{Names: r.AlsoCharges}
 	}
 	if r.Limits != nil {
 		list := limitsIn(r.Limits)
@@ -220,7 +224,8 @@ func budgetOf(v *bucket.View) api.Budget {
 		OpensAt: inUTC(v.OpensAt), InBuckets: unless(d.Unlimited, f.InBuckets),
 		Held: f.Held, Used: f.Used,
 		InTransit: f.InTransit(), Quarantined: f.Quarantined, Forfeited: f.Forfeited,
-		Parent: d.ParentName, Allocated: f.Allocated,
+		Parent: d.ParentName, AlsoCharges: d.AlsoCharges.Names, Usable: v.Usable,
+		Allocated: f.Allocated,
 		Buckets: api.BucketCount{Online: f.Online, Offline: f.Offline, Unreachable: v.Away.Buckets,
 			Stores: v.Away.Instances, UnreachableUnits: v.Away.Units},
 		Serving: string(v.Serving), OutOfReach: unless(d.Unlimited, v.OutOfReach()),

@@ -118,6 +118,21 @@ func (d *document) accepted(a *api.DeductAnswer) {
 	d.states(a.Limits)
 	d.Raw(`,"receipt":`)
 	d.quote(a.Receipt)
+	for i, leg := range a.Legs {
+		if i == 0 {
+			d.Raw(`,"legs":[`)
+		} else {
+			d.Raw(`,`)
+		}
+		d.Raw(`{"budget":`)
+		d.quote(leg.Budget)
+		d.Raw(`,"amount":`)
+		d.integer(leg.Amount)
+		d.Raw(`}`)
+	}
+	if len(a.Legs) > 0 {
+		d.Raw(`]`)
+	}
 	d.Raw(`,"replayed":`)
 	d.boolean(a.Replayed)
 	d.Raw("}")

@@ -66,6 +66,9 @@ func TestDocumentsAreAsTheLibraryWritesThem(t *testing.T) {
 				PeriodRemaining: rapid.Ptr(number, true).Draw(t, "period remaining"), Unlimited: rapid.Bool().Draw(t, "unlimited"),
 				HoldUntil: instant.Draw(t, "hold"), Limits: rapid.SliceOfN(limit, 0, 3).Draw(t, "limits"),
 				Receipt: text.Draw(t, "receipt"), Replayed: rapid.Bool().Draw(t, "replayed")}
+			for _, name := range rapid.SliceOfN(text, 0, 2).Draw(t, "charged") {
+				got.Legs = append(got.Legs, bucket.DeductAnswer{Budget: name, Amount: got.Amount})
+			}
 			one := clocked.acceptedOf(&got, 0)
 			one.ExpiresIn = nil
 			if rapid.Bool().Draw(t, "expires") {

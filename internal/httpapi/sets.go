@@ -71,7 +71,7 @@ func (a *API) setOf(got *bucket.DeductAnswer, ttl time.Duration) api.SetAnswer {
 	for i := range got.Legs {
 		l := &got.Legs[i]
 		out.Legs[i] = api.SetLegAnswer{Budget: l.Budget, Amount: l.Amount, Bucket: l.Bucket,
-			Unlimited: l.Unlimited, Limits: statesOf(l.Limits),
+			Unlimited: l.Unlimited, Charged: l.IsCharged, Limits: statesOf(l.Limits),
 			BudgetRemaining: unless(l.Unlimited || l.FiguresUnknown, l.BudgetRemaining)}
 		if !l.FiguresUnknown {
 			out.Legs[i].PeriodRemaining = l.PeriodRemaining

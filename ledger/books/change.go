@@ -74,6 +74,7 @@ func (u *Budget) define(d Budget) {
 	u.Timezone = d.Timezone
 	u.Unused = d.Unused
 	u.LateRefund = d.LateRefund
+	u.AlsoCharges = d.AlsoCharges
 	u.UpdatedAt = d.UpdatedAt
 	u.Version++
 }

@@ -74,7 +74,7 @@ func budgetOf(d budget.Definition, now time.Time) Budget {
 		IsPaused: one(d.Paused), IsArchived: one(d.Archived), StartMS: ms(d.StartAt),
 		EndMS: endMS(d.EndAt), Timezone: d.Timezone, Unused: unused(d),
 		LateRefund: Word(d.LateRefund), Version: firstVersion, ListVersion: firstVersion, NextRun: 1,
-		CreatedAt: ms(now), UpdatedAt: ms(now)}
+		AlsoCharges: chargesOf(d.AlsoCharges.IDs), CreatedAt: ms(now), UpdatedAt: ms(now)}
 	if u.OnLoss == "" {
 		u.OnLoss = Word(budget.Quarantine)
 	}

@@ -30,10 +30,14 @@ func (b *Books) ReturnGroup(o *ledger.GroupOrder, sets map[int64]*limit.Set) (
 	}
 	row := b.Groups.Get(ID{o.Budget, o.Group})
 	m := ledger.Members{Group: o.Group, State: ledger.GroupOpen}
-	members := map[string]*ledger.Deduction{}
-	out = make([]ledger.Result, len(b.Deductions.All()))
-	for i, r := range b.Deductions.All() {
-		d := &out[i].Deduction
+	members := map[string][]*ledger.Deduction{}
+	out = make([]ledger.Result, 0, len(b.Deductions.All()))
+	for _, r := range b.Deductions.All() {
+		if ledger.IsLegID(r.RequestID) {
+			continue // of a set whose owner is a member
+		}
+		out = append(out, ledger.Result{})
+		d := &out[len(out)-1].Deduction
 		if *d, err = b.DeductionOf(r); err != nil {
 			return nil, err
 		}
@@ -45,7 +49,9 @@ func (b *Books) ReturnGroup(o *ledger.GroupOrder, sets map[int64]*limit.Set) (
 		}
 		m.State = ledger.GroupState(row.State)
 		m.Deductions = append(m.Deductions, *d)
-		members[r.RequestID] = d
+		if members[r.RequestID], err = b.withLegs(d); err != nil {
+			return nil, err
+		}
 	}
 	t := b.returns(sets)
 	replayed, err := t.decideGroup(o, &m, members, row)
@@ -63,9 +69,28 @@ func (b *Books) ReturnGroup(o *ledger.GroupOrder, sets map[int64]*limit.Set) (
 	return out, t.lower()
 }
 
+// withLegs returns a deduction and the legs of the set that it is the owner of, which always have
+// the same amount and state.
+func (b *Books) withLegs(d *ledger.Deduction) (all []*ledger.Deduction, err error) {
+	all = append(all, d)
+	for _, id := range legsOf(d)[1:] {
+		row := b.Deductions.Get(id)
+		if row == nil {
+			return nil, fmt.Errorf("request %q of budget %d is a leg and has no row", id.RequestID,
+				id.Budget)
+		}
+		leg, err := b.DeductionOf(row)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, &leg)
+	}
+	return all, nil
+}
+
 // decideGroup decides an order on a group, and changes its members.
 func (t *returns) decideGroup(o *ledger.GroupOrder, m *ledger.Members,
-	members map[string]*ledger.Deduction, row *Group) (replayed bool, err error) {
+	members map[string][]*ledger.Deduction, row *Group) (replayed bool, err error) {
 	now := at(t.NowMS)
 	switch o.Kind {
 	case ledger.OrderConfirm:
@@ -74,7 +99,9 @@ func (t *returns) decideGroup(o *ledger.GroupOrder, m *ledger.Members,
 			return replayed, err
 		}
 		for _, end := range use {
-			t.endHold(members[end.RequestID], end)
+			for _, d := range members[end.RequestID] {
+				t.endHold(d, end)
+			}
 		}
 		row.State = Word(ledger.GroupUsed)
 	case ledger.OrderRollback:
@@ -83,13 +110,17 @@ func (t *returns) decideGroup(o *ledger.GroupOrder, m *ledger.Members,
 			return replayed, err
 		}
 		for _, r := range back {
-			t.rollBack(members[r.RequestID], r.RollbackID, r.Amount, r.Whole)
+			for _, d := range members[r.RequestID] {
+				t.rollBack(d, r.RollbackID, r.Amount, r.Whole)
+			}
 		}
 		row.State = Word(ledger.GroupRolledBack)
 	case ledger.OrderExtend:
 		longer, err := m.Extend(now)
 		for i := range longer {
-			t.extend(members[longer[i].RequestID], o.TTL, o.ExpiresAs)
+			for _, d := range members[longer[i].RequestID] {
+				t.extend(d, o.TTL, o.ExpiresAs)
+			}
 		}
 		return false, err
 	default:

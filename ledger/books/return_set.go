@@ -42,14 +42,15 @@ type legOrder struct {
 	leftOut bool
 }
 
-// executeSet carries out an order on all legs of a set, or on none.
+// executeSet carries out an order on all legs of a set, or on none. The owner of a set of a budget
+// is a leg itself, and an order on it is one on each leg.
 func (t *returns) executeSet(o *ledger.Order, owner ledger.Deduction) (
 	out ledger.Result, err error) {
-	legs, _ := owner.Legs.List()
-	out.Legs = make([]ledger.Deduction, len(legs))
-	orders := make([]legOrder, len(legs))
-	for i, l := range legs {
-		id := legID(&owner, l)
+	ids := legsOf(&owner)
+	ofBudget := owner.Budget != 0
+	out.Legs = make([]ledger.Deduction, len(ids))
+	orders := make([]legOrder, len(ids))
+	for i, id := range ids {
 		row := t.Deductions.Get(id)
 		if row == nil {
 			return out, fmt.Errorf("request %q of budget %d is a leg and has no row", id.RequestID,
@@ -60,18 +61,36 @@ func (t *returns) executeSet(o *ledger.Order, owner ledger.Deduction) (
 		}
 		orders[i] = legOrder{Order: *o, d: &out.Legs[i]}
 		orders[i].Budget, orders[i].RequestID = id.Budget, id.RequestID
-		orders[i].Amount = o.Amounts[id.Budget]
-		orders[i].leftOut = t.leavesOut(o, orders[i].d)
+		if !ofBudget {
+			orders[i].Amount = o.Amounts[id.Budget]
+			orders[i].leftOut = t.leavesOut(o, orders[i].d)
+		}
 	}
-	if out.Err = t.refusesSet(o, orders); out.Err == nil {
+	if out.Err = t.refusesSet(o, orders, &owner); out.Err == nil {
 		out.Replayed, out.Err = t.decideSet(orders)
 	}
 	if out.Err != nil {
 		return ledger.Result{Err: out.Err}, nil
 	}
+	if ofBudget {
+		out.Deduction = out.Legs[0]
+		return out, nil
+	}
 	t.follow(&owner, out.Legs)
 	out.Deduction = owner
 	return out, nil
+}
+
+// legsOf returns the ids of the rows of a set: first that of its owner if it is a leg.
+func legsOf(owner *ledger.Deduction) (ids []ID) {
+	if owner.Budget != 0 {
+		ids = append(ids, ID{owner.Budget, owner.RequestID})
+	}
+	legs, _ := owner.Legs.List()
+	for _, l := range legs {
+		ids = append(ids, legID(owner, l))
+	}
+	return ids
 }
 
 // leavesOut reports whether an order on a set leaves a leg as it is: a rollback of parts does not
@@ -87,8 +106,9 @@ func (t *returns) leavesOut(o *ledger.Order, d *ledger.Deduction) bool {
 }
 
 // refusesSet returns why an order on a set changes nothing, before any leg is changed.
-func (t *returns) refusesSet(o *ledger.Order, orders []legOrder) error {
-	if err := namesLegs(o, orders); err != nil {
+func (t *returns) refusesSet(o *ledger.Order, orders []legOrder,
+	owner *ledger.Deduction) error {
+	if err := namesLegs(o, orders, owner); err != nil {
 		return err
 	}
 	replays, leftOut := 0, 0
@@ -124,20 +144,32 @@ func (t *returns) refusesSet(o *ledger.Order, orders []legOrder) error {
 	return nil
 }
 
-// namesLegs refuses amounts for budgets that the set has no leg in.
-func namesLegs(o *ledger.Order, orders []legOrder) error {
+// namesLegs refuses amounts for budgets that the set has no leg in, and for legs that are equal
+// because one budget charges the other.
+func namesLegs(o *ledger.Order, orders []legOrder, owner *ledger.Deduction) error {
+	if len(o.Amounts) == 0 {
+		return nil
+	}
+	list, _ := owner.Legs.List()
 	named := 0
 	for i := range orders {
-		if _, is := o.Amounts[orders[i].Budget]; is {
-			named++
+		if _, is := o.Amounts[orders[i].Budget]; !is {
+			continue
+		}
+		if named++; list[i].Tied {
+			return wrongAmounts(o, "must not name budgets that charge others or are charged")
 		}
 	}
 	if named == len(o.Amounts) {
 		return nil
 	}
+	return wrongAmounts(o, "must name budgets of the set")
+}
+
+func wrongAmounts(o *ledger.Order, message string) error {
 	return &budget.Error{Code: budget.Invalid, Op: string(o.Kind),
-		Message: "amounts names a budget in which the set has no leg",
-		Fields:  []budget.FieldError{{Field: "amounts", Message: "must name budgets of the set"}}}
+		Message: "these parts of the set cannot be given",
+		Fields:  []budget.FieldError{{Field: "amounts", Message: message}}}
 }
 
 // decideSet changes the legs that are not left out.

@@ -61,8 +61,11 @@ type Budget struct {
 	Depth        int64 `db:"depth"`
 	// Ancestors are the ids of its ancestors, from the first one on, each between slashes.
 	Ancestors string `db:"ancestors"`
-	CreatedAt int64  `db:"created_at"`
-	UpdatedAt int64  `db:"updated_at"`
+	// AlsoCharges are the ids of the budgets that it charges, ChargedBy is how many charge it.
+	AlsoCharges string `db:"also_charges"`
+	ChargedBy   int64  `db:"charged_by"`
+	CreatedAt   int64  `db:"created_at"`
+	UpdatedAt   int64  `db:"updated_at"`
 }
 
 // Limit is a row of budget_limit.

@@ -25,7 +25,7 @@ func (u *Budget) Definition() budget.Definition {
 		OnLoss: budget.OnLoss(u.OnLoss), Unlimited: u.Unlimited == 1, Type: budget.Type(u.Type),
 		TotalQuantity: u.Total, BucketQuantity: int(u.Buckets), ShardingQuantity: u.Sharding,
 		AdjustCnt: int(u.AdjustCnt), StartAt: at(u.StartMS), EndAt: at(u.EndMS),
-		Parent: u.Parent,
+		Parent: u.Parent, AlsoCharges: budget.Charges{IDs: chargesIn(u.AlsoCharges)},
 		Paused: u.IsPaused == 1, Archived: u.IsArchived == 1, Timezone: u.Timezone,
 		LateRefund: budget.Where(u.LateRefund), Version: u.Version, CreatedAt: at(u.CreatedAt),
 		UpdatedAt: at(u.UpdatedAt)}

@@ -45,6 +45,7 @@ var bounds = map[string]int64{
 	"limits":     limit.MaxLimits,
 	"overrides":  limit.MaxOverrideList,
 	"legs":       api.MaxLegs,
+	"charges":    budget.MaxCharges,
 	"windows":    allocation.MaxWindows,
 	"thresholds": alert.MaxThresholds,
 	"types":      int64(len(alert.Types())),

@@ -80,9 +80,12 @@ func (r *reading) readSets() error {
 			r.wrong("the set %q is held: %t, and due_ms is set: %t", id, held, o.due)
 		}
 	}
+	if err := r.readCharged(listed); err != nil {
+		return err
+	}
 	for _, b := range r.budgets {
 		for id, d := range b.Deductions {
-			if strings.HasPrefix(id, "\x02") && !listed[d] {
+			if (strings.HasPrefix(id, "\x01") || strings.HasPrefix(id, "\x02")) && !listed[d] {
 				r.wrong("%s: the leg %q is of no set", b.Name, id)
 			}
 		}
@@ -90,7 +93,41 @@ func (r *reading) readSets() error {
 	return nil
 }
 
-// legsOf reads the legs of a note: the sixth of its texts, of three numbers each.
+// readCharged compares deductions from budgets that charged others with their legs there: their
+// amounts and states are equal.
+func (r *reading) readCharged(listed map[*Deduction]bool) error {
+	return r.each(`SELECT budget_id, request_id, note FROM deduction WHERE budget_id > 0
+		AND note IS NOT NULL`,
+		func(scan func(...any) error) error {
+			var budgetID int64
+			var id, note string
+			err := scan(&budgetID, &id, &note)
+			for _, l := range legsOf(note) {
+				b, own := r.budgets[int64(l.budget)], r.budgets[budgetID].Deductions[id]
+				if b == nil || own == nil {
+					r.wrong("a leg of request %q of budget %d is in no budget", id, budgetID)
+					continue
+				}
+				owner := binary.BigEndian.AppendUint64([]byte{1}, uint64(budgetID))
+				d := b.Deductions[string(owner)+id]
+				if d == nil {
+					r.wrong("%s: a leg of request %q of budget %d is missing", b.Name, id, budgetID)
+					continue
+				}
+				if listed[d] = true; uint64(d.bucket) != l.bucket || uint64(d.epoch) != l.epoch {
+					r.wrong("%s: a leg of request %q is at %d %d", b.Name, id, d.bucket, d.epoch)
+				}
+				if d.Amount != own.Amount || d.Back != own.Back || d.Held != own.Held {
+					r.wrong("%s: a leg of request %q is %d-%d, and its owner %d-%d", b.Name, id,
+						d.Amount, d.Back, own.Amount, own.Back)
+				}
+			}
+			return err
+		})
+}
+
+// legsOf reads the legs of a note: the sixth of its texts, of three numbers each. The last is
+// twice the epoch, and one more for a leg whose part is that of others.
 func legsOf(note string) (legs []leg) {
 	const withLegs = 4
 	if note == "" || note[0] != withLegs {
@@ -114,7 +151,7 @@ func legsOf(note string) (legs []leg) {
 			}
 			numbers[i], text = n, text[size:]
 		}
-		legs = append(legs, leg{numbers[0], numbers[1], numbers[2]})
+		legs = append(legs, leg{numbers[0], numbers[1], numbers[2] / 2})
 	}
 	return legs
 }

@@ -190,7 +190,8 @@ func (w *world) settle(v *verb) {
 		w.Errorf("the rest, %d units, cannot be deducted: %v", left, err)
 	}
 	request.RequestID, request.Amount = "one more", 1
-	if _, err := w.other.Deduct(w.Context(), request); !budget.Is(err, budget.BudgetExhausted) {
+	if _, err := w.other.Deduct(w.Context(), request); !budget.Is(err, budget.BudgetExhausted) &&
+		!budget.Is(err, budget.LegRefused) {
 		w.Errorf("one more unit: %v", err)
 	}
 	w.quiet()

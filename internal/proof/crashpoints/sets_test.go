@@ -66,20 +66,21 @@ func backSet(first, other int64) act {
 	}
 }
 
+// has checks S and H of the other budget.
+func has(used, held int64) func(w *world) {
+	return func(w *world) {
+		report, err := auditor.Audit(w.Context(), w.s.rows, map[string]auditor.Redis{
+			"m": auditor.Server(w.s.redis), "n": auditor.Server(w.s.redis)})
+		w.ok(err)
+		if b := report.Budgets[second(w.b).Name]; b.Used != used || b.Held != held {
+			w.Errorf("the other budget: S is %d and H %d, want %d and %d", b.Used, b.Held, used, held)
+		}
+	}
+}
+
 // TestSets executes the verbs of sets over two budgets.
 func TestSets(t *testing.T) {
 	hour := time.Hour
-	// has checks S and H of the other budget.
-	has := func(used, held int64) func(w *world) {
-		return func(w *world) {
-			report, err := auditor.Audit(w.Context(), w.s.rows, map[string]auditor.Redis{
-				"m": auditor.Server(w.s.redis), "n": auditor.Server(w.s.redis)})
-			w.ok(err)
-			if b := report.Budgets[second(w.b).Name]; b.Used != used || b.Held != held {
-				w.Errorf("the other budget: S is %d and H %d, want %d and %d", b.Used, b.Held, used, held)
-			}
-		}
-	}
 	crash(t, budget.Ledger, []verb{
 		{name: "set", before: beside(), call: set(10, 20, 0), used: 10, rest: true, check: has(20, 0)},
 		{name: "set that gathers", before: beside(), call: set(10, 90, 0), used: 10, rest: true, check: has(90, 0)},
@@ -108,4 +109,45 @@ func TestSets(t *testing.T) {
 func cancelSet(ctx context.Context, n *node, b *bucket.Budget) (string, *bool, error) {
 	v, err := n.Cancel(ctx, ofSet(b))
 	return toldOf(&v), nil, err
+}
+
+// charged makes the budget charge the other one, and executes acts.
+func charged(acts ...act) func(w *world) {
+	return func(w *world) {
+		beside()(w)
+		to, err := w.other.budgets.Find(w.Context(), second(w.b))
+		w.ok(err)
+		_, err = w.other.manager.Change(w.Context(), bucket.BudgetRef{ID: w.b.ID},
+			bucket.Change{AlsoCharges: &budget.Charges{Names: []string{to.Name}}})
+		w.ok(err)
+		prepare(acts...)(w)
+	}
+}
+
+// backs rolls back a part.
+func backs(units int64) act {
+	return func(ctx context.Context, n *node, b *bucket.Budget) (string, *bool, error) {
+		v, err := n.Rollback(ctx, bucket.RollbackRequest{Budget: bucket.BudgetRef{ID: b.ID}, RequestID: "a", RollbackID: "r",
+			Amount: units})
+		return fmt.Sprint(v.State, v.RolledBack), &v.Replayed, err
+	}
+}
+
+// TestCharges executes the verbs of a budget that charges another one.
+func TestCharges(t *testing.T) {
+	crash(t, budget.Ledger, []verb{
+		{name: "deduct", before: charged(), call: deducts("a", 10, nil), used: 10, rest: true, check: has(10, 0)},
+		{name: "deduct that gathers", before: charged(), call: deducts("a", 90, nil), used: 90, rest: true, check: has(90, 0)},
+		{name: "part", before: charged(deducts("a", 10, nil)), call: backs(4), used: 6, rest: true, check: has(6, 0)},
+		{name: "confirm", before: charged(deducts("a", 10, holding(time.Hour, ""))),
+			call: confirm(bucket.ConfirmRequest{RequestID: "a", Amount: 6}), used: 6, rest: true, check: has(6, 0)},
+		{name: "confirm group", before: charged(deducts("a", 10, holding(time.Hour, "g")), deducts("b", 5, holding(time.Hour, "g"))),
+			call: confirm(bucket.ConfirmRequest{Group: "g"}), used: 15, rest: true, check: has(15, 0)},
+		{name: "expire", before: func(w *world) {
+			charged(deducts("a", 10, holding(time.Hour, "")))(w)
+			w.exec(`UPDATE hold SET hold_until_ms = 1`)
+			w.exec(`UPDATE hold SET due_ms = 1 WHERE due_ms > 0`)
+		}, call: loop("holds"), rest: true, check: has(0, 0)},
+		{name: "cancel", before: charged(deducts("a", 10, nil)), call: cancel("a"), rest: true, check: has(0, 0)},
+	})
 }

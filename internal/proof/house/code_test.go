@@ -16,9 +16,9 @@ import (
 
 // The largest numbers of lines of code, without blank lines and comments, in Go and Lua.
 const (
-	mostProduct = 65_680 // what budgetd, budgetctl and the client are made of
-	mostSupport = 10_990 // all other code outside tests
-	mostTests   = 71_830
+	mostProduct = 66_370 // what budgetd, budgetctl and the client are made of
+	mostSupport = 11_030 // all other code outside tests
+	mostTests   = 72_320
 )
 
 // lineCount counts lines of code and lines that have only a comment.

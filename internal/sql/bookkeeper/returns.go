@@ -40,10 +40,20 @@ func OfGroup(id books.ID) Selection {
 
 // Unlimited leaves out all deductions of a selection if one of the budgets has limits.
 func (from Selection) Unlimited(budgetIDs []int64) Selection {
+	return from.unless("u.limits_version > 0", budgetIDs)
+}
+
+// Alone leaves out all deductions of a selection if one of the budgets has limits or charges
+// others: their places are locked together with those of the legs.
+func (from Selection) Alone(budgetIDs []int64) Selection {
+	return from.unless("(u.limits_version > 0 OR u.also_charges <> '')", budgetIDs)
+}
+
+func (from Selection) unless(which string, budgetIDs []int64) Selection {
 	return func(s *engine.Statement) {
 		from(s)
 		s.SQL(` AND NOT EXISTS (SELECT 1 FROM budget_management_bucket u /*by PRIMARY*/
-			WHERE u.limits_version > 0 AND `)
+			WHERE ` + which + ` AND `)
 		s.Numbers("u.id", budgetIDs)
 		s.SQL(")")
 	}

@@ -188,17 +188,14 @@ func (t *trial) accept(i int, usages []*limit.Usage, now time.Time) {
 func (t *trial) own(i int, now time.Time) {
 	op, d := &t.ops[i], &t.out[i].Deduction
 	id := op.ID()
-	if op.Set != nil {
+	if op.Set != nil && id.Budget != 0 { // the row of its own leg lists the others
+		d.Legs = t.legsAt(i+1, op.Set.Legs-1)
+	} else if op.Set != nil {
 		r := &op.Request
 		d = &ledger.Deduction{Budget: id.Budget, RequestID: id.RequestID, State: d.State,
 			HoldUntil: d.HoldUntil, Group: op.Set.Group, Above: d.Above, ExpiresAs: d.ExpiresAs,
-			Fingerprint: r.Fingerprint, Nonce: r.Nonce, Reference: r.Reference, By: r.By, CountedAt: now}
-		legs := make([]ledger.Leg, op.Set.Legs)
-		for j := range legs {
-			leg := &t.out[i+j].Deduction
-			legs[j] = ledger.Leg{Budget: leg.Budget, Bucket: leg.Bucket, Epoch: leg.Epoch}
-		}
-		d.Legs = ledger.PackLegs(legs)
+			Fingerprint: r.Fingerprint, Nonce: r.Nonce, Reference: r.Reference, By: r.By, CountedAt: now,
+			Legs: t.legsAt(i, op.Set.Legs)}
 		t.owners = append(t.owners, d)
 	}
 	if tombstone, ok := t.known[id]; ok {
@@ -211,6 +208,17 @@ func (t *trial) own(i int, now time.Time) {
 		}
 		t.known[id] = *d
 	}
+}
+
+// legsAt returns n legs as their owner lists them, from an operation on.
+func (t *trial) legsAt(i, n int) ledger.Legs {
+	legs := make([]ledger.Leg, n)
+	for j := range legs {
+		leg := &t.out[i+j].Deduction
+		legs[j] = ledger.Leg{Budget: leg.Budget, Bucket: leg.Bucket, Epoch: leg.Epoch,
+			Tied: t.ops[i+j].Tied}
+	}
+	return ledger.PackLegs(legs)
 }
 
 // spend subtracts units from a sum, as far as it has them.

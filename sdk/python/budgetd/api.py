@@ -22,6 +22,7 @@ Unit = Literal["count", "amount"]
 Durability = Literal["ledger", "store"]
 LateRefund = Literal["total", "next", "forfeit"]
 OnLoss = Literal["quarantine", "assume_unused"]
+AlsoCharges = list["Name"]
 Serving = Literal["full", "partly", "period_exhausted", "budget_exhausted", "store_down", "pending", "paused", "expired"]
 SignedQuantity = int
 Above = Literal["refuse", "available"]
@@ -122,6 +123,7 @@ class BudgetDefinition(TypedDict):
     total_quantity: NotRequired["Amount"]
     parent: NotRequired["Name"]
     at_least: NotRequired["Amount"]
+    also_charges: NotRequired["AlsoCharges"]
     unlimited: NotRequired[bool]
     bucket_quantity: NotRequired[int]
     sharding_quantity: NotRequired["Units"]
@@ -149,6 +151,7 @@ class BudgetChange(TypedDict):
     allow_past: NotRequired[bool]
     type_rule: NotRequired["TypeRule"]
     timezone: NotRequired[str]
+    also_charges: NotRequired["AlsoCharges"]
     late_refund: NotRequired["LateRefund"]
     bucket_quantity: NotRequired[int]
     sharding_quantity: NotRequired["Units"]
@@ -165,6 +168,7 @@ class Budget(TypedDict):
     durability: "Durability"
     type: "BudgetType"
     parent: NotRequired["Name"]
+    also_charges: NotRequired["AlsoCharges"]
     type_rule: NotRequired["TypeRule"]
     timezone: NotRequired[str]
     late_refund: NotRequired["LateRefund"]
@@ -196,6 +200,7 @@ class Budget(TypedDict):
     in_transit: "Units"
     quarantined: "Units"
     forfeited: "Units"
+    usable: NotRequired["Units"]
     allocated: NotRequired["Units"]
     serving: "Serving"
     out_of_reach: "UnitsOrNone"
@@ -304,6 +309,7 @@ class AdjustedBudget(TypedDict):
     durability: "Durability"
     type: "BudgetType"
     parent: NotRequired["Name"]
+    also_charges: NotRequired["AlsoCharges"]
     type_rule: NotRequired["TypeRule"]
     timezone: NotRequired[str]
     late_refund: NotRequired["LateRefund"]
@@ -335,6 +341,7 @@ class AdjustedBudget(TypedDict):
     in_transit: "Units"
     quarantined: "Units"
     forfeited: "Units"
+    usable: NotRequired["Units"]
     allocated: NotRequired["Units"]
     serving: "Serving"
     out_of_reach: "UnitsOrNone"
@@ -393,6 +400,11 @@ class SetAnswer(TypedDict):
     legs: list["SetLegAnswer"]
 
 
+class ChargedLeg(TypedDict):
+    budget: "Name"
+    amount: "Amount"
+
+
 class SetLegAnswer(TypedDict):
     budget: "Name"
     amount: "Amount"
@@ -400,6 +412,7 @@ class SetLegAnswer(TypedDict):
     budget_remaining: "UnitsOrNone"
     period_remaining: NotRequired["Units"]
     unlimited: NotRequired[bool]
+    charged: NotRequired[bool]
     limits: list["LimitState"]
 
 
@@ -491,6 +504,7 @@ class DeductAnswer(TypedDict):
     expires_in: NotRequired["ExpiresIn"]
     limits: list["LimitState"]
     receipt: NotRequired["Key256"]
+    legs: NotRequired[list["ChargedLeg"]]
     replayed: NotRequired[bool]
 
 
@@ -523,6 +537,7 @@ class DeductResult(TypedDict):
     expires_in: NotRequired["ExpiresIn"]
     limits: NotRequired[list["LimitState"]]
     receipt: NotRequired["Key256"]
+    legs: NotRequired[list["ChargedLeg"]]
     replayed: NotRequired[bool]
     type: NotRequired[str]
     title: NotRequired[str]

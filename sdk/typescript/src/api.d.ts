@@ -1463,6 +1463,8 @@ export interface components {
             override_count: number;
             next_page_token?: string;
         };
+        /** @description Other budgets of the tenant, of ledger mode and with the same unit, from which each deduction is taken too, all or none: a level of an organisation that no client can forget. It is one level: a budget that charges others cannot be charged, nor can an ancestor or a descendant. A deduction from a budget that charges others is refused with `leg_refused`, and a budget that others charge cannot be deleted or archived (`in_use`). A deduction keeps the budgets that it has charged, whatever the definition says later. */
+        AlsoCharges: components["schemas"]["Name"][];
         BudgetDefinition: {
             name: components["schemas"]["Name"];
             tenant?: components["schemas"]["Name"];
@@ -1479,6 +1481,7 @@ export interface components {
             parent?: components["schemas"]["Name"];
             /** @description With `parent`: accepts a smaller total, of at least so many units, if the parent has less. */
             at_least?: components["schemas"]["Amount"];
+            also_charges?: components["schemas"]["AlsoCharges"];
             /** @description There is no total; only the limits bound what is deducted; default `false`. */
             unlimited?: boolean;
             /**
@@ -1535,6 +1538,7 @@ export interface components {
             type_rule?: components["schemas"]["TypeRule"];
             /** @description Another IANA time zone of the periods. It ends the open period, unless one begins at the same instant there. Limits keep theirs. */
             timezone?: string;
+            also_charges?: components["schemas"]["AlsoCharges"];
             late_refund?: components["schemas"]["LateRefund"];
             /** Format: int64 */
             bucket_quantity?: number;
@@ -1554,6 +1558,7 @@ export interface components {
             type: components["schemas"]["BudgetType"];
             /** @description The budget that it was carved out of. */
             parent?: components["schemas"]["Name"];
+            also_charges?: components["schemas"]["AlsoCharges"];
             type_rule?: components["schemas"]["TypeRule"];
             timezone?: string;
             late_refund?: components["schemas"]["LateRefund"];
@@ -1596,6 +1601,8 @@ export interface components {
             in_transit: components["schemas"]["Units"];
             quarantined: components["schemas"]["Units"];
             forfeited: components["schemas"]["Units"];
+            /** @description The least of what the budget and those that it also charges have left, `remaining` in each; left out if all are unlimited. Only `GET` of a budget that charges others has it. */
+            usable?: components["schemas"]["Units"];
             /** @description The sum of the totals of its children; left out if it is 0. */
             allocated?: components["schemas"]["Units"];
             serving: components["schemas"]["Serving"];
@@ -1786,8 +1793,12 @@ export interface components {
             expires_in?: components["schemas"]["ExpiresIn"];
             /** @description It was recorded before this call. */
             replayed: boolean;
-            /** @description In the order of the request. */
+            /** @description In the order of the request. What several legs charge to one budget is one leg with their sum. */
             legs: components["schemas"]["SetLegAnswer"][];
+        };
+        ChargedLeg: {
+            budget: components["schemas"]["Name"];
+            amount: components["schemas"]["Amount"];
         };
         SetLegAnswer: {
             budget: components["schemas"]["Name"];
@@ -1797,9 +1808,11 @@ export interface components {
             budget_remaining: components["schemas"]["UnitsOrNone"];
             period_remaining?: components["schemas"]["Units"];
             unlimited?: boolean;
+            /** @description `true` for a budget that the request does not name: those that it names also charge it. Such legs come last and have no figures. */
+            charged?: boolean;
             limits: components["schemas"]["LimitState"][];
         };
-        /** @description The part of each budget, by name. */
+        /** @description The part of each budget, by name. A budget that charges others, or is charged, cannot be named: its part is that of the others. */
         SetAmounts: {
             [key: string]: components["schemas"]["Amount"];
         };
@@ -1898,6 +1911,8 @@ export interface components {
             limits: components["schemas"]["LimitState"][];
             /** @description Finds the deduction again, also in store mode. */
             receipt?: components["schemas"]["Key256"];
+            /** @description What a budget that charges others took from these too; left out if it charges none. */
+            legs?: components["schemas"]["ChargedLeg"][];
             /** @description It was recorded before this call. */
             replayed?: boolean;
         };
@@ -1938,6 +1953,8 @@ export interface components {
             limits?: components["schemas"]["LimitState"][];
             /** @description Finds the deduction again, also in store mode. */
             receipt?: components["schemas"]["Key256"];
+            /** @description What a budget that charges others took from these too; left out if it charges none. */
+            legs?: components["schemas"]["ChargedLeg"][];
             /** @description It was recorded before this call. */
             replayed?: boolean;
             type?: string;

@@ -79,6 +79,7 @@ public final class Api {
       Long totalQuantity,
       String parent,
       Long atLeast,
+      List<String> alsoCharges,
       Boolean unlimited,
       Long bucketQuantity,
       Long shardingQuantity,
@@ -105,6 +106,7 @@ public final class Api {
       Boolean allowPast,
       TypeRule typeRule,
       String timezone,
+      List<String> alsoCharges,
       String lateRefund,
       Long bucketQuantity,
       Long shardingQuantity,
@@ -120,6 +122,7 @@ public final class Api {
       String durability,
       String type,
       String parent,
+      List<String> alsoCharges,
       TypeRule typeRule,
       String timezone,
       String lateRefund,
@@ -151,6 +154,7 @@ public final class Api {
       long inTransit,
       long quarantined,
       long forfeited,
+      Long usable,
       Long allocated,
       String serving,
       Long outOfReach,
@@ -246,6 +250,7 @@ public final class Api {
       String durability,
       String type,
       String parent,
+      List<String> alsoCharges,
       TypeRule typeRule,
       String timezone,
       String lateRefund,
@@ -277,6 +282,7 @@ public final class Api {
       long inTransit,
       long quarantined,
       long forfeited,
+      Long usable,
       Long allocated,
       String serving,
       Long outOfReach,
@@ -420,6 +426,10 @@ public final class Api {
       boolean replayed,
       List<SetLegAnswer> legs) {}
 
+  public record ChargedLeg(
+      String budget,
+      long amount) {}
+
   public record SetLegAnswer(
       String budget,
       long amount,
@@ -427,6 +437,7 @@ public final class Api {
       Long budgetRemaining,
       Long periodRemaining,
       Boolean unlimited,
+      Boolean charged,
       List<LimitState> limits) {}
 
   public record SetRollback(
@@ -574,6 +585,7 @@ public final class Api {
       Double expiresIn,
       List<LimitState> limits,
       String receipt,
+      List<ChargedLeg> legs,
       Boolean replayed) {}
 
   public record LimitState(
@@ -603,6 +615,7 @@ public final class Api {
       Double expiresIn,
       List<LimitState> limits,
       String receipt,
+      List<ChargedLeg> legs,
       Boolean replayed,
       String type,
       String title,
