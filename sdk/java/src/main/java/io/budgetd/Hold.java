@@ -143,8 +143,8 @@ public final class Hold implements AutoCloseable {
   private void beat() {
     try {
       Until until = new Until(client.calls.clock.now() + period(), false);
-      Api.ExtendRequest extend = new Api.ExtendRequest(
-          request.requestId(), null, request.holdTtl(), answer.receipt());
+      Api.ExtendRequest extend = Api.ExtendRequest.of(request.holdTtl())
+          .withRequestId(request.requestId()).withReceipt(answer.receipt());
       learn(client.calls.run(What.settle("extend", budget, request.requestId(), null, extend), until,
           Api.Settlement.class).expiresIn());
     } catch (NotNow | Unknown e) {

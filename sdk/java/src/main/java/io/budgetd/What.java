@@ -25,8 +25,8 @@ record What(String op, List<String> path, Object body, Map<String, String> query
 
   static What deduct(Api.BatchItem r) {
     return deduct(r.budget(), new Api.DeductRequest(r.requestId(), r.amount(), r.key(),
-        r.dimensions(), r.counts(), r.holdTtl(), r.group(), r.above(), r.reference(),
-        r.dryRun()));
+        r.dimensions(), r.counts(), r.holdTtl(), r.group(), r.above(), r.expiresAs(),
+        r.reference(), r.dryRun()));
   }
 
   static What settle(String op, String budget, String requestId, String group, Object request) {
