@@ -21,8 +21,9 @@ import (
 // documents lists the files in the top folder of an archive, besides the programs. pages are those
 // below, to which README.md links.
 var (
-	documents = []string{"LICENSE", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "config.yaml",
-		"openapi.yaml", "schema.sql", "examples/cluster.yaml", "deploy/systemd/budgetd.service"}
+	documents = []string{"LICENSE", "README.md", "README.zh-CN.md", "CHANGELOG.md",
+		"CONTRIBUTING.md", "config.yaml", "openapi.yaml", "schema.sql", "examples/cluster.yaml",
+		"deploy/systemd/budgetd.service"}
 	pages = []string{"docs/*.md", "docs/*/*.md", "examples/README.md", "sdk/README.md",
 		"deploy/compose/compose.yaml"}
 )
