@@ -12,8 +12,8 @@ import (
 	"github.com/budgetd/budgetd/ledger/books"
 )
 
-// lockCharged locks budgets that others charge, and further ones, in the order of their ids. An id
-// may be 0, which is none.
+// lockCharged locks the budgets that another one charges, and further ones, in the order of their
+// ids. It leaves out ids that are 0.
 func lockCharged(charged []int64, more ...int64) []bookkeeper.Query {
 	if len(charged) == 0 {
 		return nil
