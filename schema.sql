@@ -240,7 +240,9 @@ CREATE TABLE hold (
   hold_group VARBINARY(192),                -- holds confirmed together; NULL: it belongs to no group
   hold_until_ms BIGINT NOT NULL,            -- when it expires, or would have expired
   due_ms BIGINT,                            -- the same while it is held; NULL afterwards
-  confirmed BIGINT NOT NULL DEFAULT 0,      -- units that were confirmed of what was held
+  confirmed BIGINT NOT NULL DEFAULT 0,      -- units that became used, of what was held and above it
+  used BIGINT NOT NULL DEFAULT 0,           -- what of them is left; what is held is the rest of the deduction and its extras
+  asked BIGINT NOT NULL DEFAULT 0,          -- units that its confirm asked for
   above VARBINARY(12) NOT NULL DEFAULT 'refuse', -- refuse | available: what a confirm above the hold does
   expires_as VARBINARY(8) NOT NULL DEFAULT 'released', -- released | used: what its expiry does with what is held
   expired BIGINT NOT NULL DEFAULT 0,        -- units that were held when it expired; 0: it has not expired
@@ -251,7 +253,7 @@ CREATE TABLE hold (
   bucket_id BIGINT NOT NULL,                -- of the deduction
   epoch BIGINT NOT NULL,                    -- of the deduction
   PRIMARY KEY (budget_id, request_id),
-  CHECK (confirmed >= 0 AND extra >= 0 AND uncollected >= 0 AND expired >= 0)
+  CHECK (confirmed >= 0 AND used >= 0 AND asked >= 0 AND extra >= 0 AND uncollected >= 0 AND expired >= 0)
 );
 CREATE INDEX hold_due ON hold (due_ms);
 CREATE INDEX hold_of_group ON hold (budget_id, hold_group);
@@ -274,10 +276,11 @@ CREATE TABLE extra (
   epoch BIGINT NOT NULL,                    -- its epoch
   amount BIGINT NOT NULL,                   -- units
   back_quantity BIGINT NOT NULL DEFAULT 0,  -- units of it that came back: the sum of its rows of give_back
+  used_quantity BIGINT NOT NULL DEFAULT 0,  -- units of it that are used; the rest of those that did not come back is held
   is_late BIGINT NOT NULL DEFAULT 0,        -- 1: of a confirm after the expiry; limits count it as a deduction
   created_at BIGINT NOT NULL,               -- when limits count it: SQL's time of the commit
   PRIMARY KEY (budget_id, request_id, number),
-  CHECK (amount > 0 AND back_quantity >= 0 AND back_quantity <= amount)
+  CHECK (amount > 0 AND back_quantity >= 0 AND used_quantity >= 0 AND back_quantity + used_quantity <= amount)
 );
 
 -- Units of a deduction that came back: rollbacks, and the ends of holds.
@@ -288,7 +291,7 @@ CREATE TABLE give_back (
   rollback_id VARBINARY(128) NOT NULL,      -- the caller's; empty: the whole, confirm and expire
   number BIGINT NOT NULL DEFAULT 0,         -- 0: what the deduction took first; else its row of extra
   amount BIGINT NOT NULL,                   -- units given back; 0: a hold was confirmed in full
-  is_whole BIGINT NOT NULL,                 -- 1: the caller asked for all that was left
+  is_whole BIGINT NOT NULL,                 -- 1: the caller asked for all that was left, or held
   is_direct BIGINT NOT NULL,                -- 1: into O of the open epoch; 0: into R
   bucket_id BIGINT NOT NULL,                -- of the deduction, or of the extra
   epoch BIGINT NOT NULL,                    -- of the deduction, or of the extra

@@ -18,6 +18,8 @@ const (
 	// FeedExtra means that a confirm asked for more than was held: Amount was taken, and Uncollected
 	// the budget did not have.
 	FeedExtra FeedKind = "extra"
+	// FeedRelease means that the rest of what was held came back.
+	FeedRelease FeedKind = "release"
 )
 
 // CancelID is the rollback id of a cancel. It contains a control character, so no caller's id can

@@ -18,7 +18,7 @@ const (
 
 // feedKinds maps the numbers in a body to kinds.
 var feedKinds = [...]FeedKind{1: FeedDeduct, 2: FeedRollback, 3: FeedConfirm, 4: FeedExpire,
-	5: FeedExtra}
+	5: FeedExtra, 6: FeedRelease}
 
 // BeginFeed begins the body of a feed row.
 func BeginFeed(body []byte) []byte { return append(body, feedFormat) }

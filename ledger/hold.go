@@ -20,6 +20,9 @@ type HoldEnd struct {
 	// after the expiry.
 	Above int64
 	Late  bool
+	// Asked is what a confirm asked for, in minor units. Whole means that this was all.
+	Asked int64
+	Whole bool
 }
 
 // Above says what a confirm of more than is held does.
@@ -71,26 +74,29 @@ const GroupRollbackID = "\x00group"
 // AmountExceedsRemaining, with what is held, if that is less than amount. It keeps I5.
 func DecideConfirm(d Deduction, earlier *HoldEnd, amount int64, now time.Time) (
 	end HoldEnd, replay bool, err error) {
-	left := d.Left()
 	if err := neverHeld(d, "confirm"); err != nil {
 		return end, false, err
 	}
 	if earlier != nil {
-		asked := earlier.Amount + earlier.Above
-		whole := earlier.Returned+earlier.Above == 0 || earlier.Late && asked == d.Expired
-		if amount == 0 && !whole || amount != 0 && amount != asked {
+		if amount == 0 && !earlier.Whole || amount != 0 && amount != earlier.Asked {
 			return end, false, budget.Refuse(budget.RequestConflict, "confirm",
-				"the hold %q was confirmed with another amount: %d", CallerID(d.RequestID), asked)
+				"the hold %q was confirmed with another amount: %d", CallerID(d.RequestID),
+				earlier.Asked)
 		}
 		return *earlier, true, nil
 	}
-	end = HoldEnd{RequestID: d.RequestID, Kind: FeedConfirm, Late: hasExpired(d, now)}
+	held := d.Held()
+	if d.State == StateExpired {
+		held = d.Expired
+	}
+	end = HoldEnd{RequestID: d.RequestID, Kind: FeedConfirm, Late: hasExpired(d, now),
+		Asked: cmp.Or(amount, held), Whole: amount == 0 || amount == held}
 	switch {
 	case d.State == StateRolledBack && d.Above == AboveAvailable:
 		return HoldEnd{}, false, Gone("confirm", CallerID(d.RequestID), d.State)
 	case end.Late && d.ExpiresAs == ExpiresUsed: // what is left of it counts as held
 	case end.Late && d.Above == AboveAvailable:
-		end.Above = cmp.Or(amount, d.Expired, left)
+		end.Above = end.Asked
 		return end, false, nil
 	default:
 		if err := notHeld(d, now, "confirm"); err != nil {
@@ -99,19 +105,23 @@ func DecideConfirm(d Deduction, earlier *HoldEnd, amount int64, now time.Time) (
 	}
 	switch {
 	case amount == 0:
-		end.Amount = left
-	case amount <= left:
-		end.Amount, end.Returned = amount, left-amount
+		end.Amount = held
+	case amount <= held:
+		end.Amount, end.Returned = amount, held-amount
 	case d.Above == AboveAvailable:
-		end.Amount, end.Above = left, amount-left
+		end.Amount, end.Above = held, amount-held
 	default:
-		e := budget.Refuse(budget.AmountExceedsRemaining, "confirm",
-			"the hold %q has %d left, fewer than the %d to confirm", CallerID(d.RequestID), left,
-			amount)
-		e.Available = &left
-		return HoldEnd{}, false, e
+		return HoldEnd{}, false, tooMuch(d, "confirm", held, amount)
 	}
 	return end, false, nil
+}
+
+// tooMuch refuses to use more than is held.
+func tooMuch(d Deduction, op string, held, amount int64) error {
+	e := budget.Refuse(budget.AmountExceedsRemaining, op,
+		"the hold %q has %d left, fewer than the %d to %s", CallerID(d.RequestID), held, amount, op)
+	e.Available = &held
+	return e
 }
 
 // MayTake reports whether a confirm of an amount at SQL's time now may take units above the hold.
@@ -119,7 +129,7 @@ func DecideConfirm(d Deduction, earlier *HoldEnd, amount int64, now time.Time) (
 func MayTake(d Deduction, amount int64, now time.Time) (takes, again bool) {
 	late := hasExpired(d, now)
 	again = late && d.ExpiresAs != ExpiresUsed
-	takes = again || (late || d.State == StateHeld) && amount > d.Left()
+	takes = again || (late || d.State == StateHeld) && amount > d.Held()
 	return takes && d.Above == AboveAvailable, again
 }
 
@@ -180,25 +190,37 @@ func DueHold(d Deduction, now time.Time) bool {
 
 // Expire returns the end of a due hold: all that is left of it is given back, or used.
 func Expire(d Deduction) HoldEnd {
-	end := HoldEnd{RequestID: d.RequestID, Kind: FeedExpire, Amount: d.Left()}
+	end := HoldEnd{RequestID: d.RequestID, Kind: FeedExpire, Amount: d.Held()}
 	if d.ExpiresAs != ExpiresUsed {
 		end.Returned = end.Amount
 	}
 	return end
 }
 
-// AfterEnd returns the deduction after its hold ended.
+// AfterEnd returns the deduction after its hold ended, before a confirm takes anything above it.
 func AfterEnd(d Deduction, end HoldEnd) Deduction {
+	corrects := end.Late && d.State == StateUsed
 	d.RolledBack += end.Returned
+	d.Asked = end.Asked
+	d.Late = end.Late
+	isUsed := d.ExpiresAs == ExpiresUsed || end.Kind == FeedConfirm && !end.Late
+	switch {
+	case corrects:
+		d.Confirmed += end.Amount - d.Expired
+		d.Used -= end.Returned
+	case isUsed:
+		d.Confirmed += end.Amount
+		d.Used += end.Amount
+	}
 	if end.Kind == FeedExpire {
 		d.Expired = end.Amount
+	}
+	switch {
+	case isUsed, end.Late && d.Left() > 0:
+		d.State = StateUsed
+	default: // after a late confirm it is used if something is taken
 		d.State = StateExpired
 	}
-	d.Late = end.Late
-	switch {
-	case d.ExpiresAs == ExpiresUsed, end.Kind == FeedConfirm && !end.Late:
-		d.State, d.Confirmed = StateUsed, end.Amount
-	} // after a late confirm it is used if something is taken
 	return d
 }
 
@@ -236,7 +258,7 @@ func (m *Members) Confirm(now time.Time) (use []HoldEnd, replay bool, err error)
 	}
 	for _, d := range held {
 		use = append(use, HoldEnd{RequestID: d.RequestID, Kind: FeedConfirm,
-			Amount: d.Left()})
+			Amount: d.Held(), Asked: d.Held(), Whole: true})
 	}
 	return use, false, nil
 }
@@ -286,7 +308,8 @@ func (m *Members) absent(op string) error {
 func (m *Members) held(now time.Time, op string) (held []Deduction, confirmed int, err error) {
 	for _, d := range m.Deductions {
 		switch {
-		case d.Confirmed+d.Extra > 0, d.ExpiresAs == ExpiresUsed && DueHold(d, now):
+		case d.Confirmed > 0 && d.State != StateHeld && d.State != StateExpired,
+			d.ExpiresAs == ExpiresUsed && DueHold(d, now):
 			confirmed++
 		case d.State == StateRolledBack:
 		default:

@@ -17,7 +17,8 @@ func hold(rolledBack int64) ledger.Deduction {
 }
 
 func confirmed(n int64) *ledger.HoldEnd {
-	return &ledger.HoldEnd{RequestID: "order", Kind: ledger.FeedConfirm, Amount: n, Returned: 10 - n}
+	return &ledger.HoldEnd{RequestID: "order", Kind: ledger.FeedConfirm, Amount: n, Returned: 10 - n, Asked: n,
+		Whole: n == 10}
 }
 
 func TestDecideConfirm(t *testing.T) {
@@ -138,7 +139,8 @@ func TestDecideConfirmLate(t *testing.T) {
 	gone := hold(10)
 	gone.Above = ledger.AboveAvailable
 	late := holdUntil.Add(time.Hour)
-	earlier := &ledger.HoldEnd{Kind: ledger.FeedConfirm, Above: 7, Late: true}
+	earlier := &ledger.HoldEnd{Kind: ledger.FeedConfirm, Above: 7, Late: true, Asked: 7, Whole: true}
+	part := &ledger.HoldEnd{Kind: ledger.FeedConfirm, Above: 7, Late: true, Asked: 7}
 	for name, test := range map[string]struct {
 		deduction ledger.Deduction
 		earlier   *ledger.HoldEnd
@@ -153,7 +155,7 @@ func TestDecideConfirmLate(t *testing.T) {
 		"swept, less":                {expired, nil, 2, 2, false, ""},
 		"again":                      {expired, earlier, 7, 7, true, ""},
 		"again, without an amount":   {expired, earlier, 0, 7, true, ""},
-		"another, without an amount": {other, earlier, 0, 0, false, budget.RequestConflict},
+		"another, without an amount": {other, part, 0, 0, false, budget.RequestConflict},
 		"another amount":             {expired, earlier, 8, 0, false, budget.RequestConflict},
 		"rolled back":                {gone, nil, 5, 0, false, budget.AlreadyRolledBack},
 	} {
@@ -207,7 +209,8 @@ func TestExpiresAsUsed(t *testing.T) {
 				return
 			}
 			want := ledger.HoldEnd{RequestID: end.RequestID, Kind: ledger.FeedConfirm, Amount: test.used,
-				Returned: test.returned, Above: test.add, Late: true}
+				Returned: test.returned, Above: test.add, Late: true, Asked: test.used + test.add,
+				Whole: test.amount == 0 || test.amount == test.used && test.returned == 0}
 			if err != nil || replay || end != want {
 				t.Errorf("%+v, replay %v, %v; want %+v", end, replay, err, want)
 			}

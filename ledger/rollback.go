@@ -61,12 +61,21 @@ func Gone(op, id string, state State) *budget.Error {
 	return e
 }
 
-// AfterRollback returns the deduction after units were given back. Its state becomes rolled_back
-// when nothing is left.
+// AfterRollback returns the deduction after units were given back, those that are held before those
+// that are used. Its state becomes rolled_back when nothing is left, and used when nothing of a
+// hold is held any more.
 func AfterRollback(d Deduction, units int64) Deduction {
+	ofUsed := units
+	if d.State == StateHeld {
+		ofUsed = max(0, units-d.Held())
+	}
 	d.RolledBack += units
-	if d.Left() == 0 {
+	d.Used = max(0, d.Used-ofUsed)
+	switch {
+	case d.Left() == 0:
 		d.State = StateRolledBack // it was held or used
+	case d.State == StateHeld && d.Held() == 0:
+		d.State = StateUsed
 	}
 	return d
 }

@@ -102,8 +102,11 @@ type Deduction struct {
 	Amount     int64
 	RolledBack int64
 	State      State
-	// Confirmed is what was confirmed of a hold, in minor units.
-	Confirmed int64
+	// Confirmed is what became used of a hold and above it, in minor units. Used is what of that is
+	// left; it is 0 of a deduction that never was a hold.
+	Confirmed, Used int64
+	// Asked is the amount that the hold's confirm asked for, 0 before it.
+	Asked int64
 	// HoldUntil is when a hold expires or would have expired; zero if it never was a hold.
 	HoldUntil time.Time
 	// Above says what a confirm of more than is held does; "" stands for AboveRefuse.
@@ -112,8 +115,8 @@ type Deduction struct {
 	ExpiresAs ExpiresAs
 	// Expired is what was held when the hold expired, in minor units; 0 if it has not expired.
 	Expired int64
-	// Extra is what a confirm took above the hold, and Uncollected what it asked for and the budget
-	// did not have, in minor units.
+	// Extra is what was taken later: by a confirm above the hold. Uncollected is what it asked for and
+	// the budget did not have. Both in minor units.
 	Extra, Uncollected int64
 	// OverLimit means that a limit would have refused Extra as a deduction of its own.
 	OverLimit bool
@@ -155,3 +158,15 @@ func (d *Deduction) Decides(by string) bool { return d.State != StateVoid || d.I
 
 // Left returns what is left of the deduction, held or used, in minor units; 0 of a tombstone.
 func (d *Deduction) Left() int64 { return d.Amount + d.Extra - d.RolledBack }
+
+// Held returns what is held, in minor units. Of a hold that its expiry has confirmed it is what a
+// late confirm may correct.
+func (d *Deduction) Held() int64 {
+	switch {
+	case d.State == StateHeld:
+		return d.Left() - d.Used
+	case d.State == StateUsed && !d.Late:
+		return min(d.Expired, max(0, d.Left()-(d.Confirmed-d.Expired)))
+	}
+	return 0
+}

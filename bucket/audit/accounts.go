@@ -87,12 +87,20 @@ const (
 	sumBacks = `SELECT g.bucket_id, g.epoch, SUM(g.amount) AS units,
 		SUM(CASE WHEN g.is_direct = 1 THEN g.amount ELSE 0 END) AS part, COUNT(*) AS n
 		FROM give_back g /*by PRIMARY*/ WHERE g.budget_id = ? GROUP BY g.bucket_id, g.epoch`
-	sumHolds = `SELECT h.bucket_id, h.epoch, SUM(d.amount - COALESCE((SELECT SUM(g.amount)
+	sumHolds = `SELECT h.bucket_id, h.epoch, SUM(d.amount - h.used - COALESCE((SELECT SUM(g.amount)
 			FROM give_back g /*by PRIMARY*/ WHERE g.budget_id = d.budget_id
-			AND g.request_id = d.request_id), 0)) AS units, 0 AS part, COUNT(*) AS n
+			AND g.request_id = d.request_id AND g.number = 0), 0)
+			+ COALESCE((SELECT SUM(x.used_quantity) FROM extra x /*by PRIMARY*/
+			WHERE x.budget_id = d.budget_id AND x.request_id = d.request_id), 0)) AS units,
+			0 AS part, COUNT(*) AS n
 		FROM hold h /*by PRIMARY*/ /*in order*/ JOIN deduction d /*by PRIMARY*/
 		ON d.budget_id = h.budget_id AND d.request_id = h.request_id
 		WHERE h.budget_id = ? AND h.state = 'held' GROUP BY h.bucket_id, h.epoch`
+	sumHeldExtras = `SELECT x.bucket_id, x.epoch,
+		SUM(x.amount - x.back_quantity - x.used_quantity) AS units, 0 AS part, COUNT(*) AS n
+		FROM extra x /*by PRIMARY*/ /*in order*/ JOIN hold h /*by PRIMARY*/
+		ON h.budget_id = x.budget_id AND h.request_id = x.request_id
+		WHERE x.budget_id = ? AND h.state = 'held' GROUP BY x.bucket_id, x.epoch`
 	sumQuarantines = `SELECT q.bucket_id, q.epoch, SUM(q.quantity) AS units,
 		SUM(q.released_quantity) AS part, COUNT(*) AS n FROM quarantine q /*by quarantine_budget*/
 		WHERE q.budget_id = ? GROUP BY q.bucket_id, q.epoch`
@@ -120,6 +128,7 @@ var sums = []struct {
 	{sumExtras, func(e *Epoch, sum *sumRow) { e.Deducted += sum.Units }},
 	{sumBacks, func(e *Epoch, sum *sumRow) { e.GivenBack, e.BackInO = sum.Units, sum.Part }},
 	{sumHolds, func(e *Epoch, sum *sumRow) { e.EpochFigures.Held = sum.Units }},
+	{sumHeldExtras, func(e *Epoch, sum *sumRow) { e.EpochFigures.Held += sum.Units }},
 	{sumQuarantines, func(e *Epoch, sum *sumRow) {
 		e.Quarantined, e.NotedRelease = sum.Units, sum.Part
 	}},

@@ -35,7 +35,7 @@ func (w *world) once(o hold.Order) (ledger.Deduction, error) {
 func (w *world) settles(b fixture.Budget, id string, actual, used, extra, uncollected int64, again bool) {
 	w.Helper()
 	d, replayed, err := w.confirm(b, id, actual)
-	got := [3]int64{d.Confirmed + d.Extra, d.Extra, d.Uncollected}
+	got := [3]int64{d.Confirmed, d.Extra, d.Uncollected}
 	if want := [3]int64{used, extra, uncollected}; err != nil || got != want || replayed != again {
 		w.Fatalf("confirm of %d of %q: used, extra and uncollected are %v, replayed %v, %v; want %v, %v",
 			actual, id, got, replayed, err, want, again)
@@ -159,7 +159,7 @@ func TestConfirmsAboveTogether(t *testing.T) {
 				if err != nil {
 					w.Errorf("%v", err)
 				}
-				used[i] += d.Confirmed + d.Extra
+				used[i] += d.Confirmed
 				uncollected[i] += d.Uncollected
 			}
 		})
@@ -223,7 +223,7 @@ func loseConfirmsAbove(t *testing.T, later time.Duration) {
 			if again, err := w.once(o); err != nil || again != d {
 				t.Errorf("order %d: %+v, and repeated %+v, %v", i, d, again, err)
 			}
-			used, uncollected = used+d.Confirmed+d.Extra, uncollected+d.Uncollected
+			used, uncollected = used+d.Confirmed, uncollected+d.Uncollected
 			w.Check()
 		}
 		t.Logf("%d of %d confirms were repeated", unknown, n)

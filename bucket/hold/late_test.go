@@ -366,7 +366,7 @@ func (a *account) confirm(w *world, b fixture.Budget, id string, amount, free in
 		a.used, a.uncollected, a.actual = used, amount-used, amount
 		a.held, a.isHeld, a.settled, a.expired = 0, false, true, false
 	}
-	if got := d.Confirmed + d.Extra; err != nil || got != a.used || d.Uncollected != a.uncollected || replayed != again {
+	if got := d.Confirmed; err != nil || got != a.used || d.Uncollected != a.uncollected || replayed != again {
 		w.Fatalf("confirm of %d of %q with %d free: %+v, %v; want %+v", amount, id, free, d, err, *a)
 	}
 	return change

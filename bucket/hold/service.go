@@ -300,7 +300,7 @@ func (s *Service) failed(err error) error {
 func viewOf(b *bucket.Budget, d *ledger.Deduction, replayed bool) bucket.DeductionView {
 	v := bucket.DeductionView{RequestID: ledger.CallerID(d.RequestID), State: d.State,
 		Amount:     d.Amount,
-		RolledBack: d.RolledBack, Confirmed: d.Confirmed + d.Extra, Extra: d.Extra,
+		RolledBack: d.RolledBack, Confirmed: d.Confirmed, Extra: d.Extra,
 		Uncollected: d.Uncollected, OverLimit: d.OverLimit, Late: d.Late, Above: d.Above,
 		ExpiresAs: d.ExpiresAs,
 		HoldUntil: d.HoldUntil, Group: d.Group, Reference: d.Reference, Dimensions: d.Dimensions,

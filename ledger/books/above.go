@@ -96,6 +96,8 @@ func (t *returns) takeAbove(d *ledger.Deduction, from *Epoch, units, uncollected
 	}
 	after := *d
 	after.Extra += units
+	after.Confirmed += units
+	after.Used += units
 	after.Uncollected += uncollected
 	if units > 0 {
 		after.State = ledger.StateUsed // also if it had expired
@@ -111,8 +113,9 @@ func (t *returns) takeAbove(d *ledger.Deduction, from *Epoch, units, uncollected
 		entry.Number = int64(len(t.extrasOf(ID{d.Budget, d.RequestID}))) + 1
 		entry.Bucket = from.Bucket
 		t.Extras.Add(Extra{Budget: d.Budget, RequestID: d.RequestID, Number: entry.Number,
-			Bucket: from.Bucket, Epoch: from.Number, Amount: units, Late: one(d.TakesAgain()),
-			CreatedAt: atMS})
+			Bucket: from.Bucket, Epoch: from.Number, Amount: units, Used: units,
+			Late: one(d.TakesAgain()), CreatedAt: atMS})
+		t.Holds.Get(ID{d.Budget, d.RequestID}).Used += units
 		from.Used = min(from.Used+units, budget.MaxAmount) // an unlimited budget's stops there
 		if t.Budgets.Get(d.Budget).Unlimited == 0 {
 			from.Outstanding -= units

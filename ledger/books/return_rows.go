@@ -39,6 +39,9 @@ type Hold struct {
 	Uncollected int64 `db:"uncollected"`
 	OverLimit   int64 `db:"over_limit"`
 	Late        int64 `db:"late"`
+	// Used and Asked are those of ledger.Deduction.
+	Used  int64 `db:"used"`
+	Asked int64 `db:"asked"`
 }
 
 // ExtraID identifies a row of extra.
@@ -56,6 +59,7 @@ type Extra struct {
 	Epoch     int64  `db:"epoch"`
 	Amount    int64  `db:"amount"`
 	Back      int64  `db:"back_quantity"`
+	Used      int64  `db:"used_quantity"`
 	Late      int64  `db:"is_late"`
 	CreatedAt int64  `db:"created_at"`
 }
@@ -172,7 +176,7 @@ func (r *Deduction) Ledger(h *Hold, back int64) (ledger.Deduction, error) {
 		d.State = ledger.StateVoid
 	case h != nil:
 		d.State = ledger.State(h.State)
-		d.Confirmed = h.Confirmed
+		d.Confirmed, d.Used, d.Asked = h.Confirmed, h.Used, h.Asked
 		d.HoldUntil = at(h.UntilMS)
 		d.Extra, d.Uncollected = h.Extra, h.Uncollected
 		d.OverLimit, d.Late = h.OverLimit == 1, h.Late == 1

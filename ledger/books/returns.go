@@ -3,7 +3,6 @@ package books
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/budgetd/budgetd/budget"
@@ -170,8 +169,8 @@ func (b *Books) earlierConfirm(d *ledger.Deduction) *ledger.HoldEnd {
 	if g == nil {
 		return nil
 	}
-	return &ledger.HoldEnd{Kind: ledger.FeedConfirm, Amount: d.Confirmed, Returned: g.Amount,
-		Above: d.Extra + d.Uncollected, Late: d.Late}
+	return &ledger.HoldEnd{Kind: ledger.FeedConfirm, Asked: d.Asked, Whole: g.IsWhole == 1,
+		Late: d.Late}
 }
 
 // absent carries out an order for an id without a row.
@@ -244,29 +243,24 @@ func noteOf(d *ledger.Deduction) *string {
 	return &text
 }
 
-// rollBack gives units of a deduction back: of its extras first, the newest first.
+// rollBack gives units of a deduction back.
 func (t *returns) rollBack(d *ledger.Deduction, id string, units int64, isWhole bool) {
-	g := GiveBack{Kind: rolledBack, RollbackID: id, IsWhole: one(isWhole)}
-	for _, x := range slices.Backward(t.extrasOf(ID{d.Budget, d.RequestID})) {
-		g.Amount = min(units, x.Amount-x.Back)
-		if g.Amount <= 0 {
-			continue
-		}
-		units -= g.Amount
-		g.Number, g.Bucket, g.Epoch = x.Number, x.Bucket, x.Epoch
-		t.giveBack(d, ledger.AfterRollback(*d, g.Amount), g)
-		x.Back += g.Amount
-	}
-	if units > 0 {
-		g.Amount, g.Number, g.Bucket, g.Epoch = units, 0, d.Bucket, d.Epoch
-		t.giveBack(d, ledger.AfterRollback(*d, units), g)
-	}
+	t.giveBack(d, GiveBack{Kind: rolledBack, RollbackID: id, IsWhole: one(isWhole)}, units, 0)
+	t.change(d, ledger.AfterRollback(*d, units))
 }
 
 // endHold confirms a hold, or lets it expire.
 func (t *returns) endHold(d *ledger.Deduction, end ledger.HoldEnd) {
-	t.giveBack(d, ledger.AfterEnd(*d, end), GiveBack{Kind: Word(end.Kind), Amount: end.Returned,
-		Bucket: d.Bucket, Epoch: d.Epoch})
+	after := ledger.AfterEnd(*d, end)
+	used := int64(0)
+	if after.State == ledger.StateUsed {
+		used = end.Amount
+	}
+	if d.State == ledger.StateHeld {
+		t.use(d, used)
+	}
+	t.giveBack(d, GiveBack{Kind: Word(end.Kind), IsWhole: one(end.Whole)}, end.Returned, used)
+	t.change(d, after)
 }
 
 // extend makes a hold end a time from now, and changes what its end does unless as is "".
@@ -283,48 +277,22 @@ func (t *returns) extend(d *ledger.Deduction, ttl time.Duration, as ledger.Expir
 	t.change(d, after)
 }
 
-// giveBack moves units out of a deduction, or of the extra that g names, and writes the rows of
-// that.
-func (t *returns) giveBack(d *ledger.Deduction, after ledger.Deduction, g GiveBack) {
-	e := t.Epochs.Get(Position{g.Bucket, g.Epoch})
-	used := after.Confirmed - d.Confirmed
-	if d.State == ledger.StateHeld {
-		e.Held -= g.Amount + used
-		e.Used += used
-	} else {
-		e.Used -= g.Amount
-	}
-	direct := e.mayGrow() && (e.PeriodEndMS == 0 || t.NowMS < e.PeriodEndMS)
-	switch {
-	case t.Budgets.Get(d.Budget).Unlimited == 1: // flights stop H and S at budget.MaxAmount
-		direct = true
-		e.Held = max(e.Held, 0)
-		e.Used = min(max(e.Used, 0), budget.MaxAmount)
-	case direct:
-		e.Outstanding += g.Amount
-	default:
-		e.Returning += g.Amount
-		if p := t.Periods.Get([2]int64{d.Budget, e.Period}); p.EndMS != 0 && t.NowMS >= p.EndMS {
-			e.Late += g.Amount
-		}
-	}
-	g.Budget, g.RequestID = d.Budget, d.RequestID
-	g.IsDirect, g.CreatedAt = one(direct), t.NowMS
-	t.GiveBacks.Add(g)
-	t.enter(&g, after.Confirmed)
-	t.change(d, after)
-}
-
-// change writes what changes of a deduction.
-func (t *returns) change(d *ledger.Deduction, after ledger.Deduction) {
+// remember keeps a deduction as it was before it changed.
+func (t *returns) remember(d *ledger.Deduction) {
 	id := ID{d.Budget, d.RequestID}
 	if _, known := t.was[id]; !known {
 		t.was[id], t.wasBack[id] = *d, t.extrasBack(id)
 	}
-	t.Back[id] = after.RolledBack
+}
+
+// change writes what changes of a deduction.
+func (t *returns) change(d *ledger.Deduction, after ledger.Deduction) {
+	t.remember(d)
+	id := ID{d.Budget, d.RequestID}
 	if h := t.Holds.Get(id); h != nil {
 		h.State = Word(after.State)
 		h.Confirmed = after.Confirmed
+		h.Asked = after.Asked
 		h.Extra = after.Extra
 		h.Uncollected = after.Uncollected
 		h.OverLimit = one(after.OverLimit)
@@ -344,12 +312,15 @@ func (t *returns) change(d *ledger.Deduction, after ledger.Deduction) {
 // maxEntries bounds the entries of one feed row: a reader reads whole rows.
 const maxEntries = 512
 
-// enter adds an entry to the feed: of a confirm, or of an expiry that counts as one, with what was
-// confirmed, else with what came back.
+// enter adds an entry to the feed: of a confirm, or of an expiry that counts as one, with what it
+// used, else with what came back.
 func (t *returns) enter(g *GiveBack, used int64) {
 	entry := ledger.FeedEntry{Kind: ledger.FeedKind(g.Kind), Bucket: g.Bucket,
 		RequestID: g.RequestID, RollbackID: g.RollbackID, Number: g.Number, Amount: g.Amount}
-	if g.Kind == confirmed || g.Kind == expired && used > 0 {
+	switch {
+	case g.Kind == confirmed && g.Number > 0:
+		entry.Kind = ledger.FeedRelease
+	case g.Kind == confirmed, g.Kind == expired && used > 0:
 		entry.Kind, entry.Amount = ledger.FeedConfirm, used
 	}
 	t.feed(&entry, -g.Amount)

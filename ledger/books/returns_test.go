@@ -264,8 +264,11 @@ func recount(t *rapid.T, b *Books, set *limit.Set) {
 		back[ID{g.Budget, g.RequestID}] += g.Amount
 		ofExtra[ExtraID{ID{g.Budget, g.RequestID}, g.Number}] += g.Amount
 	}
+	usedOf := map[ID]int64{}
 	for _, x := range b.Extras.All() {
-		used[Position{x.Bucket, x.Epoch}] += x.Amount - x.Back
+		used[Position{x.Bucket, x.Epoch}] += x.Used
+		held[Position{x.Bucket, x.Epoch}] += x.Amount - x.Back - x.Used
+		usedOf[ID{x.Budget, x.RequestID}] += x.Used
 		if x.Back != ofExtra[ExtraID{ID{x.Budget, x.RequestID}, x.Number}] {
 			t.Fatalf("%+v: %v came back", *x, ofExtra)
 		}
@@ -278,11 +281,16 @@ func recount(t *rapid.T, b *Books, set *limit.Set) {
 		if h := b.Holds.Get(row.ID()); h != nil && (h.State == "held") != (h.DueMS != nil && *h.DueMS == h.UntilMS) {
 			t.Fatalf("%+v", *h)
 		}
-		if d.State == ledger.StateHeld {
-			held[Position{d.Bucket, d.Epoch}] += d.Left()
-		} else {
-			used[Position{d.Bucket, d.Epoch}] += d.Amount - ofExtra[ExtraID{row.ID(), 0}]
+		first := d.Amount - ofExtra[ExtraID{row.ID(), 0}]
+		usedFirst := first
+		if b.Holds.Get(row.ID()) != nil {
+			usedFirst = d.Used - usedOf[row.ID()]
+			if d.State != ledger.StateHeld && d.Used != d.Left() {
+				t.Fatalf("%+v: what is left of it is not used", d)
+			}
 		}
+		used[Position{d.Bucket, d.Epoch}] += usedFirst
+		held[Position{d.Bucket, d.Epoch}] += first - usedFirst
 		charges, _ := set.Charges(d.Amount, ledger.ReadDimensions(d.Dimensions), nil)
 		for _, charge := range charges {
 			counted[charge.Limit.Name+" "+charge.Key] += charge.Limit.Kept(charge.Counts, d.Amount, ofExtra[ExtraID{row.ID(), 0}])

@@ -61,6 +61,9 @@ type Deduction struct {
 
 	bucket, epoch int64
 	extras        map[int64]*extra // by number
+	isHold        bool
+	// used is what its hold says of it, confirmed what became used.
+	used, confirmed int64
 }
 
 // extra is a row of extra. readBacks subtracts its rows of give_back from back.

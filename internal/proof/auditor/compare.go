@@ -22,6 +22,11 @@ func (r *reading) compare(b *Budget) {
 		for number, x := range d.extras {
 			same(fmt.Sprintf("what came back of extra %d of %q", number, id), x.back, 0)
 		}
+		if left := d.Amount + d.Extra - d.Back; d.isHold && (d.used > d.confirmed ||
+			d.confirmed > d.Amount+d.Extra || d.used > left || !d.Held && d.used != left) {
+			r.wrong("%s: of the hold %q %d are left, %d used of %d confirmed, held: %t", b.Name, id, left,
+				d.used, d.confirmed, d.Held)
+		}
 	}
 	if b.Unlimited {
 		return

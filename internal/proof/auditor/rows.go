@@ -43,12 +43,13 @@ func (r *reading) feedOf(bucket int64) *feed {
 
 func (r *reading) readHolds() error {
 	return r.each(`SELECT budget_id, request_id, state, confirmed, due_ms IS NULL, bucket_id, epoch,
-		expires_as FROM hold WHERE budget_id <> 0`, func(scan func(...any) error) error {
-		var budgetID, confirmed int64
+		expires_as, used FROM hold WHERE budget_id <> 0`, func(scan func(...any) error) error {
+		var budgetID, confirmed, used int64
 		var id, state, expiresAs string
 		var ended bool
 		var at epochKey
-		err := scan(&budgetID, &id, &state, &confirmed, &ended, &at.bucket, &at.epoch, &expiresAs)
+		err := scan(&budgetID, &id, &state, &confirmed, &ended, &at.bucket, &at.epoch, &expiresAs,
+			&used)
 		b := r.budgets[budgetID]
 		if err != nil || b == nil || b.Deductions[id] == nil {
 			return errors.Join(err, r.orphan(err == nil, "hold %q", id))
@@ -58,15 +59,15 @@ func (r *reading) readHolds() error {
 		if d.Held = state == "held"; !isLeg && d.Held == ended || isLeg && !ended {
 			r.wrong("%s: the hold %q is %s, and due_ms is set: %t", b.Name, id, state, !ended)
 		}
-		if (epochKey{d.bucket, d.epoch}) != at || confirmed > d.Amount || confirmed > 0 && d.Held {
-			r.wrong("%s: the hold %q at %v, confirmed %d, is not its deduction's %+v", b.Name, id, at,
-				confirmed, *d)
+		d.isHold, d.used, d.confirmed = true, used, confirmed
+		if (epochKey{d.bucket, d.epoch}) != at {
+			r.wrong("%s: the hold %q at %v is not its deduction's %+v", b.Name, id, at, *d)
 		}
 		if state == "expired" && expiresAs == "used" {
 			r.wrong("%s: the hold %q has expired, which counts as used, and was given back", b.Name, id)
 		}
 		if e := r.epochs[at]; e != nil && d.Held {
-			e.holding += d.Amount // readBacks subtracts what was given back
+			e.holding += d.Amount - used // readBacks subtracts what was given back
 		}
 		return nil
 	})
@@ -74,18 +75,22 @@ func (r *reading) readHolds() error {
 
 // readExtras reads what deductions took above their holds.
 func (r *reading) readExtras() error {
-	return r.each(`SELECT budget_id, request_id, number, bucket_id, epoch, amount, back_quantity
-		FROM extra`, func(scan func(...any) error) error {
+	return r.each(`SELECT budget_id, request_id, number, bucket_id, epoch, amount, back_quantity,
+		used_quantity FROM extra`, func(scan func(...any) error) error {
 		var budgetID int64
-		x, id, number := extra{}, "", int64(0)
-		err := scan(&budgetID, &id, &number, &x.at.bucket, &x.at.epoch, &x.amount, &x.back)
+		x, id, number, used := extra{}, "", int64(0), int64(0)
+		err := scan(&budgetID, &id, &number, &x.at.bucket, &x.at.epoch, &x.amount, &x.back, &used)
 		b, e := r.budgets[budgetID], r.epochs[x.at]
 		if err != nil || b == nil || b.Deductions[id] == nil || e == nil || e.of != b {
 			return errors.Join(err, r.orphan(err == nil, "extra %d of %q", number, id))
 		}
 		d := b.Deductions[id]
-		if d.Held {
-			r.wrong("%s: %q is held and has an extra", b.Name, id)
+		if first := r.epochs[epochKey{d.bucket, d.epoch}]; d.Held && first != nil {
+			first.holding += used // readHolds has subtracted what is used of all parts
+			e.holding += x.amount - used
+		} else if used+x.back != x.amount {
+			r.wrong("%s: extra %d of %q is not held, and %d of its %d are used", b.Name, number, id, used,
+				x.amount-x.back)
 		}
 		if d.extras == nil {
 			d.extras = map[int64]*extra{}

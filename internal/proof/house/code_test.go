@@ -16,8 +16,8 @@ import (
 
 // The largest numbers of lines of code, without blank lines and comments, in Go and Lua.
 const (
-	mostProduct = 66_370 // what budgetd, budgetctl and the client are made of
-	mostSupport = 11_030 // all other code outside tests
+	mostProduct = 66_480 // what budgetd, budgetctl and the client are made of
+	mostSupport = 11_050 // all other code outside tests
 	mostTests   = 72_320
 )
 

@@ -16,7 +16,8 @@ import (
 const (
 	selectDeductions = `SELECT d.budget_id, d.request_id, d.bucket_id, d.epoch, d.amount,
 		d.fingerprint, d.nonce, d.counted_at, d.note, h.state, h.hold_group, h.hold_until_ms,
-		h.confirmed, h.above, h.expires_as, h.expired, h.extra, h.uncollected, h.over_limit, h.late
+		h.confirmed, h.above, h.expires_as, h.expired, h.extra, h.uncollected, h.over_limit, h.late,
+		h.used, h.asked
 		FROM deduction d /*by PRIMARY*/
 		LEFT JOIN hold h /*by PRIMARY*/ ON h.budget_id = d.budget_id AND h.request_id = d.request_id
 		WHERE `
@@ -41,6 +42,8 @@ type deductionRow struct {
 	Uncollected *int64 `db:"uncollected"`
 	OverLimit   *int64 `db:"over_limit"`
 	Late        *int64 `db:"late"`
+	Used        *int64 `db:"used"`
+	Asked       *int64 `db:"asked"`
 }
 
 // deduction converts the row, with the units that came back.
@@ -50,7 +53,8 @@ func (r *deductionRow) deduction(back int64) (ledger.Deduction, error) {
 	}
 	return r.Ledger(&books.Hold{State: *r.State, Group: r.Group, UntilMS: *r.HoldUntil,
 		Confirmed: *r.Confirmed, Above: *r.Above, ExpiresAs: *r.ExpiresAs, Expired: *r.Expired,
-		Extra: *r.Extra, Uncollected: *r.Uncollected, OverLimit: *r.OverLimit, Late: *r.Late}, back)
+		Extra: *r.Extra, Uncollected: *r.Uncollected, OverLimit: *r.OverLimit, Late: *r.Late,
+		Used: *r.Used, Asked: *r.Asked}, back)
 }
 
 // CompareIDs orders ids as deductions are locked.

@@ -681,7 +681,7 @@ class FeedPage(TypedDict):
 
 
 class FeedEntry(TypedDict):
-    kind: Literal["deduct", "rollback", "confirm", "expire", "extra"]
+    kind: Literal["deduct", "rollback", "confirm", "expire", "extra", "release"]
     bucket: "Key256"
     entry: "Number"
     request_id: "RequestID"

@@ -2119,10 +2119,10 @@ export interface components {
         /** @description `bucket` and `entry` together name an entry for good. */
         FeedEntry: {
             /**
-             * @description An expiry with `expires_as: used` is a `confirm` too. A later `confirm` of the same hold corrects it: `amount` is then what is confirmed in all.
+             * @description An expiry with `expires_as: used` is a `confirm` too. A later `confirm` of the same hold corrects it: `amount` is then what is confirmed in all. `release` is what came back of an extra that was held.
              * @enum {string}
              */
-            kind: "deduct" | "rollback" | "confirm" | "expire" | "extra";
+            kind: "deduct" | "rollback" | "confirm" | "expire" | "extra" | "release";
             bucket: components["schemas"]["Key256"];
             entry: components["schemas"]["Number"];
             request_id: components["schemas"]["RequestID"];
@@ -2131,7 +2131,7 @@ export interface components {
             of_group?: boolean;
             /** @description It is about a leg of the set of the tenant with this request id, and not about a deduction from the budget alone, which may have the same id. */
             of_set?: boolean;
-            /** @description Of an `extra`, and of a rollback of it, from 1 per request id. */
+            /** @description Of an `extra`, and of what came back of it, from 1 per request id. */
             number?: components["schemas"]["Number"];
             amount: components["schemas"]["Units"];
             uncollected?: components["schemas"]["Uncollected"];
