@@ -89,6 +89,7 @@ var calls = []Call{
 
 	{"POST", one + "/append", "append", Operator, Budget, 0, ""},
 	{"POST", one + "/close", "close", Operator, Budget, 0, ""},
+	{"POST", "/v1/budgets:bulk", "bulk", Operator, Tenant, 0, ""},
 	{"PATCH", one, "change", Operator, Budget, Admin, beyond},
 	{"POST", one + "/buckets/{key}/offline", "offline", Operator, Budget, 0, ""},
 	{"POST", one + "/buckets/{key}/online", "online", Operator, Budget, 0, ""},

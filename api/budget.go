@@ -311,3 +311,88 @@ type Gauge struct {
 type RemainingList struct {
 	Budgets map[string]*Gauge `json:"budgets"`
 }
+
+// MaxBulk is the most budgets that a BulkRequest may change.
+const MaxBulk = 10_000
+
+// BulkFilter selects budgets that are not archived. Members that are left out do not restrict it,
+// except Tenant.
+type BulkFilter struct {
+	// Tenant is a tenant, or `*` for all that the caller may see. It defaults to the client's
+	// (WithTenant), and that to the service's "default".
+	Tenant string `json:"tenant,omitzero" check:"key"`
+	// Search is a part of the name, or of `tenant/name`.
+	Search string `json:"q,omitzero" check:"key"`
+	// Type is promo or daily.
+	Type string `json:"type,omitzero" check:"word"`
+	// Budgets restricts the selection to these, each written `tenant/name`.
+	Budgets []string `json:"budgets,omitempty" check:"most=bulk key"`
+}
+
+// BulkRequest makes the same change to many budgets.
+type BulkRequest struct {
+	// RequestID identifies the change. Repeated with the same id, it goes on with what is not done.
+	RequestID string     `json:"request_id" check:"required id"`
+	Filter    BulkFilter `json:"filter" check:"required"`
+	// Expected is how many budgets the filter selects, as the caller knows it.
+	Expected int64 `json:"expected" check:"required 1..bulk"`
+	// Action is pause, resume, append or thresholds.
+	Action string `json:"action" check:"required word"`
+	// Quantity is what append adds to each budget, in its minor units.
+	Quantity int64 `json:"quantity,omitzero" check:"1..max"`
+	// Thresholds are what thresholds gives to each budget; an empty list leaves it none.
+	Thresholds *[]Threshold `json:"thresholds,omitzero" check:"most=thresholds"`
+}
+
+// The actions of a BulkRequest, and the outcomes of a BulkRow without an error.
+const (
+	BulkPause      = "pause"
+	BulkResume     = "resume"
+	BulkAppend     = "append"
+	BulkThresholds = "thresholds"
+	BulkDone       = "done"
+	BulkUnchanged  = "unchanged"
+)
+
+// Validate refuses an action that does not exist, and members that belong to another action.
+func (r *BulkRequest) Validate(o *Object) {
+	if r.Filter.Type != "" && r.Filter.Type != "promo" && r.Filter.Type != "daily" {
+		o.Invalid("filter.type", `must be "promo" or "daily"`)
+	}
+	switch r.Action {
+	case BulkPause, BulkResume, BulkAppend, BulkThresholds:
+	default:
+		if !o.Has("action") {
+			o.Invalid("action", `must be "pause", "resume", "append" or "thresholds"`)
+		}
+		return
+	}
+	for member, action := range map[string]string{"quantity": BulkAppend,
+		"thresholds": BulkThresholds} {
+		if given := o.Seen(member); given != (r.Action == action) && !o.Has(member) {
+			o.Invalid(member, "must be present with action %q, and only then", action)
+		}
+	}
+}
+
+// BulkRow is what became of a change to one budget.
+type BulkRow struct {
+	Tenant string `json:"tenant"`
+	Budget string `json:"budget"`
+	// Outcome is "done", "unchanged" if it was so before, or the code of an error.
+	Outcome string `json:"outcome"`
+	// Detail explains an error.
+	Detail string `json:"detail,omitzero"`
+}
+
+// BulkAnswer is what became of a change to many budgets.
+type BulkAnswer struct {
+	RequestID string `json:"request_id"`
+	// Done, Unchanged and Failed count the rows. Left counts the budgets without a row, which were not
+	// changed: repeat the call with the same request id.
+	Done      int       `json:"done"`
+	Unchanged int       `json:"unchanged"`
+	Failed    int       `json:"failed"`
+	Left      int       `json:"left"`
+	Rows      []BulkRow `json:"rows"`
+}

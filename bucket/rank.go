@@ -62,7 +62,8 @@ type Ranking struct {
 
 // Ranked is a budget in a ranking.
 type Ranked struct {
-	ID int64
+	ID           int64
+	Tenant, Name string
 	// ExhaustedAt is when the last unit is used at the recent rate; zero if there is no such instant.
 	ExhaustedAt time.Time
 	// Refusals is what ByRefusals orders by. It is nil in other orders.

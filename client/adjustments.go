@@ -3,6 +3,8 @@ package client
 import (
 	"context"
 	"net/http"
+
+	"github.com/budgetd/budgetd/api"
 )
 
 // Append raises a budget's total, or lowers it if the quantity is negative, down to what is used or
@@ -20,6 +22,23 @@ func (c *Client) Append(ctx context.Context, name string, request AppendRequest)
 	what.requestID, what.repeatable = request.RequestID, true
 	var answer Adjustment
 	_, err := c.do(ctx, what, &answer)
+	return result(&answer, err)
+}
+
+// MaxBulk is the most budgets that ChangeMany changes.
+const MaxBulk = api.MaxBulk
+
+// ChangeMany makes the same change to many budgets, each as its single call does. Repeated with the
+// same request id, it goes on with what is not done; Left of the answer counts the budgets that
+// another call must change. Errors: version_conflict (the filter selects another number of budgets
+// than Expected; nothing was changed), unavailable, *UnknownOutcome (repeat the same id).
+func (c *Client) ChangeMany(ctx context.Context, request BulkRequest) (*BulkAnswer, error) {
+	if request.Filter.Tenant == "" {
+		request.Filter.Tenant = c.tenant
+	}
+	var answer BulkAnswer
+	_, err := c.do(ctx, call{op: "bulk", method: http.MethodPost, path: []string{"v1", "budgets:bulk"},
+		body: request, requestID: request.RequestID, repeatable: true, longer: auditAnswered}, &answer)
 	return result(&answer, err)
 }
 

@@ -8,6 +8,10 @@ type (
 	Alert           = api.Alert
 	AlertPage       = api.AlertPage
 	AppendRequest   = api.AppendRequest
+	BulkRequest     = api.BulkRequest
+	BulkFilter      = api.BulkFilter
+	BulkAnswer      = api.BulkAnswer
+	BulkRow         = api.BulkRow
 	Attempt         = api.Attempt
 	AuditLogEntry   = api.AuditLogEntry
 	AuditLogPage    = api.AuditLogPage

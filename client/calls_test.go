@@ -98,6 +98,11 @@ func TestRequests(t *testing.T) {
 			_, err := c.Append(ctx, "b", client.AppendRequest{RequestID: "a1", Quantity: -5})
 			return err
 		}, seen{"POST", "/v1/budgets/b/append?tenant=games", `{"request_id":"a1","quantity":-5}`, "application/json", ""}},
+		{"many", func(ctx context.Context, c *client.Client) error {
+			_, err := c.ChangeMany(ctx, client.BulkRequest{RequestID: "m1", Expected: 3, Action: "append", Quantity: 5})
+			return err
+		}, seen{"POST", "/v1/budgets:bulk", `{"request_id":"m1","filter":{"tenant":"games"},"expected":3,"action":"append","quantity":5}`,
+			"application/json", ""}},
 		{"close", func(ctx context.Context, c *client.Client) error { _, err := c.Close(ctx, "b"); return err },
 			seen{"POST", "/v1/budgets/b/close?tenant=games", "{}", "application/json", ""}},
 		{"buckets", func(ctx context.Context, c *client.Client) error { _, err := c.Buckets(ctx, "b"); return err },

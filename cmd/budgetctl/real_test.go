@@ -227,6 +227,9 @@ func TestDeleteBudget(t *testing.T) {
 	checkFailure(t, command(t, server, "deduct org 98 --request-id o1"), exitRefused, "budget_exhausted")
 	must1(t, server, "deduct org 97 --request-id o1")
 	checkFailure(t, command(t, server, "close org"), exitError, "has no parent")
+	checkFailure(t, command(t, server, "bulk pause --match org"), exitUsage, "--expect")
+	checkFailure(t, command(t, server, "bulk append 5 --match absent --expect 1 --request-id m1"), exitRefused,
+		"selects 0 budgets, not 1")
 	checkContains(t, must1(t, server, "audit-log --op delete").stdout, "sprnig", "done", "has_deductions")
 }
 

@@ -140,7 +140,7 @@ func (a *app) addCommands(root *cobra.Command) {
 			a.setCommand(),
 			a.statusCommand("pause", budget.Paused, "Refuse deductions until the budget is resumed"),
 			a.resumeCommand(),
-			a.appendCommand(), a.shrinkCommand(), a.archiveCommand(), a.closeCommand(),
+			a.appendCommand(), a.shrinkCommand(), a.bulkCommand(), a.archiveCommand(), a.closeCommand(),
 			a.deleteCommand(),
 			a.exportBudgetsCommand()}},
 		{"deductions", "Deductions:", []*cobra.Command{a.deductCommand(), a.confirmCommand(),

@@ -177,7 +177,8 @@ func (o *Dashboard) Rank(sel bucket.Selection) bucket.Ranking {
 	out := bucket.Ranking{Total: len(found), Tenants: tenants, At: at}
 	from := min(sel.Skip, len(found))
 	for _, r := range o.sort(found, sel, now)[from:min(from+sel.Size, len(found))] {
-		one := bucket.Ranked{ID: r.id, ExhaustedAt: r.projection(now).ExhaustedAt}
+		one := bucket.Ranked{ID: r.id, Tenant: r.tenant, Name: r.name,
+			ExhaustedAt: r.projection(now).ExhaustedAt}
 		if sel.By == bucket.ByRefusals {
 			n := int(r.value)
 			one.Refusals = &n

@@ -63,7 +63,7 @@ var scenario = []string{
 	`POST /v1/budgets {"name":"org","unit":"count","type":"promo","total_quantity":100,"bucket_quantity":1}`,
 	`POST /v1/budgets {"name":"team-1","parent":"org","unit":"count","type":"promo","total_quantity":20,"bucket_quantity":1}`,
 	`POST /v1/budgets/team-1/deduct {"request_id":"task-1","amount":5}`,
-	"closeBudget.child",
+	"closeBudget.child", "changeMany.pause",
 }
 
 // varying are members whose values are never the same twice. Those of budget_remaining and

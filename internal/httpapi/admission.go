@@ -201,6 +201,11 @@ func (c *call) appendEntry(err *budget.Error) {
 	if !left || c.api.admission.log == nil {
 		return
 	}
+	c.appendRow(row, attrs...)
+}
+
+// appendRow appends a row to the audit log on its own. If that fails, it logs an error.
+func (c *call) appendRow(row auditlog.Row, attrs ...slog.Attr) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.work), appendTime)
 	defer cancel()
 	if failed := c.api.admission.log.Append(ctx, row); failed != nil {

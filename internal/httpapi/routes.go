@@ -109,7 +109,7 @@ func (a *API) routes() []route {
 	}...)
 }
 
-// setRoutes lists the calls on sets.
+// setRoutes lists the calls on sets of deductions, and on sets of budgets.
 func (a *API) setRoutes() []route {
 	return []route{
 		{pattern: "POST /v1/deductions", changes: true, data: a.deductSet},
@@ -118,6 +118,7 @@ func (a *API) setRoutes() []route {
 		{pattern: "POST /v1/deductions/extend", changes: true, data: a.extendSet},
 		{pattern: "POST /v1/deductions/cancel", changes: true, data: a.cancelSet},
 		{pattern: "GET /v1/deductions", handle: a.findSet},
+		{pattern: "POST /v1/budgets:bulk", changes: true, handle: a.bulk, maxBody: a.limits.BatchBytes},
 	}
 }
 
@@ -154,7 +155,7 @@ func (a *API) register(config Config) {
 // serves reports whether the configuration has what a route needs.
 func (c *Config) serves(r *route) bool {
 	switch {
-	case r.op == "refusals":
+	case r.op == "refusals", r.op == "bulk":
 		return c.Dashboard != nil
 	case r.op == "remaining":
 		return c.Gauges != nil

@@ -46,6 +46,7 @@ var bounds = map[string]int64{
 	"overrides":  limit.MaxOverrideList,
 	"legs":       api.MaxLegs,
 	"charges":    budget.MaxCharges,
+	"bulk":       api.MaxBulk,
 	"windows":    allocation.MaxWindows,
 	"thresholds": alert.MaxThresholds,
 	"types":      int64(len(alert.Types())),

@@ -16,9 +16,9 @@ import (
 
 // The largest numbers of lines of code, without blank lines and comments, in Go and Lua.
 const (
-	mostProduct = 66_480 // what budgetd, budgetctl and the client are made of
+	mostProduct = 66_790 // what budgetd, budgetctl and the client are made of
 	mostSupport = 11_050 // all other code outside tests
-	mostTests   = 72_320
+	mostTests   = 72_495
 )
 
 // lineCount counts lines of code and lines that have only a comment.

@@ -295,6 +295,24 @@ class BudgetPage(TypedDict):
     next_page_token: NotRequired[str]
 
 
+class Bulk(TypedDict):
+    request_id: "RequestID"
+    filter: dict[str, Any]
+    expected: int
+    action: Literal["pause", "resume", "append", "thresholds"]
+    quantity: NotRequired[Any]
+    thresholds: NotRequired[list["Threshold"]]
+
+
+class BulkAnswer(TypedDict):
+    request_id: str
+    done: int
+    unchanged: int
+    failed: int
+    left: int
+    rows: list[dict[str, Any]]
+
+
 class Adjustment(TypedDict):
     request_id: "RequestID"
     quantity: "SignedQuantity"

@@ -53,6 +53,26 @@ export interface paths {
         patch: operations["changeBudget"];
         trace?: never;
     };
+    "/v1/budgets:bulk": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Pauses, resumes or appends to many budgets, or sets their thresholds.
+         * @description The change is that of the single call, made to one budget after the other, with a row each in the answer and in the audit log. Nothing is changed unless the filter selects `expected` budgets, as `GET /v1/budgets` with `q` counts them: archived ones are left out, and one made in the last seconds may be missing. Repeat a call whose answer is lost or has `left` with the same request id: it goes on where it stopped, and appends once to each budget.
+         */
+        post: operations["changeMany"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/budgets/{budget}/append": {
         parameters: {
             query?: never;
@@ -1715,6 +1735,55 @@ export interface components {
             budgets: components["schemas"]["Budget"][];
             next_page_token?: string;
         };
+        Bulk: {
+            request_id: components["schemas"]["RequestID"];
+            /** @description Members that are left out do not restrict the selection, except `tenant`. */
+            filter: {
+                /** @description `*`: all that the caller may see. The default is that of other calls. */
+                tenant?: string;
+                /** @description A part of the name, or of `tenant/name`. */
+                q?: components["schemas"]["Key256"];
+                /** @enum {string} */
+                type?: "promo" | "daily";
+                /** @description Only these, each written `tenant/name`. */
+                budgets?: components["schemas"]["Key256"][];
+            };
+            /**
+             * Format: int64
+             * @description How many budgets the filter selects.
+             */
+            expected: number;
+            /** @enum {string} */
+            action: "pause" | "resume" | "append" | "thresholds";
+            /** @description What `append` adds to each budget, in its minor units. */
+            quantity?: components["schemas"]["Amount"];
+            /** @description What `thresholds` gives to each budget. */
+            thresholds?: components["schemas"]["Threshold"][];
+        };
+        BulkAnswer: {
+            request_id: string;
+            /** Format: int64 */
+            done: number;
+            /**
+             * Format: int64
+             * @description So many were as asked.
+             */
+            unchanged: number;
+            /** Format: int64 */
+            failed: number;
+            /**
+             * Format: int64
+             * @description So many have no row and were not changed; repeat the call with the same id.
+             */
+            left: number;
+            rows: {
+                tenant: string;
+                budget: string;
+                /** @description `done`, `unchanged`, or the code of an error. */
+                outcome: string;
+                detail?: string;
+            }[];
+        };
         Adjustment: {
             request_id: components["schemas"]["RequestID"];
             quantity: components["schemas"]["SignedQuantity"];
@@ -2997,6 +3066,32 @@ export interface operations {
             };
             404: components["responses"]["Problem"];
             409: components["responses"]["Problem"];
+            412: components["responses"]["Problem"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    changeMany: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Bulk"];
+            };
+        };
+        responses: {
+            /** @description What became of each budget. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BulkAnswer"];
+                };
+            };
             412: components["responses"]["Problem"];
             default: components["responses"]["Problem"];
         };

@@ -237,6 +237,22 @@ public final class Api {
       List<Budget> budgets,
       String nextPageToken) {}
 
+  public record Bulk(
+      String requestId,
+      Object filter,
+      long expected,
+      String action,
+      Object quantity,
+      List<Threshold> thresholds) {}
+
+  public record BulkAnswer(
+      String requestId,
+      long done,
+      long unchanged,
+      long failed,
+      long left,
+      List<Object> rows) {}
+
   public record Adjustment(
       String requestId,
       long quantity) {}
