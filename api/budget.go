@@ -336,6 +336,8 @@ type BulkRequest struct {
 	Filter    BulkFilter `json:"filter" check:"required"`
 	// Expected is how many budgets the filter selects, as the caller knows it.
 	Expected int64 `json:"expected" check:"required 1..bulk"`
+	// Reason is for the audit log.
+	Reason string `json:"reason,omitzero" check:"key"`
 	// Action is pause, resume, append or thresholds.
 	Action string `json:"action" check:"required word"`
 	// Quantity is what append adds to each budget, in its minor units.

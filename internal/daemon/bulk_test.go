@@ -69,7 +69,7 @@ func TestBulk(t *testing.T) {
 		t.Fatalf("a refused call changed something: %s", got)
 	}
 
-	done := bulk(few.Token, `{"request_id":"p1","filter":{"tenant":"*"},"expected":2,"action":"pause"}`)
+	done := bulk(few.Token, `{"request_id":"p1","filter":{"tenant":"*"},"expected":2,"action":"pause","reason":"night"}`)
 	want := api.BulkAnswer{RequestID: "p1", Done: 2, Rows: []api.BulkRow{{Tenant: "shop", Budget: "a", Outcome: "done"},
 		{Tenant: "shop", Budget: "b", Outcome: "done"}}}
 	if diff := cmp.Diff(want, done); diff != "" {
@@ -99,6 +99,9 @@ func TestBulk(t *testing.T) {
 
 	rows := map[string]int{}
 	for _, row := range o.rows(1) {
+		if row.RequestID == "p1" && row.Op == "bulk" && !strings.Contains(row.After, `"reason":"night"`) {
+			t.Errorf("the reason is not in the audit log: %s", row.After)
+		}
 		if row.RequestID != "" && row.RequestID != "r" {
 			rows[row.RequestID+" "+row.Op+" "+row.Tenant+"/"+row.Target+" "+row.Outcome]++
 		}

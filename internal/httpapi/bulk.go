@@ -2,8 +2,9 @@ package httpapi
 
 import (
 	"context"
-	"fmt"
 	"slices"
+
+	"github.com/go-json-experiment/json"
 
 	"github.com/budgetd/budgetd/alert"
 	"github.com/budgetd/budgetd/api"
@@ -50,8 +51,13 @@ func (a *API) bulk(c *call) (answer, error) {
 		return answer{}, budget.Refuse(budget.VersionConflict, c.route.op,
 			"the filter selects %d budgets, not %d; nothing was changed", found.Total, body.Expected)
 	}
-	c.entry.Change(tenant, "", nil, fmt.Appendf(nil, `{"action":%q,"quantity":%d,"budgets":%d}`,
-		body.Action, body.Quantity, body.Expected))
+	asked := body
+	asked.Filter.Budgets = nil // their rows name them
+	text, err := json.Marshal(asked)
+	if err != nil {
+		return answer{}, err
+	}
+	c.entry.Change(tenant, "", nil, text)
 	c.allow(auditTime)
 	ctx, cancel := context.WithTimeout(c.work, auditTime)
 	defer cancel()

@@ -299,6 +299,7 @@ class Bulk(TypedDict):
     request_id: "RequestID"
     filter: dict[str, Any]
     expected: int
+    reason: NotRequired[Any]
     action: Literal["pause", "resume", "append", "thresholds"]
     quantity: NotRequired[Any]
     thresholds: NotRequired[list["Threshold"]]

@@ -1753,6 +1753,8 @@ export interface components {
              * @description How many budgets the filter selects.
              */
             expected: number;
+            /** @description Why. The audit log keeps it. */
+            reason?: components["schemas"]["Key256"];
             /** @enum {string} */
             action: "pause" | "resume" | "append" | "thresholds";
             /** @description What `append` adds to each budget, in its minor units. */

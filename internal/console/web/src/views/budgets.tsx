@@ -1,5 +1,6 @@
 // All budgets, a page at a time: the server searches, filters and sorts.
 import { budgetHref } from '../address'
+import { useState } from 'preact/hooks'
 import { call } from '../api'
 import { ChangeButton } from '../change'
 import { amount, ago, instant, share, orUnlimited, units } from '../format'
@@ -11,6 +12,7 @@ import { useTyped } from '../typed'
 import { Meter, Remaining, Serves, Shown, When } from '../parts'
 import { useQuery } from '../route'
 import { unspent, type Budget, type BudgetPage } from '../types'
+import { Bulk, nameOf, type Chosen } from './budgets/bulk'
 
 const size = 50
 
@@ -33,6 +35,13 @@ export function Budgets() {
   const page = useCall<BudgetPage>(`v1/budgets${queryOf({ tenant: tenant || '*', page_size: size, q, sort,
     skip, status, type, trouble })}`, 5000)
   const tenants = Object.entries(page.data?.tenants ?? {}).toSorted()
+  const [chosen, choose] = useState<Chosen>({ names: [] })
+  const filters = JSON.stringify([q, status, type, tenant, trouble])
+  const [chosenIn, chooseIn] = useState(filters)
+  if (chosenIn !== filters) { // what another filter selected is not what is seen
+    chooseIn(filters)
+    choose({ names: [] })
+  }
   const [text, search] = useTyped(q, (q) => set({ q, skip: '' }))
   const filter = (name: string) => (e: { currentTarget: HTMLSelectElement }) =>
     set({ [name]: e.currentTarget.value, skip: '' })
@@ -80,7 +89,10 @@ export function Budgets() {
             : 'There is no budget yet. budgetctl create makes one.'}</p>}>
           {(p) => (
             <>
-              <Table rows={p.budgets} sort={sort} order={(sort) => set({ sort, skip: '' })} />
+              {may('operator') && <Selection page={p} chosen={chosen} choose={choose} done={page.reload}
+                all={status || trouble ? undefined : { tenant: tenant || '*', ...q && { q }, ...type && { type } }} />}
+              <Table rows={p.budgets} sort={sort} order={(sort) => set({ sort, skip: '' })}
+                chosen={may('operator') ? chosen : undefined} choose={choose} />
               <Pager total={p.total ?? p.budgets.length} skip={skip} shown={p.budgets.length}
                 to={(n) => set({ skip: n > 0 ? String(n) : '' })} />
               {p.ranked_at && <p class="small quiet" title={instant(p.ranked_at)}>
@@ -97,8 +109,29 @@ export function Budgets() {
   )
 }
 
-function Table({ rows, sort, order }:
-  { rows: Budget[]; sort: string; order: (sort: string) => void }) {
+/** What is selected, and what can be done with it. all is the filter for all that match; undefined if the
+ * change itself would change what matches. */
+function Selection({ page, chosen, choose, all, done }: { page: BudgetPage; chosen: Chosen
+  choose: (c: Chosen) => void; all?: Record<string, string>; done: () => void }) {
+  const total = page.total ?? 0
+  const some = 'n' in chosen || chosen.names.length > 0
+  return (
+    <div class="tools" role="group" aria-label="Selection">
+      {some && <Bulk chosen={chosen} done={() => { choose({ names: [] }); done() }} />}
+      {!('n' in chosen) && (all && total > page.budgets.length
+        ? <button type="button" onClick={() => choose({ filter: all, n: total })}>Select all {units(total)}</button>
+        : <button type="button" onClick={() => choose({ names: page.budgets.map(nameOf) })}>
+          Select these {units(page.budgets.length)}</button>)}
+      {some && <button type="button" onClick={() => choose({ names: [] })}>Select none</button>}
+    </div>
+  )
+}
+
+function Table({ rows, sort, order, chosen, choose }: { rows: Budget[]; sort: string
+  order: (sort: string) => void; chosen?: Chosen; choose: (c: Chosen) => void }) {
+  const names = chosen && 'names' in chosen ? chosen.names : []
+  const turn = (name: string) => choose({
+    names: names.includes(name) ? names.filter((n) => n !== name) : [...names, name] })
   const tenants = new Set(rows.map((b) => b.tenant)).size > 1
   return (
     <div class="scroll">
@@ -121,6 +154,8 @@ function Table({ rows, sort, order }:
           {rows.map((b) => (
             <tr key={b.id}>
               <th scope="row">
+                {chosen && <><input type="checkbox" aria-label={`Select ${b.name}`} disabled={'n' in chosen}
+                  checked={'n' in chosen || names.includes(nameOf(b))} onChange={() => turn(nameOf(b))} />{' '}</>}
                 <a href={budgetHref(b.tenant, b.name)}>{b.name}</a>
                 {tenants && <span class="quiet small"> {b.tenant}</span>}
               </th>

@@ -241,6 +241,7 @@ public final class Api {
       String requestId,
       Object filter,
       long expected,
+      Object reason,
       String action,
       Object quantity,
       List<Threshold> thresholds) {}
