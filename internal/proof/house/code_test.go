@@ -18,7 +18,7 @@ import (
 const (
 	mostProduct = 66_790 // what budgetd, budgetctl and the client are made of
 	mostSupport = 11_050 // all other code outside tests
-	mostTests   = 72_600
+	mostTests   = 72_670
 )
 
 // lineCount counts lines of code and lines that have only a comment.

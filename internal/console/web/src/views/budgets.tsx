@@ -12,13 +12,13 @@ import { useTyped } from '../typed'
 import { Meter, Remaining, Serves, Shown, When } from '../parts'
 import { useQuery } from '../route'
 import { unspent, type Budget, type BudgetPage } from '../types'
-import { Bulk, nameOf, type Chosen } from './budgets/bulk'
+import { all, Bulk, nameOf, none, type Chosen } from './budgets/bulk'
 
 const size = 50
 
 const columns: [sort: string, title: string, numeric: boolean][] = [
   ['name', 'Name', false], ['serving', 'Serves', false], ['remaining', 'Remaining', true], ['', 'Held', true],
-  ['', 'Used', true], ['', 'Total', true], ['used_share', 'Used share', false],
+  ['', 'Used', true], ['', 'Quarantined', true], ['', 'Total', true], ['used_share', 'Used share', false],
   ['exhausted_at', 'Runs out', false], ['end', 'Ends', false], ['refusals', 'Refused', true],
 ]
 
@@ -35,12 +35,12 @@ export function Budgets() {
   const page = useCall<BudgetPage>(`v1/budgets${queryOf({ tenant: tenant || '*', page_size: size, q, sort,
     skip, status, type, trouble })}`, 5000)
   const tenants = Object.entries(page.data?.tenants ?? {}).toSorted()
-  const [chosen, choose] = useState<Chosen>({ names: [] })
+  const [chosen, choose] = useState<Chosen>(none)
   const filters = JSON.stringify([q, status, type, tenant, trouble])
   const [chosenIn, chooseIn] = useState(filters)
   if (chosenIn !== filters) { // what another filter selected is not what is seen
     chooseIn(filters)
-    choose({ names: [] })
+    choose(none)
   }
   const [text, search] = useTyped(q, (q) => set({ q, skip: '' }))
   const filter = (name: string) => (e: { currentTarget: HTMLSelectElement }) =>
@@ -90,7 +90,10 @@ export function Budgets() {
           {(p) => (
             <>
               {may('operator') && <Selection page={p} chosen={chosen} choose={choose} done={page.reload}
-                all={status || trouble ? undefined : { tenant: tenant || '*', ...q && { q }, ...type && { type } }} />}
+                every={async (n) => choose(status || trouble
+                  // What such a change does changes what matches: those are meant that match now.
+                  ? { rows: await all({ tenant: tenant || '*', q, status, type, trouble, sort }, n) }
+                  : { n, filter: { tenant: tenant || '*', ...q && { q }, ...type && { type } } })} />}
               <Table rows={p.budgets} sort={sort} order={(sort) => set({ sort, skip: '' })}
                 chosen={may('operator') ? chosen : undefined} choose={choose} />
               <Pager total={p.total ?? p.budgets.length} skip={skip} shown={p.budgets.length}
@@ -109,29 +112,30 @@ export function Budgets() {
   )
 }
 
-/** What is selected, and what can be done with it. all is the filter for all that match; undefined if the
- * change itself would change what matches. */
-function Selection({ page, chosen, choose, all, done }: { page: BudgetPage; chosen: Chosen
-  choose: (c: Chosen) => void; all?: Record<string, string>; done: () => void }) {
+/** What is selected, and what can be done with it. every selects all n that match. */
+function Selection({ page, chosen, choose, every, done }: { page: BudgetPage; chosen: Chosen
+  choose: (c: Chosen) => void; every: (n: number) => void; done: () => void }) {
   const total = page.total ?? 0
-  const some = 'n' in chosen || chosen.names.length > 0
+  const some = 'n' in chosen || chosen.rows.length > 0
   return (
     <div class="tools" role="group" aria-label="Selection">
-      {some && <Bulk chosen={chosen} done={() => { choose({ names: [] }); done() }} />}
-      {!('n' in chosen) && (all && total > page.budgets.length
-        ? <button type="button" onClick={() => choose({ filter: all, n: total })}>Select all {units(total)}</button>
-        : <button type="button" onClick={() => choose({ names: page.budgets.map(nameOf) })}>
+      {some && <Bulk chosen={chosen} done={() => { choose(none); done() }} />}
+      {!('n' in chosen) && (total > page.budgets.length
+        ? <button type="button" onClick={() => every(total)}>Select all {units(total)}</button>
+        : <button type="button" onClick={() => choose({ rows: page.budgets })}>
           Select these {units(page.budgets.length)}</button>)}
-      {some && <button type="button" onClick={() => choose({ names: [] })}>Select none</button>}
+      {some && <button type="button" onClick={() => choose(none)}>Select none</button>}
     </div>
   )
 }
 
 function Table({ rows, sort, order, chosen, choose }: { rows: Budget[]; sort: string
   order: (sort: string) => void; chosen?: Chosen; choose: (c: Chosen) => void }) {
-  const names = chosen && 'names' in chosen ? chosen.names : []
-  const turn = (name: string) => choose({
-    names: names.includes(name) ? names.filter((n) => n !== name) : [...names, name] })
+  const lost = rows.some((b) => b.quarantined > 0)
+  const picked = chosen && 'rows' in chosen ? chosen.rows : []
+  const names = new Set(picked.map(nameOf))
+  const turn = (b: Budget) => choose({ rows: names.has(nameOf(b))
+    ? picked.filter((p) => nameOf(p) !== nameOf(b)) : [...picked, b] })
   const tenants = new Set(rows.map((b) => b.tenant)).size > 1
   return (
     <div class="scroll">
@@ -139,7 +143,8 @@ function Table({ rows, sort, order, chosen, choose }: { rows: Budget[]; sort: st
         <caption class="unseen">Budgets</caption>
         <thead>
           <tr>
-            {columns.filter(([by]) => by !== 'refusals' || sort.endsWith(by)).map(([by, title, numeric]) => (
+            {columns.filter(([by, title]) => (by !== 'refusals' || sort.endsWith(by)) &&
+              (title !== 'Quarantined' || lost)).map(([by, title, numeric]) => (
               <th key={title} class={numeric ? 'num' : ''} scope="col" aria-sort={by ? direction(sort, by) : undefined}>
                 {by ? (
                   <button type="button" class="sort" onClick={() => order(turned(sort, by))}>
@@ -155,7 +160,7 @@ function Table({ rows, sort, order, chosen, choose }: { rows: Budget[]; sort: st
             <tr key={b.id}>
               <th scope="row">
                 {chosen && <><input type="checkbox" aria-label={`Select ${b.name}`} disabled={'n' in chosen}
-                  checked={'n' in chosen || names.includes(nameOf(b))} onChange={() => turn(nameOf(b))} />{' '}</>}
+                  checked={'n' in chosen || names.has(nameOf(b))} onChange={() => turn(b)} />{' '}</>}
                 <a href={budgetHref(b.tenant, b.name)}>{b.name}</a>
                 {tenants && <span class="quiet small"> {b.tenant}</span>}
               </th>
@@ -163,6 +168,7 @@ function Table({ rows, sort, order, chosen, choose }: { rows: Budget[]; sort: st
               <td class="num" data-label="Remaining"><Remaining b={b} /></td>
               <td class="num" data-label="Held">{units(b.held)}</td>
               <td class="num" data-label="Used">{units(b.used)}</td>
+              {lost && <td class="num" data-label="Quarantined">{units(b.quarantined)}</td>}
               <td class="num" data-label="Total">{orUnlimited(b.total_quantity)}</td>
               <td data-label="Used share">{share(b.used, b.total_quantity)}<Meter b={b} /></td>
               <td data-label="Runs out">{b.exhausted_at ? <When at={b.exhausted_at} zone={b.timezone} />

@@ -2,14 +2,32 @@
 import { call } from '../../api'
 import { ChangeButton, requestID, type Change } from '../../change'
 import { amount, units } from '../../format'
-import type { Budget } from '../../types'
+import { queryOf, type Query } from '../../paths'
+import type { Budget, BudgetPage } from '../../types'
+import { decide } from './decide'
 
-/** The budgets that a change is for: these, each written `tenant/name`, or all n that a filter selects. */
-export type Chosen = { names: string[] } | { filter: Record<string, string>; n: number }
+/** What of a budget its selection keeps. */
+export type Picked = Pick<Budget, 'tenant' | 'name' | 'unit' | 'quarantined'>
+
+/** The budgets that a change is for: these, or all n that a filter selects. */
+export type Chosen = { rows: Picked[] } | { filter: Record<string, string>; n: number }
+
+export const none: Chosen = { rows: [] }
 
 export const nameOf = (b: Pick<Budget, 'tenant' | 'name'>) => `${b.tenant}/${b.name}`
 
-export const countOf = (chosen: Chosen) => 'n' in chosen ? chosen.n : chosen.names.length
+const countOf = (chosen: Chosen) => 'n' in chosen ? chosen.n : chosen.rows.length
+
+/** All budgets of a list, which the page reads as the API lets it. */
+export async function all(query: Query, total: number): Promise<Picked[]> {
+  const rows: Picked[] = []
+  while (rows.length < total) {
+    const page = await call<BudgetPage>(`v1/budgets${queryOf({ ...query, page_size: 1000, skip: rows.length })}`)
+    rows.push(...page.budgets)
+    if (!page.budgets.length) break
+  }
+  return rows
+}
 
 interface Row { tenant: string; budget: string; outcome: string; detail?: string }
 
@@ -25,7 +43,10 @@ export function Bulk({ chosen, done }: { chosen: Chosen; done: () => void }) {
   return <>{(['pause', 'resume', 'append'] as const).map((action) => (
     <ChangeButton key={action} label={`${verbs[action]} ${units(countOf(chosen))}`} done={done}
       make={() => change(action, chosen)} />
-  ))}</>
+  ))}
+    {'rows' in chosen && chosen.rows.every((b) => b.quarantined) && <ChangeButton done={done}
+      label={`Decide on ${units(chosen.rows.length)}`} make={() => decide(chosen.rows)} />}
+  </>
 }
 
 function change(action: Action, chosen: Chosen): Change {
@@ -35,7 +56,7 @@ function change(action: Action, chosen: Chosen): Change {
   return {
     title: `${verbs[action]} ${of}`,
     intro: `${'filter' in chosen ? `All that match${chosen.filter.tenant === '*' ? ', of all tenants'
-      : ` of tenant ${chosen.filter.tenant}`}.` : chosen.names.slice(0, 5).join(', ') + (n > 5 ? ' …' : '.')} ${
+      : ` of tenant ${chosen.filter.tenant}`}.` : chosen.rows.slice(0, 5).map(nameOf).join(', ') + (n > 5 ? ' …' : '.')} ${
       action === 'pause' ? 'Every deduction from them is refused with budget_paused until they are resumed; holds stay.'
         : action === 'resume' ? 'They serve again at once, those that somebody else has paused too.' : ''}`,
     fields: [
@@ -53,7 +74,7 @@ function change(action: Action, chosen: Chosen): Change {
     },
     verb: `${verbs[action]} ${of}`, danger: action === 'pause',
     run: async (v) => said(action, await bulk({ request_id: id, action, expected: n, reason: v.reason.trim(),
-      filter: 'filter' in chosen ? chosen.filter : { tenant: '*', budgets: chosen.names },
+      filter: 'filter' in chosen ? chosen.filter : { tenant: '*', budgets: chosen.rows.map(nameOf) },
       ...action === 'append' ? { quantity: amount(v.quantity) } : {} })),
   }
 }
