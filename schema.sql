@@ -553,9 +553,10 @@ CREATE TABLE access_key (
   key_id VARBINARY(10) NOT NULL,            -- public part of the key
   secret_hash VARBINARY(32) NOT NULL,       -- SHA-256 of its secret
   principal VARBINARY(128) NOT NULL,        -- its holder
-  role VARBINARY(16) NOT NULL,              -- read | deduct | rollback | operator | admin
+  role VARBINARY(16) NOT NULL,              -- read | deduct | rollback | operator | admin | delegate
   tenant VARBINARY(63) NOT NULL,            -- its only tenant; empty: all
   budgets BLOB,                             -- patterns of names, JSON list; NULL: all budgets
+  subtree_id BIGINT NOT NULL DEFAULT 0,     -- of a delegate: the budget at the top of its subtree; 0: none
   created_ms BIGINT NOT NULL,               -- when it was issued
   created_by VARBINARY(128) NOT NULL,       -- principal that issued it
   expires_ms BIGINT NOT NULL DEFAULT 0,     -- first instant at which it is refused; 0: never

@@ -19,9 +19,14 @@
 // the least role of their call: taking back what another principal deducted, and changing more of a
 // budget than whether it is paused. Call.More has the role for these.
 //
+// A Delegate stands beside the chain. It acts within a subtree, one budget and those that were
+// carved out of it, and makes the calls that Call.Delegates names. So each agent can have a budget
+// that it divides further, and no agent can reach the units of another.
+//
 // # Scope
 //
-// A principal acts within a Scope: one tenant or all, and budgets by name patterns or all. What is
+// A principal acts within a Scope: one tenant or all, and all budgets, or some by name patterns or
+// by a subtree. What is
 // outside the scope answers as if it did not exist. Principal.May checks the role first and the
 // scope second, so that a refusal tells nothing about what exists.
 package access

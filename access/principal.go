@@ -84,7 +84,7 @@ func (p *Principal) May(c Call, t Target) Decision {
 	if t.More && c.More != 0 {
 		least = c.More
 	}
-	if p == nil || !p.Role.Includes(least) {
+	if p == nil || !p.Role.Includes(least) && (t.More && c.More != 0 || !p.delegate(&c)) {
 		return Forbidden
 	}
 	switch c.Over {
@@ -104,7 +104,19 @@ func (p *Principal) May(c Call, t Target) Decision {
 	return Allowed
 }
 
+// Permits reports whether p may make a call in its usual form, somewhere.
+func (p *Principal) Permits(c *Call) bool {
+	return c.Over == Nobody || p.Role.Includes(c.Least) || p.delegate(c)
+}
+
+// delegate reports whether p is a Delegate that may make a call.
+func (p *Principal) delegate(c *Call) bool {
+	return p.Role == Delegate && p.Scope.Subtree > 0 && c.Delegates != NoDelegate
+}
+
 // MayIssue reports whether p may issue a key with a role and a scope: neither may exceed p's own.
+// An admin of all budgets of a tenant may delegate each of them.
 func (p *Principal) MayIssue(role Role, scope Scope) bool {
-	return p.Role.Includes(Admin) && p.Role.Includes(role) && p.Scope.Includes(scope)
+	return p.Role.Includes(Admin) && (p.Role.Includes(role) || role == Delegate) &&
+		p.Scope.Includes(scope)
 }

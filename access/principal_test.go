@@ -72,6 +72,43 @@ func TestForbiddenBeforeHidden(t *testing.T) {
 	}
 }
 
+// TestDelegate checks which calls a delegate may make, and that it has no rights by a name alone, nor
+// without a subtree.
+func TestDelegate(t *testing.T) {
+	p := &Principal{Role: Delegate, Scope: Scope{Tenant: "a", Subtree: 7}}
+	for _, call := range Calls() {
+		named, ofTenant := p.May(call, Target{Tenant: "a", Budget: "x"}), p.May(call, Target{Tenant: "a"})
+		want, wantOfTenant := Forbidden, Forbidden
+		switch {
+		case call.Over == Nobody, call.Over == Self:
+			want, wantOfTenant = Allowed, Allowed
+		case call.Delegates == NoDelegate:
+		case call.Over == Budget:
+			want, wantOfTenant = Hidden, Hidden
+		case call.Over == Tenant:
+			wantOfTenant = Allowed
+		}
+		if named != want || ofTenant != wantOfTenant {
+			t.Errorf("%s: %v on a name, want %v; %v on the tenant, want %v", call.Op, named, want, ofTenant, wantOfTenant)
+		}
+		if call.Over == Installation && call.Delegates != NoDelegate || call.Least.Includes(Operator) &&
+			call.Delegates == Subtree && call.Op != "create" {
+			t.Errorf("a delegate may %s", call.Op)
+		}
+		without := &Principal{Role: Delegate, Scope: Scope{Tenant: "a"}}
+		if call.Over != Nobody && (without.Permits(&call) || without.May(call, Target{Tenant: "a"}) != Forbidden) {
+			t.Errorf("%s without a subtree", call.Op)
+		}
+		if call.More != 0 && p.May(call, Target{Tenant: "a", More: true}) != Forbidden {
+			t.Errorf("%s, more", call.Op)
+		}
+	}
+	if p.Scope.All() || (Scope{Subtree: 7}).All() || !p.Scope.Includes(p.Scope) || p.Scope.Includes(Scope{Tenant: "a"}) ||
+		(Scope{Tenant: "a", Budgets: []string{"*"}}).Includes(p.Scope) || !(Scope{Tenant: "a"}).Includes(p.Scope) {
+		t.Error("a subtree includes more than itself, or is included where it is not")
+	}
+}
+
 func TestMayIssue(t *testing.T) {
 	all, ofA := Scope{}, Scope{Tenant: "a"}
 	for _, test := range []struct {
@@ -84,6 +121,8 @@ func TestMayIssue(t *testing.T) {
 		{Admin, all, Admin, all, true}, {Admin, all, Read, ofA, true}, {Admin, ofA, Admin, ofA, true},
 		{Admin, ofA, Read, all, false}, {Admin, ofA, Read, Scope{Tenant: "b"}, false},
 		{Operator, all, Read, ofA, false}, {Admin, all, 0, ofA, false},
+		{Admin, ofA, Delegate, Scope{Tenant: "a", Subtree: 7}, true}, {Operator, ofA, Delegate, ofA, false},
+		{Delegate, ofA, Delegate, ofA, false}, {Delegate, Scope{Tenant: "a", Subtree: 7}, Read, Scope{Tenant: "a", Subtree: 7}, false},
 	} {
 		p := &Principal{Role: test.role, Scope: test.scope}
 		if got := p.MayIssue(test.issue, test.toScope); got != test.want {
@@ -93,7 +132,7 @@ func TestMayIssue(t *testing.T) {
 }
 
 func TestRoleText(t *testing.T) {
-	for _, role := range Roles() {
+	for _, role := range append(Roles(), Delegate) {
 		text, err := role.MarshalText()
 		var read Role
 		if err != nil || read.UnmarshalText(text) != nil || read != role {

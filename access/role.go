@@ -3,7 +3,7 @@ package access
 import "fmt"
 
 // Role is the set of calls that a principal may make. Roles form a chain: each includes those below
-// it.
+// it. Delegate stands beside the chain.
 type Role uint8
 
 // The roles. The zero Role includes nothing.
@@ -18,17 +18,20 @@ const (
 	Operator
 	// Admin creates and changes budgets, issues keys and reads the audit log.
 	Admin
+	// Delegate carves budgets out of one budget and out of those below it, deducts from them, rolls
+	// back its own deductions, and appends to, shrinks, closes and reads them.
+	Delegate
 )
 
 var roleNames = [...]string{Read: "read", Deduct: "deduct", Rollback: "rollback",
-	Operator: "operator", Admin: "admin"}
+	Operator: "operator", Admin: "admin", Delegate: "delegate"}
 
-// Roles returns all roles, lowest first.
+// Roles returns the roles of the chain, lowest first.
 func Roles() []Role { return []Role{Read, Deduct, Rollback, Operator, Admin} }
 
 // ParseRole returns the role with a name. ok is false for any other text.
 func ParseRole(name string) (Role, bool) {
-	for _, role := range Roles() {
+	for role := Read; role <= Delegate; role++ {
 		if roleNames[role] == name {
 			return role, true
 		}
@@ -37,12 +40,17 @@ func ParseRole(name string) (Role, bool) {
 }
 
 // Includes reports whether r may do everything that other may. The zero Role neither includes nor
-// is included.
+// is included; Delegate includes nothing and is not included.
 func (r Role) Includes(other Role) bool { return other >= Read && r >= other && r <= Admin }
+
+// Permits reports whether r may make a call in its usual form.
+func (r Role) Permits(c *Call) bool {
+	return r.Includes(c.Least) || r == Delegate && c.Delegates != NoDelegate
+}
 
 // String returns the role's name, as in keys, JSON and the configuration.
 func (r Role) String() string {
-	if r < Read || r > Admin {
+	if r < Read || r > Delegate {
 		return fmt.Sprintf("role(%d)", uint8(r))
 	}
 	return roleNames[r]
@@ -50,7 +58,7 @@ func (r Role) String() string {
 
 // MarshalText returns the role's name. It returns an error for an invalid role.
 func (r Role) MarshalText() ([]byte, error) {
-	if r < Read || r > Admin {
+	if r < Read || r > Delegate {
 		return nil, fmt.Errorf("access: %d is not a role", uint8(r))
 	}
 	return []byte(roleNames[r]), nil

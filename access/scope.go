@@ -15,25 +15,29 @@ type Scope struct {
 	// Budgets are at most MaxPatterns name patterns; a budget is covered if one matches. None
 	// covers every budget of the tenant.
 	Budgets []string
+	// Subtree is the id of a budget of the tenant; the scope is this one and those below it. 0 means
+	// no such bound. It is that of a Delegate, and of no other role.
+	Subtree int64
 }
 
 // MaxPatterns bounds the patterns of one scope.
 const MaxPatterns = 32
 
 // All reports whether s covers the whole installation.
-func (s Scope) All() bool { return s.Tenant == "" && len(s.Budgets) == 0 }
+func (s Scope) All() bool { return s.Tenant == "" && len(s.Budgets) == 0 && s.Subtree == 0 }
 
 // CoversTenant reports whether s covers budgets of a tenant.
 func (s Scope) CoversTenant(tenant string) bool { return s.Tenant == "" || s.Tenant == tenant }
 
-// Covers reports whether s covers a budget.
+// Covers reports whether s covers a budget. A subtree covers none: a name does not say where a
+// budget is.
 func (s Scope) Covers(tenant, name string) bool {
 	return s.CoversTenant(tenant) && s.coversName(name)
 }
 
 func (s Scope) coversName(name string) bool {
-	if len(s.Budgets) == 0 {
-		return true
+	if len(s.Budgets) == 0 || s.Subtree != 0 {
+		return s.Subtree == 0
 	}
 	return slices.ContainsFunc(s.Budgets, func(p string) bool { return matches(p, name) })
 }
@@ -44,6 +48,9 @@ func (s Scope) coversName(name string) bool {
 func (s Scope) Includes(other Scope) bool {
 	if s.Tenant != "" && s.Tenant != other.Tenant {
 		return false
+	}
+	if s.Subtree != 0 {
+		return s.Subtree == other.Subtree
 	}
 	if len(s.Budgets) == 0 {
 		return true
@@ -62,6 +69,10 @@ func (s Scope) Check() []budget.FieldError {
 	var faults []budget.FieldError
 	if why := budget.CheckName(s.Tenant); s.Tenant != "" && why != "" {
 		faults = append(faults, budget.FieldError{Field: "tenant", Message: why})
+	}
+	if s.Subtree != 0 && (s.Subtree < 0 || s.Tenant == "" || len(s.Budgets) > 0) {
+		faults = append(faults, budget.FieldError{Field: "subtree",
+			Message: "is a budget of one tenant, and has no patterns beside it"})
 	}
 	if len(s.Budgets) > MaxPatterns {
 		faults = append(faults, budget.FieldError{Field: "budgets", Message: "at most 32 patterns"})

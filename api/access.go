@@ -8,11 +8,14 @@ import (
 type Identity struct {
 	// Principal is the name in the audit log; "anonymous" on a server without authentication.
 	Principal string `json:"principal"`
-	// Role is read, deduct, rollback, operator or admin: each includes those before it.
+	// Role is read, deduct, rollback, operator or admin: each includes those before it. A delegate
+	// stands beside these.
 	Role string `json:"role"`
 	// Tenant is the only tenant; "" means all. Budgets are name patterns; none means all budgets.
 	Tenant  string   `json:"tenant,omitzero"`
 	Budgets []string `json:"budgets,omitempty"`
+	// Subtree is the id of the budget at the top of a delegate's subtree; "" without a subtree.
+	Subtree string `json:"subtree,omitzero"`
 	// KeyID is the key of the call; "" for a client certificate or a session.
 	KeyID string `json:"key_id,omitzero"`
 	// ExpiresAt is when the credentials expire; zero means never.
@@ -21,11 +24,13 @@ type Identity struct {
 
 // Key is an API key without its secret.
 type Key struct {
-	ID        string    `json:"id"`
-	Principal string    `json:"principal"`
-	Role      string    `json:"role"`
-	Tenant    string    `json:"tenant,omitzero"`
-	Budgets   []string  `json:"budgets,omitempty"`
+	ID        string   `json:"id"`
+	Principal string   `json:"principal"`
+	Role      string   `json:"role"`
+	Tenant    string   `json:"tenant,omitzero"`
+	Budgets   []string `json:"budgets,omitempty"`
+	// Subtree is the id of the budget at the top of a delegate's subtree; "" without a subtree.
+	Subtree   string    `json:"subtree,omitzero"`
 	CreatedAt time.Time `json:"created_at"`
 	CreatedBy string    `json:"created_by"`
 	// ExpiresAt is the first instant at which it is refused; zero means never.
@@ -43,10 +48,12 @@ type IssuedKey struct {
 
 // KeyRequest describes a new key.
 type KeyRequest struct {
-	Principal string    `json:"principal" check:"required principal"`
-	Role      string    `json:"role" check:"required role"`
-	Tenant    string    `json:"tenant,omitzero" check:"name"`
-	Budgets   []string  `json:"budgets,omitempty" check:"most=patterns"`
+	Principal string   `json:"principal" check:"required principal"`
+	Role      string   `json:"role" check:"required role"`
+	Tenant    string   `json:"tenant,omitzero" check:"name"`
+	Budgets   []string `json:"budgets,omitempty" check:"most=patterns"`
+	// Subtree is the name or the id of a budget, for a delegate only.
+	Subtree   string    `json:"subtree,omitzero"`
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
 }
 

@@ -3,6 +3,7 @@ package bucket
 import (
 	"cmp"
 	"context"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -28,6 +29,8 @@ func (r BudgetRef) IsTenant() bool { return r.ID == 0 && r.Name == "" }
 // Budget is a definition with its buckets, as a node caches it.
 type Budget struct {
 	budget.Definition
+	// Ancestors are the ids of its ancestors, from the first one on, each between slashes.
+	Ancestors string
 	// ListVersion grows whenever a bucket goes online or offline or gets a new epoch.
 	ListVersion int64
 	// Period is the open or last period, without its units. It changes with ListVersion.
@@ -44,6 +47,11 @@ type Budget struct {
 	begun    *atomic.Bool
 	routes   *ring.Ring // over the ordinals of Ring
 	allServe bool
+}
+
+// IsWithin reports whether the budget is one with an id, or below that one.
+func (b *Budget) IsWithin(top int64) bool {
+	return b.ID == top || strings.Contains(b.Ancestors, "/"+strconv.FormatInt(top, 10)+"/")
 }
 
 // LimitSet returns the compiled limits of a budget that Budgets returned. It has none while
@@ -277,6 +285,8 @@ type Page struct {
 	Tenant string
 	Type   budget.Type
 	Status budget.Status
+	// Subtree restricts the list to the budget with this id and those below it, unless it is 0.
+	Subtree int64
 	// Parent restricts the list to the children of the budgets with this name, unless it is empty.
 	Parent string
 	// IDs restricts the list to these ids, unless it is empty.

@@ -129,6 +129,10 @@ func (s *Service) parentOf(ctx context.Context, d *budget.Definition) error {
 		return nil
 	}
 	parent, err := s.Budgets.Find(ctx, bucket.BudgetRef{Tenant: d.Tenant, Name: d.ParentName})
+	if err == nil && d.Parent != 0 && d.Parent != parent.ID { // another one has the name now
+		err = budget.Refuse(budget.BudgetNotFound, "create", "tenant %q has no budget %q", d.Tenant,
+			d.ParentName)
+	}
 	if err == nil {
 		d.Parent = parent.ID
 	}
@@ -175,6 +179,17 @@ func (l *Ledger) family(ctx context.Context, id int64) (list []relative, err err
 }
 
 const selectAncestors = `SELECT ancestors FROM budget_management_bucket WHERE id = ?`
+
+// below returns what the ancestors of all budgets below one begin with, also if there is no such
+// budget: then none begins with it. Error: Unavailable.
+func (l *Ledger) below(ctx context.Context, id int64) (string, error) {
+	var ancestors []byte
+	err := l.db.Read(ctx, "family", func(r *engine.Reader) error {
+		_, err := r.Get(&ancestors, selectAncestors, id)
+		return err
+	})
+	return books.Below(string(ancestors), id), err
+}
 
 // after returns the first text behind all those that begin with a prefix, which ends in a slash.
 func after(prefix string) string { return prefix[:len(prefix)-1] + "0" }

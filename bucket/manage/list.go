@@ -2,6 +2,7 @@ package manage
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/budgetd/budgetd/bucket"
@@ -20,6 +21,7 @@ const (
 	whereType   = ` AND type = ?`
 	whereParent = ` AND parent_id IN (SELECT p.id FROM budget_management_bucket p
 		WHERE p.name = ? AND p.tenant = budget_management_bucket.tenant)`
+	whereBelow  = ` AND (id = ? OR ancestors >= ? AND ancestors < ?)`
 	notArchived = ` AND is_archived = 0`
 	pageOrder   = ` ORDER BY tenant, name LIMIT ?`
 
@@ -72,13 +74,20 @@ func (q *pageQuery) status(status budget.Status, now int64) error {
 // at SQL's time. Errors: Invalid for an unknown status, Unavailable.
 func (l *Ledger) Budgets(ctx context.Context, page bucket.Page) (out []bucket.View, err error) {
 	q, now := &pageQuery{}, l.db.Now()
-	after := []byte(page.After.Tenant)
-	q.add(selectPage, after, after, []byte(page.After.Name))
+	tenant := []byte(page.After.Tenant)
+	q.add(selectPage, tenant, tenant, []byte(page.After.Name))
 	if len(page.IDs) > 0 {
 		q.ids(page.IDs)
 	}
 	if page.Tenant != "" {
 		q.add(whereTenant, []byte(page.Tenant))
+	}
+	if page.Subtree != 0 {
+		prefix, err := l.below(ctx, page.Subtree)
+		if err != nil {
+			return nil, err
+		}
+		q.add(whereBelow, page.Subtree, []byte(prefix), []byte(after(prefix)))
 	}
 	if page.Type != "" {
 		q.add(whereType, string(page.Type))
@@ -140,6 +149,67 @@ func views(r *engine.Reader, read []books.Budget) ([]bucket.View, error) {
 // Unavailable.
 func (s *Service) Belongs(ctx context.Context, tenant string, id int64) (bool, error) {
 	return s.Ledger.Belongs(ctx, tenant, id)
+}
+
+const selectInside = `SELECT id, name FROM budget_management_bucket
+	WHERE tenant = ? AND (id = ? OR ancestors >= ? AND ancestors < ?) AND `
+
+// inside reads which budgets of a tenant are at the top of a subtree or below it, in two statements
+// whatever there is.
+func (l *Ledger) inside(ctx context.Context, tenant string, top int64, refs []bucket.BudgetRef) (
+	found []struct {
+		ID   int64  `db:"id"`
+		Name []byte `db:"name"`
+	}, err error) {
+	prefix, err := l.below(ctx, top)
+	if err != nil {
+		return nil, err
+	}
+	named := "(id IN (0" + strings.Repeat(", ?", len(refs)) + ") OR name IN (''" +
+		strings.Repeat(", ?", len(refs)) + "))"
+	args := []any{[]byte(tenant), top, []byte(prefix), []byte(after(prefix))}
+	for _, ref := range refs {
+		args = append(args, ref.ID)
+	}
+	for _, ref := range refs {
+		args = append(args, []byte(ref.Name))
+	}
+	err = l.db.Read(ctx, "read", func(r *engine.Reader) error {
+		found = nil // of an attempt that failed
+		return r.List(&found, selectInside+named, args...)
+	})
+	return found, err
+}
+
+// Inside returns the ids of the budgets that are at the top of a subtree or below it, in the order
+// of refs, which name budgets of one tenant, and 0 for the others. It always asks the database.
+// Error: Unavailable.
+func (s *Service) Inside(ctx context.Context, top int64, refs []bucket.BudgetRef) ([]int64, error) {
+	ids := make([]int64, 0, len(refs))
+	for refs := range slices.Chunk(refs, engine.ListChunk) {
+		found, err := s.Ledger.inside(ctx, refs[0].Tenant, top, refs)
+		if err != nil {
+			return nil, err
+		}
+		in := make(map[bucket.BudgetRef]int64, 2*len(found))
+		for _, row := range found {
+			in[bucket.BudgetRef{Tenant: refs[0].Tenant, ID: row.ID}] = row.ID
+			in[bucket.BudgetRef{Tenant: refs[0].Tenant, Name: string(row.Name)}] = row.ID
+		}
+		for _, ref := range refs {
+			ids = append(ids, in[ref])
+		}
+	}
+	return ids, nil
+}
+
+// InsideNow returns the id of a budget that is at the top of a subtree or below it, as this node
+// knows it, at most a second old; 0 if the database must be asked.
+func (s *Service) InsideNow(top int64, ref bucket.BudgetRef) int64 {
+	if b := s.Budgets.Fresh(ref); b != nil && b.IsWithin(top) {
+		return b.ID
+	}
+	return 0
 }
 
 // NameOf returns the name of a budget, which may be up to a second old. Errors: BudgetNotFound,

@@ -67,6 +67,9 @@ func (w *caller) Find(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budget
 	return &b, err
 }
 
+// Fresh finds nothing.
+func (w *caller) Fresh(bucket.BudgetRef) *bucket.Budget { return nil }
+
 // Learn and Forget count the calls.
 func (w *caller) Learn(move func() (bucket.Budget, error)) (*bucket.Budget, error) {
 	w.learnt++

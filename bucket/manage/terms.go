@@ -54,6 +54,8 @@ type Adjusted struct {
 type Budgets interface {
 	// Find returns a budget with its buckets. Errors: BudgetNotFound, Unavailable.
 	Find(ctx context.Context, ref bucket.BudgetRef) (*bucket.Budget, error)
+	// Fresh is Find without waiting: nil if the budget must be read.
+	Fresh(ref bucket.BudgetRef) *bucket.Budget
 	// Learn makes this node decide by the budget that a movement returns. Error: that of the movement.
 	Learn(move func() (bucket.Budget, error)) (*bucket.Budget, error)
 	// Forget removes a budget that was deleted.

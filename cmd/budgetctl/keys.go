@@ -51,7 +51,7 @@ func (a *app) listKeys(cmd *cobra.Command) error {
 	}, func(page *client.KeyPage) string {
 		rows := make([][]any, len(page.Keys))
 		for n, k := range page.Keys {
-			rows[n] = []any{k.ID, k.Principal, k.Role, orAll(k.Tenant), orAll(strings.Join(k.Budgets, " ")),
+			rows[n] = []any{k.ID, k.Principal, k.Role, orAll(k.Tenant), scopeOf(k.Budgets, k.Subtree),
 				k.CreatedAt, k.CreatedBy, k.ExpiresAt, k.LastUsedAt, k.RevokedAt}
 		}
 		return listing([]string{"key", "principal", "role", "tenant", "budgets", "created", "by",
@@ -68,7 +68,8 @@ func (a *app) createKeyCommand() *cobra.Command {
 		Long: `Creates a key. A principal has at most two live keys, so that one can replace the other.
 The key cannot have more rights than your own. --tenant narrows it to one tenant.`,
 		Example: `  budgetctl keys create till-7 --role deduct --tenant shop
-  budgetctl keys create reports --role read --budget 'spring-*' --budget summer`,
+  budgetctl keys create reports --role read --budget 'spring-*' --budget summer
+  budgetctl keys create agent-7 --role delegate --subtree team-1`,
 		Args: arguments,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
@@ -89,15 +90,18 @@ The key cannot have more rights than your own. --tenant narrows it to one tenant
 			})
 		},
 	}
-	cmd.Flags().StringVar(&request.Role, "role", "read", "read, deduct, rollback, operator or admin")
+	cmd.Flags().StringVar(&request.Role, "role", "read",
+		"read, deduct, rollback, operator, admin or delegate")
 	cmd.Flags().StringArrayVar(&request.Budgets, "budget", nil,
 		"pattern of budget names, such as spring-*; may be repeated")
+	cmd.Flags().StringVar(&request.Subtree, "subtree", "",
+		"of a delegate: the budget at the top, whose units it may divide")
 	cmd.Flags().StringVar(&expires, "expires", "", "first instant at which it is refused, or never")
 	var roles []string
 	for _, role := range access.Roles() {
 		roles = append(roles, role.String())
 	}
-	choose(cmd, "role", roles...)
+	choose(cmd, "role", append(roles, access.Delegate.String())...)
 	return cmd
 }
 
@@ -143,9 +147,17 @@ func (a *app) issue(
 		return details(field{"key", issued.ID}, field{"principal", issued.Principal},
 			field{"role", issued.Role},
 			field{"tenant", orAll(issued.Tenant)},
-			field{"budgets", orAll(strings.Join(issued.Budgets, " "))},
+			field{"budgets", scopeOf(issued.Budgets, issued.Subtree)},
 			field{"expires", issued.ExpiresAt}, field{"token", issued.Token})
 	})
+}
+
+// scopeOf says which budgets a key acts on.
+func scopeOf(budgets []string, subtree string) string {
+	if subtree != "" {
+		return subtree + " and those below"
+	}
+	return orAll(strings.Join(budgets, " "))
 }
 
 func (a *app) revokeKeyCommand() *cobra.Command {

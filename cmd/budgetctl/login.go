@@ -155,7 +155,7 @@ func (a *app) whoamiCommand() *cobra.Command {
 func identityText(i *client.Identity) string {
 	return details(field{"principal", i.Principal}, field{"role", i.Role},
 		field{"tenant", orAll(i.Tenant)},
-		field{"budgets", orAll(strings.Join(i.Budgets, " "))}, field{"key", i.KeyID},
+		field{"budgets", scopeOf(i.Budgets, i.Subtree)}, field{"key", i.KeyID},
 		field{"expires", i.ExpiresAt})
 }
 

@@ -133,7 +133,7 @@ func (g *Service) Admits(c *Caller, call *access.Call) bool {
 		return err == nil
 	}
 	p, _, reason := g.authenticate(c, g.Now())
-	return reason == access.Accepted && p.Role.Includes(call.Least)
+	return reason == access.Accepted && p.Permits(call)
 }
 
 // open returns the principal of a caller of a server without authentication. Error: forbidden.
@@ -151,7 +151,7 @@ func (g *Service) open(c *Caller, call *access.Call) (*access.Principal, error) 
 
 // Permit returns forbidden for a principal whose role is below a call's lowest one.
 func Permit(p *access.Principal, call *access.Call) error {
-	if call.Over != access.Nobody && !p.Role.Includes(call.Least) {
+	if !p.Permits(call) {
 		return forbidden(p, call, call.Least)
 	}
 	return nil
@@ -244,6 +244,9 @@ func Judge(p *access.Principal, call access.Call, t access.Target, notFound func
 
 func forbidden(p *access.Principal, call *access.Call, least access.Role) error {
 	switch {
+	case p != nil && p.Role == access.Delegate:
+		return budget.Refuse(budget.Forbidden, call.Op,
+			"a delegate carves, spends, appends, closes and reads within its subtree, and nothing else")
 	case p == nil || !p.Role.Includes(least):
 		return budget.Refuse(budget.Forbidden, call.Op, "the call needs the role %s", least)
 	case call.Over == access.Installation:

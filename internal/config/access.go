@@ -206,7 +206,7 @@ func (s section) text(name string) string {
 
 func (s section) role() access.Role {
 	role, ok := access.ParseRole(s.text("role"))
-	if !ok {
+	if !ok || role == access.Delegate { // a subtree is that of a key
 		*s.wrong = true
 	}
 	return role

@@ -75,7 +75,7 @@ func TestCertificateGrants(t *testing.T) {
 		"an invalid tenant": []any{section("tenant", "A")}, "an empty tenant": []any{section("tenant", "")},
 		"no pattern": []any{section("budgets", []any{})}, "patterns as a text": []any{section("budgets", "a*")},
 		"an invalid pattern": []any{section("budgets", []any{"a?"})}, "a number": []any{section("principal", 1)},
-		"an unknown key": []any{section("groups", "x")}, "a wrong second grant": []any{section(), section("role", nil)},
+		"an unknown key": []any{section("groups", "x")}, "a delegate": []any{section("role", "delegate")}, "a wrong second grant": []any{section(), section("role", nil)},
 	} {
 		if rule.set(wrong) {
 			t.Errorf("%s is accepted", name)

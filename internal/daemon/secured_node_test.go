@@ -96,7 +96,8 @@ func newSecuredNode(t *testing.T, settings ...string) *securedNode {
 	t.Cleanup(o.halt)
 	api := httpapi.New(httpapi.Config{Service: service, Limits: limitsOf(c.HTTP), Log: log, Auth: o.security.auth, Tracer: tracer,
 		AuditLog: o.security.auditLog, Keys: o.security.keys, Names: service.manage, Alerts: service.alerts,
-		Webhooks: service.alerts.Outbox, Dashboard: service.dashboard, SQLNow: o.backends.db.Now})
+		Webhooks: service.alerts.Outbox, Dashboard: service.dashboard, Gauges: service.gauges,
+		Metrics: http.NotFoundHandler(), SQLNow: o.backends.db.Now})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	ok(err)
 	o.url = "http://" + listener.Addr().String()

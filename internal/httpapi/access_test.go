@@ -115,6 +115,19 @@ func (*shelf) Belongs(_ context.Context, tenant string, _ int64) (bool, error) {
 	return tenant == "shop", nil
 }
 
+// Inside finds all budgets but those named outside.
+func (*shelf) Inside(_ context.Context, _ int64, refs []bucket.BudgetRef) ([]int64, error) {
+	ids := make([]int64, len(refs))
+	for i, ref := range refs {
+		if ref.Name != "outside" {
+			ids[i] = max(ref.ID, 5)
+		}
+	}
+	return ids, nil
+}
+
+func (*shelf) InsideNow(int64, bucket.BudgetRef) int64 { return 0 }
+
 func (*shelf) NameOf(context.Context, bucket.BudgetRef) (string, error) { return "sale", nil }
 
 // bodies are those that some calls need to be understood.

@@ -19,6 +19,13 @@ type Names interface {
 	// Belongs reports whether a tenant has a budget with an id. It always asks the database, so
 	// that a budget of another tenant takes as long as one that does not exist. Error: Unavailable.
 	Belongs(ctx context.Context, tenant string, id int64) (bool, error)
+	// Inside returns the ids of the budgets that are at the top of a subtree or below it, in the order
+	// of refs, and 0 for the others. It always asks the database, so that a budget outside takes as
+	// long as one that does not exist. Error: Unavailable.
+	Inside(ctx context.Context, top int64, refs []bucket.BudgetRef) ([]int64, error)
+	// InsideNow is Inside for one budget that this node knows, at most a second old. It returns 0 if
+	// the database must be asked.
+	InsideNow(top int64, ref bucket.BudgetRef) int64
 	// NameOf returns the name of a budget. The name may be up to a second old. Errors:
 	// BudgetNotFound, Unavailable.
 	NameOf(ctx context.Context, ref bucket.BudgetRef) (string, error)
@@ -40,6 +47,14 @@ type admission struct {
 	log   AuditLog
 	// owned caches the budgets, by id, that were found to belong to a tenant. That never changes.
 	owned *lru.Cache[ownership, struct{}]
+	// met caches the references that were found to be inside a subtree. A name may have moved.
+	met *lru.Cache[inSubtree, struct{}]
+}
+
+// inSubtree is a reference to a budget, and the top of the subtree that it is in.
+type inSubtree struct {
+	ref bucket.BudgetRef
+	top int64
 }
 
 // ownership is a budget and its tenant.
@@ -56,6 +71,7 @@ func newAdmission(c Config) admission {
 		out.auth = &auth.Service{Open: true}
 	}
 	out.owned, _ = lru.New[ownership, struct{}](remembered) // fails only for a size below 1
+	out.met, _ = lru.New[inSubtree, struct{}](remembered)
 	return out
 }
 
@@ -107,9 +123,18 @@ func (d *data) onTenant(tenant string) error {
 	return d.may(&d.route.access, access.Target{Tenant: tenant}, nil)
 }
 
-// within returns nil if a budget is in the caller's scope. A budget outside it is answered like one
-// that does not exist. Errors: BudgetNotFound, Unavailable.
-func (d *data) within(op string, ref bucket.BudgetRef) error {
+// within returns the reference of a budget in the caller's scope: that of a delegate by its id. A
+// budget outside the scope is answered like one that does not exist. Errors: BudgetNotFound,
+// Unavailable; Forbidden for a call that a delegate makes only below the top of its subtree.
+func (d *data) within(op string, ref bucket.BudgetRef) (bucket.BudgetRef, error) {
+	if d.principal != nil && d.principal.Scope.Subtree != 0 {
+		return d.inside(op, ref)
+	}
+	return ref, d.covered(op, ref)
+}
+
+// covered returns nil if a budget is in a scope without a subtree.
+func (d *data) covered(op string, ref bucket.BudgetRef) error {
 	p := d.principal
 	if p == nil || p.Scope.All() {
 		return nil
@@ -139,6 +164,71 @@ func (d *data) within(op string, ref bucket.BudgetRef) error {
 		err = noBudget(op, ref)
 	}
 	return err
+}
+
+// inside is within for a delegate.
+func (d *data) inside(op string, ref bucket.BudgetRef) (bucket.BudgetRef, error) {
+	id, known := d.known[ref]
+	if !known {
+		if err := d.lookUp([]bucket.BudgetRef{ref}); err != nil {
+			return ref, err
+		}
+		id = d.known[ref]
+	}
+	switch {
+	case id == 0:
+		return ref, noBudget(op, ref)
+	case id == d.principal.Scope.Subtree && d.route.access.Delegates == access.Below:
+		return ref, budget.Refuse(budget.Forbidden, op,
+			"it moves units of the parent, which is outside the subtree of the key")
+	}
+	return bucket.BudgetRef{Tenant: ref.Tenant, ID: id}, nil
+}
+
+// lookUp finds out in one step which budgets are in the subtree of a delegate. For other callers it
+// does nothing. Error: Unavailable.
+func (d *data) lookUp(refs []bucket.BudgetRef) error {
+	if d.principal == nil || d.principal.Scope.Subtree == 0 {
+		return nil
+	}
+	d.known = make(map[bucket.BudgetRef]int64, len(refs))
+	top, m := d.principal.Scope.Subtree, &d.api.admission
+	var ask []bucket.BudgetRef
+	for _, ref := range refs {
+		if !d.principal.Scope.CoversTenant(ref.Tenant) {
+			continue
+		}
+		if m.met.Contains(inSubtree{ref, top}) { // no other is looked for in memory: that takes less time
+			d.known[ref] = m.names.InsideNow(top, ref)
+		}
+		if d.known[ref] == 0 {
+			ask = append(ask, ref)
+		}
+	}
+	if len(ask) == 0 {
+		return nil
+	}
+	ids, err := m.names.Inside(d.ctx, top, ask)
+	for i := range ids {
+		if d.known[ask[i]] = ids[i]; ids[i] != 0 {
+			m.met.Add(inSubtree{ask[i], top}, struct{}{})
+		}
+	}
+	return err
+}
+
+// lookUpAll is lookUp for n texts that name budgets of a tenant.
+func (d *data) lookUpAll(tenant string, n int, text func(int) string) error {
+	if d.principal == nil || d.principal.Scope.Subtree == 0 {
+		return nil
+	}
+	refs := make([]bucket.BudgetRef, 0, n)
+	for i := range n {
+		if ref, err := refOf(d.route.op, tenant, text(i)); err == nil {
+			refs = append(refs, ref)
+		}
+	}
+	return d.lookUp(refs)
 }
 
 // noBudget returns the service's answer for a budget that does not exist.

@@ -129,7 +129,7 @@ func (a *API) listAlerts(c *call) (answer, error) {
 func (c *call) budgetID(name, tenant string) (int64, error) {
 	ref, err := refOf(c.route.op, tenant, name)
 	if err == nil {
-		err = c.within(c.route.op, ref)
+		ref, err = c.within(c.route.op, ref)
 	}
 	if err != nil {
 		return 0, err

@@ -78,6 +78,10 @@ func (a *API) batch(d *data) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	err = d.lookUpAll(tenant, len(items), func(i int) string { return items[i].Budget })
+	if err != nil {
+		return answer{}, err
+	}
 	results := make([]any, len(items))
 	sound := make([]int, 0, len(items))
 	for i, item := range items {
@@ -86,7 +90,7 @@ func (a *API) batch(d *data) (answer, error) {
 			item.ref, err = refOf("deduct", tenant, item.Budget)
 		}
 		if err == nil {
-			err = d.within("deduct", item.ref)
+			item.ref, err = d.within("deduct", item.ref)
 		}
 		if err == nil {
 			sound = append(sound, i)
@@ -257,6 +261,10 @@ func (a *API) checks(d *data) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	err = d.lookUpAll(tenant, len(items), func(i int) string { return items[i].Budget })
+	if err != nil {
+		return answer{}, err
+	}
 	results := make([]any, len(items))
 	var requests []bucket.CheckRequest
 	var at []int
@@ -268,7 +276,7 @@ func (a *API) checks(d *data) (answer, error) {
 			request.Budget, err = refOf("check", tenant, item.Budget)
 		}
 		if err == nil {
-			err = d.within("check", request.Budget)
+			request.Budget, err = d.within("check", request.Budget)
 		}
 		if err != nil {
 			results[i] = named(item.Budget, "", ProblemOf(errorOf(err, "check", false)))

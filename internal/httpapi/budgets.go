@@ -42,20 +42,7 @@ func (a *API) create(c *call) (answer, error) {
 		return answer{}, err
 	}
 	c.target(body.Tenant, body.Name, "")
-	err := c.may(&c.route.access, access.Target{Tenant: body.Tenant, Budget: body.Name}, nil)
-	if err != nil {
-		return answer{}, err
-	}
-	if body.Parent != "" { // its units must be in the caller's scope too
-		t := access.Target{Tenant: body.Tenant, Budget: body.Parent, More: true}
-		if err := c.may(&c.route.access, t, func() error {
-			return budget.Refuse(budget.Forbidden, c.route.op,
-				"the parent is outside the budgets of the key")
-		}); err != nil {
-			return answer{}, err
-		}
-	}
-	if err := c.mayCharge(body.Tenant, body.AlsoCharges); err != nil {
+	if err := c.mayCreate(&body.definition); err != nil {
 		return answer{}, err
 	}
 	view, created, err := a.service.Create(c.ctx, body.definition)
@@ -68,6 +55,43 @@ func (a *API) create(c *call) (answer, error) {
 		out.status, out.location = http.StatusCreated, "/v1/budgets/"+id
 	}
 	return out, nil
+}
+
+// mayCreate returns nil if the caller may create a budget. Errors: Forbidden; BudgetNotFound for a
+// parent that is outside a delegate's subtree.
+func (c *call) mayCreate(d *budget.Definition) error {
+	if c.principal != nil && c.principal.Scope.Subtree != 0 {
+		return c.mayCarve(d)
+	}
+	err := c.may(&c.route.access, access.Target{Tenant: d.Tenant, Budget: d.Name}, nil)
+	if err != nil {
+		return err
+	}
+	if d.ParentName != "" { // its units must be in the caller's scope too
+		t := access.Target{Tenant: d.Tenant, Budget: d.ParentName, More: true}
+		if err := c.may(&c.route.access, t, func() error {
+			return budget.Refuse(budget.Forbidden, c.route.op,
+				"the parent is outside the budgets of the key")
+		}); err != nil {
+			return err
+		}
+	}
+	return c.mayCharge(d.Tenant, d.AlsoCharges.Names)
+}
+
+// mayCarve returns nil if a delegate may create a budget: out of one of its subtree, and with no
+// charge on others. It sets the parent's id, so that no budget that just took the name gives units.
+func (c *call) mayCarve(d *budget.Definition) error {
+	if err := c.onTenant(d.Tenant); err != nil {
+		return err
+	}
+	if d.ParentName == "" || len(d.AlsoCharges.Names) > 0 {
+		return budget.Refuse(budget.Forbidden, c.route.op,
+			"a delegate creates budgets with a parent in its subtree that charge no others")
+	}
+	parent, err := c.within(c.route.op, bucket.BudgetRef{Tenant: d.Tenant, Name: d.ParentName})
+	d.Parent = parent.ID
+	return err
 }
 
 // mayCharge refuses budgets in also_charges that are outside the caller's scope.
@@ -93,7 +117,38 @@ func (a *API) view(c *call) (answer, error) {
 		return answer{}, err
 	}
 	view, err := a.service.View(c.ctx, ref)
-	return answer{body: a.called(&view), version: view.Definition.Version}, err
+	return answer{body: c.shown(a.called(&view)), version: view.Definition.Version}, err
+}
+
+// pageOf reads a page of budgets. A delegate is not told which budgets of its subtree are the
+// children of one outside.
+func (c *call) pageOf(page bucket.Page) ([]bucket.View, error) {
+	if page.Subtree != 0 && page.Parent != "" {
+		_, err := c.within(c.route.op, bucket.BudgetRef{Tenant: page.Tenant, Name: page.Parent})
+		if budget.Is(err, budget.BudgetNotFound) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return c.api.service.List(c.ctx, page)
+}
+
+// subtree returns the top of the caller's subtree, 0 without one.
+func (c *call) subtree() int64 {
+	if c.principal == nil {
+		return 0
+	}
+	return c.principal.Scope.Subtree
+}
+
+// shown leaves out the name of the parent that is outside a delegate's subtree.
+func (c *call) shown(b api.Budget) api.Budget {
+	if top := c.subtree(); top != 0 && b.ID == top {
+		b.Parent = ""
+	}
+	return b
 }
 
 // called returns the body that shows v, with what this node answered for it lately.
@@ -195,7 +250,7 @@ const everyTenant = "*"
 func (a *API) list(c *call) (answer, error) {
 	query := c.query("tenant", "status", "type", "page_size", "page_token", "archived", "q", "sort",
 		"skip", "parent", "trouble")
-	page := bucket.Page{Size: c.pageSize(query), Parent: query.Get("parent")}
+	page := bucket.Page{Size: c.pageSize(query), Parent: query.Get("parent"), Subtree: c.subtree()}
 	if query.Get("tenant") != everyTenant {
 		page.Tenant = c.tenant(query)
 	} else if c.principal != nil {
@@ -241,12 +296,12 @@ func (a *API) list(c *call) (answer, error) {
 	if err := c.nothing(); err != nil {
 		return answer{}, err
 	}
-	views, err := a.service.List(c.ctx, page)
+	views, err := c.pageOf(page)
 	out := api.Page{Budgets: make([]api.Budget, 0, len(views))}
 	for i := range views {
 		d := &views[i].Definition
-		if c.principal == nil || c.principal.Scope.Covers(d.Tenant, d.Name) {
-			out.Budgets = append(out.Budgets, budgetOf(&views[i]))
+		if c.principal == nil || page.Subtree != 0 || c.principal.Scope.Covers(d.Tenant, d.Name) {
+			out.Budgets = append(out.Budgets, c.shown(budgetOf(&views[i])))
 		}
 	}
 	if len(views) == page.Size {

@@ -255,6 +255,10 @@ var causes = []bucket.Cause{bucket.LostStore, bucket.Undecided, bucket.Stopped, 
 // rank reads a page of budgets for a search or an order: parameters q, trouble, sort (descending
 // after a minus) and skip.
 func (a *API) rank(c *call, page bucket.Page) (answer, error) {
+	if page.Subtree != 0 {
+		return answer{}, budget.Refuse(budget.Forbidden, c.route.op,
+			"a delegate's list cannot be searched or sorted: leave out q, sort, skip and trouble")
+	}
 	query := c.query("tenant", "status", "type", "page_size", "archived", "q", "sort", "skip",
 		"trouble")
 	s := bucket.Selection{Tenant: page.Tenant, Type: page.Type, Status: page.Status,

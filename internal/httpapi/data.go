@@ -32,7 +32,9 @@ type data struct {
 	// principal is the caller, nil for a call that is open to all. entry is the audit-log row of an
 	// administrative call, nil for all others.
 	principal *access.Principal
-	entry     *auditlog.Entry
+	// known has the budgets that were looked up for a delegate; 0 is one outside its subtree.
+	known map[bucket.BudgetRef]int64
+	entry *auditlog.Entry
 	// body is the body. While unread is set, the body has still to be read from it.
 	body   []byte
 	unread *call
@@ -49,7 +51,7 @@ func (d *data) budget(query url.Values) (bucket.BudgetRef, error) {
 	ref, err := refOf(d.route.op, d.tenant(query), d.named)
 	if err == nil {
 		d.target(ref.Tenant, d.named, "")
-		err = d.within(d.route.op, ref)
+		ref, err = d.within(d.route.op, ref)
 	}
 	return ref, err
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/budgetd/budgetd/access"
@@ -46,7 +47,8 @@ func (a *API) whoami(c *call) (answer, error) {
 	}
 	p := c.principal
 	return answer{body: api.Identity{Principal: p.Name, Role: p.Role.String(), Tenant: p.Scope.Tenant,
-		Budgets: p.Scope.Budgets, KeyID: p.KeyID, ExpiresAt: ofMS(p.ExpiresMS)}}, nil
+		Budgets: p.Scope.Budgets, Subtree: subtreeOf(p.Scope), KeyID: p.KeyID,
+		ExpiresAt: ofMS(p.ExpiresMS)}}, nil
 }
 
 // keyTenant returns the tenant of a query about keys: the caller's, or "" for all tenants. Error:
@@ -99,7 +101,13 @@ func (b *keyRequest) key() access.Key {
 }
 
 // Validate checks the scope of the key.
-func (b *keyRequest) Validate(o *api.Object) { o.Merge(b.key().Scope.Check()) }
+func (b *keyRequest) Validate(o *api.Object) {
+	o.Merge(b.key().Scope.Check())
+	delegate := b.Role == access.Delegate.String()
+	if delegate != (b.Subtree != "") || delegate && len(b.Budgets) > 0 {
+		o.Invalid("subtree", "a delegate has a subtree and no budgets, and no other role has one")
+	}
+}
 
 func (a *API) createKey(c *call) (answer, error) {
 	c.query()
@@ -112,7 +120,13 @@ func (a *API) createKey(c *call) (answer, error) {
 		return answer{}, err
 	}
 	key := body.key()
-	if key.Scope.Tenant = tenant; len(key.Scope.Budgets) == 0 {
+	if key.Role == access.Delegate {
+		tenant = cmp.Or(tenant, budget.DefaultTenant)
+		if key.Scope.Subtree, err = c.budgetID(body.Subtree, tenant); err != nil {
+			return answer{}, err
+		}
+	}
+	if key.Scope.Tenant = tenant; len(key.Scope.Budgets) == 0 && key.Scope.Subtree == 0 {
 		key.Scope.Budgets = c.principal.Scope.Budgets
 	}
 	c.target(tenant, key.Principal, "")
@@ -258,8 +272,17 @@ func ofMS(ms int64) time.Time {
 
 func keyOf(k *access.Key) api.Key {
 	return api.Key{ID: k.ID, Principal: k.Principal, Role: k.Role.String(), Tenant: k.Scope.Tenant,
-		Budgets: k.Scope.Budgets, CreatedAt: ofMS(k.CreatedMS), CreatedBy: k.CreatedBy,
+		Budgets: k.Scope.Budgets, Subtree: subtreeOf(k.Scope), CreatedAt: ofMS(k.CreatedMS),
+		CreatedBy: k.CreatedBy,
 		ExpiresAt: ofMS(k.ExpiresMS), LastUsedAt: ofMS(k.LastUsedMS), RevokedAt: ofMS(k.RevokedMS)}
+}
+
+// subtreeOf returns the id of the top of a subtree, "" without one.
+func subtreeOf(s access.Scope) string {
+	if s.Subtree == 0 {
+		return ""
+	}
+	return strconv.FormatInt(s.Subtree, 10)
 }
 
 func auditLogOf(page *auditlog.Page) api.AuditLogPage {

@@ -350,8 +350,12 @@ func (a *API) remaining(c *call) (answer, error) {
 	slices.Sort(names)
 	names = slices.Compact(names)
 	out := remaining{names, a.gauges.Gauges(make([]*bucket.Gauge, 0, len(names)), tenant, names)}
+	if err := c.lookUpAll(tenant, len(names), func(i int) string { return names[i] }); err != nil {
+		return answer{}, err
+	}
 	for i, name := range names {
-		if c.principal != nil && !c.principal.Scope.Covers(tenant, name) {
+		if c.principal != nil && !c.principal.Scope.Covers(tenant, name) &&
+			c.known[bucket.BudgetRef{Tenant: tenant, Name: name}] == 0 {
 			out.gauges[i] = nil
 		}
 	}

@@ -28,7 +28,7 @@ func (a *API) deductSet(d *data) (answer, error) {
 	for i, leg := range body.Legs {
 		ref, err := refOf(d.route.op, tenant, leg.Budget)
 		if err == nil {
-			err = d.within(d.route.op, ref)
+			ref, err = d.within(d.route.op, ref)
 		}
 		if err != nil {
 			return answer{}, ofLeg(i, err)
@@ -150,7 +150,7 @@ func (a *API) onSet(d *data, body any,
 	}
 	by, limited := d.setsBy()
 	views, err := act(bucket.BudgetRef{Tenant: tenant}, by)
-	if limited && budget.Is(err, budget.Forbidden) {
+	if limited && (budget.Is(err, budget.Forbidden) || budget.Is(err, budget.DeductionNotFound)) {
 		err = budget.Refuse(budget.DeductionNotFound, d.route.op, "this key has made no such set")
 	}
 	if err != nil {
@@ -162,7 +162,8 @@ func (a *API) onSet(d *data, body any,
 // setsBy returns the principal whose sets the caller may act on; "" means anybody's. limited says
 // that its scope has only some budgets.
 func (d *data) setsBy() (by string, limited bool) {
-	if d.principal != nil && len(d.principal.Scope.Budgets) > 0 {
+	if d.principal != nil &&
+		(len(d.principal.Scope.Budgets) > 0 || d.principal.Scope.Subtree != 0) {
 		return d.principal.Name, true
 	}
 	return d.onlyBy(), false

@@ -86,7 +86,7 @@ func (a *API) budgetEvents(c *call) (look, error) {
 		if err != nil {
 			return nil, err
 		}
-		events, err := changed("budget", a.called(&view), digest)
+		events, err := changed("budget", c.shown(a.called(&view)), digest)
 		if err != nil {
 			return nil, err
 		}

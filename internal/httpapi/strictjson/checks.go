@@ -137,7 +137,7 @@ func checkHoldTTL(text string) string {
 
 func checkRole(text string) string {
 	if _, ok := access.ParseRole(text); !ok {
-		return "must be read, deduct, rollback, operator or admin"
+		return "must be read, deduct, rollback, operator, admin or delegate"
 	}
 	return ""
 }

@@ -16,9 +16,9 @@ import (
 
 // The largest numbers of lines of code, without blank lines and comments, in Go and Lua.
 const (
-	mostProduct = 66_790 // what budgetd, budgetctl and the client are made of
+	mostProduct = 67_075 // what budgetd, budgetctl and the client are made of
 	mostSupport = 11_050 // all other code outside tests
-	mostTests   = 72_670
+	mostTests   = 72_960
 )
 
 // lineCount counts lines of code and lines that have only a comment.

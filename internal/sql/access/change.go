@@ -37,7 +37,8 @@ func createFirst(ctx context.Context, tx Tx, key access.Key) (bool, error) {
 
 func create(ctx context.Context, tx Tx, key access.Key, version int64, perTenant int) error {
 	const insert = `INSERT INTO access_key (key_id, secret_hash, principal, role, tenant, budgets,
-		created_ms, created_by, expires_ms, version) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+		subtree_id, created_ms, created_by, expires_ms, version)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	tenant, principal := []byte(key.Scope.Tenant), []byte(key.Principal)
 	if err := room(ctx, tx, key, perTenant); err != nil {
 		return err
@@ -53,7 +54,7 @@ func create(ctx context.Context, tx Tx, key access.Key, version int64, perTenant
 		}
 	}
 	_, err = tx.ExecContext(ctx, insert, []byte(key.ID), key.Hash[:], principal, role, tenant, budgets,
-		key.CreatedMS, []byte(key.CreatedBy), key.ExpiresMS, version)
+		key.Scope.Subtree, key.CreatedMS, []byte(key.CreatedBy), key.ExpiresMS, version)
 	if err != nil {
 		return fmt.Errorf("keys: %w", err)
 	}

@@ -44,8 +44,8 @@ func changing(ctx context.Context, tx Tx) (version int64, err error) {
 	return newestVersion(ctx, tx)
 }
 
-const columns = `key_id, secret_hash, principal, role, tenant, budgets, created_ms, created_by,
-	expires_ms, last_used_ms, revoked_ms, version`
+const columns = `key_id, secret_hash, principal, role, tenant, budgets, subtree_id,
+	created_ms, created_by, expires_ms, last_used_ms, revoked_ms, version`
 
 // Cursor is how far the keys were read, in the order of their changes.
 type Cursor struct {
@@ -119,8 +119,8 @@ func read(ctx context.Context, tx Tx, judge func(string, error) error, last *Cur
 		var key access.Key
 		var hash, role, budgets []byte
 		err := rows.Scan(&key.ID, &hash, &key.Principal, &role, &key.Scope.Tenant, &budgets,
-			&key.CreatedMS, &key.CreatedBy, &key.ExpiresMS, &key.LastUsedMS, &key.RevokedMS,
-			&last.Version)
+			&key.Scope.Subtree, &key.CreatedMS, &key.CreatedBy, &key.ExpiresMS, &key.LastUsedMS,
+			&key.RevokedMS, &last.Version)
 		if err != nil {
 			return nil, fmt.Errorf("keys: %w", err)
 		}
@@ -145,6 +145,11 @@ func decode(key *access.Key, hash, role, budgets []byte) error {
 	copy(key.Hash[:], hash)
 	if err := key.Role.UnmarshalText(role); err != nil {
 		return fmt.Errorf("key %q: %w", key.ID, err)
+	}
+	if (key.Role == access.Delegate) != (key.Scope.Subtree != 0) ||
+		key.Scope.Subtree != 0 && (budgets != nil || key.Scope.Check() != nil) {
+		return fmt.Errorf("key %q: a delegate has a subtree and a tenant, and others have no subtree",
+			key.ID)
 	}
 	if budgets == nil {
 		return nil

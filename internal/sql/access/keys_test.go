@@ -105,20 +105,22 @@ func TestWhatIsCreatedIsRead(t *testing.T) {
 		if a.ID > b.ID {
 			a, b = b, a
 		}
-		for _, key := range []access.Key{b, a} {
+		c := a
+		c.ID, c.Principal, c.Role, c.Scope = "zzzzzzzzzz", "agent", access.Delegate, access.Scope{Tenant: "shop", Subtree: 7}
+		for _, key := range []access.Key{b, a, c} {
 			if err := createOne(t, db, key); err != nil {
 				t.Fatal(err)
 			}
 		}
 		all, odd, err := allOf(t, db)
-		if diff := cmp.Diff([]access.Key{a, b}, all); err != nil || odd != nil || diff != "" {
+		if diff := cmp.Diff([]access.Key{a, b, c}, all); err != nil || odd != nil || diff != "" {
 			t.Errorf("%v %v %s", err, odd, diff)
 		}
 		for _, test := range []struct {
 			tenant, after string
 			limit         int
 			want          int
-		}{{"", "", 9, 2}, {"", "", 1, 1}, {"", a.ID, 9, 1}, {"", b.ID, 9, 0}, {"shop", "", 9, 1}, {"Shop", "", 9, 0}} {
+		}{{"", "", 9, 3}, {"", "", 1, 1}, {"", a.ID, 9, 2}, {"", c.ID, 9, 0}, {"shop", "", 9, 2}, {"Shop", "", 9, 0}} {
 			page, err := page(t.Context(), db, test.tenant, test.after, test.limit)
 			if err != nil || len(page) != test.want {
 				t.Errorf("%+v: %d keys, %v", test, len(page), err)

@@ -68,6 +68,7 @@ type keyText struct {
 	Role      string   `json:"role"`
 	Tenant    string   `json:"tenant"`
 	Budgets   []string `json:"budgets"`
+	Subtree   int64    `json:"subtree,omitempty"`
 	ExpiresMS int64    `json:"expires_ms"`
 	RevokedMS int64    `json:"revoked_ms"`
 	// Next is the key that was made in its place.
@@ -76,7 +77,7 @@ type keyText struct {
 
 func textOf(k *access.Key) *keyText {
 	return &keyText{Principal: k.Principal, Role: k.Role.String(), Tenant: k.Scope.Tenant,
-		Budgets: append([]string{}, k.Scope.Budgets...), ExpiresMS: k.ExpiresMS,
+		Budgets: append([]string{}, k.Scope.Budgets...), Subtree: k.Scope.Subtree, ExpiresMS: k.ExpiresMS,
 		RevokedMS: k.RevokedMS}
 }
 

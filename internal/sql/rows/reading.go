@@ -63,7 +63,7 @@ func (r *Reading) Budget(op string) (out bucket.Budget, err error) {
 	all := map[int64]*budget.Limits{}
 	err = addLimits(all, r.limits)
 	out.Definition = row.Definition()
-	out.Limits = all[row.ID]
+	out.Limits, out.Ancestors = all[row.ID], row.Ancestors
 	out.ListVersion, out.Period = row.ListVersion, row.PeriodNow()
 	out.Buckets = make([]bucket.Bucket, len(r.list))
 	for i := range r.list {

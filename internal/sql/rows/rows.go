@@ -20,7 +20,7 @@ const BudgetColumns = `id, tenant, name, gl_code, unit, durability, type, total_
 	created_as, version, list_version, created_at, updated_at, type_rule, timezone,
 	late_refund, on_loss, unfunded_quantity,
 	period, period_start_ms, period_end_ms, is_over, roll_over_ms, unlimited, routing_dimension,
-		limits_version, overrides_version, parent_id, also_charges`
+		limits_version, overrides_version, parent_id, ancestors, also_charges`
 
 // SayRule returns the canonical text of a rule, nil for none.
 func SayRule(rule *budget.Rule) []byte {

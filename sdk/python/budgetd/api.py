@@ -36,8 +36,9 @@ DeductionState = Literal["used", "rolled_back", "held", "expired", "void"]
 Outcome = Literal["accepted", "would_be_accepted"]
 SignedNumber = int
 Home = Union[str, "HomeObject"]
-Role = Literal["read", "deduct", "rollback", "operator", "admin"]
+Role = Literal["read", "deduct", "rollback", "operator", "admin", "delegate"]
 Patterns = list[str]
+Subtree = str
 MessageType = Literal["alert.firing", "alert.resolved", "endpoint.disabled"]
 ErrorCode = Literal["malformed", "invalid", "too_large", "unsupported_media_type", "method_not_allowed", "route_not_found", "budget_not_found", "deduction_not_found", "bucket_not_found", "instance_not_found", "key_not_found", "unauthenticated", "forbidden", "budget_exhausted", "period_exhausted", "budget_not_effective", "budget_paused", "budget_expired", "leg_refused", "limit_exceeded", "budget_not_over", "has_deductions", "in_use", "last_bucket", "bucket_offline", "bucket_halted", "instance_answers", "last_instance", "amount_exceeds_remaining", "ledger_mode_only", "request_conflict", "request_void", "already_rolled_back", "not_held", "hold_expired", "group_closed", "name_taken", "version_conflict", "too_many_keys", "key_not_live", "webhook_not_found", "delivery_not_found", "too_many_webhooks", "rate_limited", "unavailable", "outcome_unknown", "internal"]
 Reason = Literal["overloaded", "collecting", "database_down", "store_down", "offline", "unknown_zone"]
@@ -941,6 +942,7 @@ class Identity(TypedDict):
     role: "Role"
     tenant: NotRequired["Name"]
     budgets: NotRequired["Patterns"]
+    subtree: NotRequired["Subtree"]
     key_id: NotRequired[str]
     expires_at: NotRequired["Instant"]
 
@@ -950,6 +952,7 @@ class KeyRequest(TypedDict):
     role: "Role"
     tenant: NotRequired["Name"]
     budgets: NotRequired["Patterns"]
+    subtree: NotRequired[str]
     expires_at: NotRequired["Instant"]
 
 
@@ -963,6 +966,7 @@ class Key(TypedDict):
     role: "Role"
     tenant: NotRequired["Name"]
     budgets: NotRequired["Patterns"]
+    subtree: NotRequired["Subtree"]
     created_at: "Instant"
     created_by: str
     expires_at: NotRequired["Instant"]
@@ -976,6 +980,7 @@ class IssuedKey(TypedDict):
     role: "Role"
     tenant: NotRequired["Name"]
     budgets: NotRequired["Patterns"]
+    subtree: NotRequired["Subtree"]
     created_at: "Instant"
     created_by: str
     expires_at: NotRequired["Instant"]

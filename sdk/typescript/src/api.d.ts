@@ -909,7 +909,7 @@ export interface paths {
         put?: never;
         /**
          * Issues an API key.
-         * @description The token is shown only once. A key has at most the role, the tenant and the budgets of the key that issues it.
+         * @description The token is shown only once. A key has at most the role, the tenant and the budgets of the key that issues it. An admin of all budgets of a tenant may give a `delegate` one of them as its `subtree`. To such a key a budget outside its subtree does not exist, but that a name is taken: a carve with it is refused with `name_taken`.
          */
         post: operations["createKey"];
         delete?: never;
@@ -2469,26 +2469,31 @@ export interface components {
             to: string;
         };
         /**
-         * @description Each role includes those before it.
+         * @description Each role includes those before it, but for `delegate`, which stands beside them: it carves budgets out of those of its subtree, deducts from them, rolls back its own deductions, and appends to, shrinks, closes and reads them.
          * @enum {string}
          */
-        Role: "read" | "deduct" | "rollback" | "operator" | "admin";
+        Role: "read" | "deduct" | "rollback" | "operator" | "admin" | "delegate";
         Identity: {
             principal: string;
             role: components["schemas"]["Role"];
             /** @description The only tenant; left out: all. */
             tenant?: components["schemas"]["Name"];
             budgets?: components["schemas"]["Patterns"];
+            subtree?: components["schemas"]["Subtree"];
             key_id?: string;
             expires_at?: components["schemas"]["Instant"];
         };
         /** @description Patterns of names of budgets, such as `spring-*`; left out: all budgets. */
         Patterns: string[];
+        /** @description Of a delegate: the id of the budget at the top of its subtree. The key acts on this budget and on those that were carved out of it, at any depth. */
+        Subtree: string;
         KeyRequest: {
             principal: string;
             role: components["schemas"]["Role"];
             tenant?: components["schemas"]["Name"];
             budgets?: components["schemas"]["Patterns"];
+            /** @description For the role `delegate`, and for no other: the budget at the top of its subtree, by name or id. */
+            subtree?: string;
             expires_at?: components["schemas"]["Instant"];
         };
         Rotation: {
@@ -2501,6 +2506,7 @@ export interface components {
             role: components["schemas"]["Role"];
             tenant?: components["schemas"]["Name"];
             budgets?: components["schemas"]["Patterns"];
+            subtree?: components["schemas"]["Subtree"];
             created_at: components["schemas"]["Instant"];
             created_by: string;
             expires_at?: components["schemas"]["Instant"];

@@ -1132,6 +1132,7 @@ public final class Api {
       String role,
       String tenant,
       List<String> budgets,
+      String subtree,
       String keyId,
       String expiresAt) {}
 
@@ -1140,29 +1141,36 @@ public final class Api {
       String role,
       String tenant,
       List<String> budgets,
+      String subtree,
       String expiresAt) {
     /** Makes one with what is required. */
     public static KeyRequest of(String principal, String role) {
       return new KeyRequest(
-          principal, role, null, null, null);
+          principal, role, null, null, null, null);
     }
 
     /** Returns a copy with this {@code tenant}. */
     public KeyRequest withTenant(String tenant) {
       return new KeyRequest(
-          principal, role, tenant, budgets, expiresAt);
+          principal, role, tenant, budgets, subtree, expiresAt);
     }
 
     /** Returns a copy with this {@code budgets}. */
     public KeyRequest withBudgets(List<String> budgets) {
       return new KeyRequest(
-          principal, role, tenant, budgets, expiresAt);
+          principal, role, tenant, budgets, subtree, expiresAt);
+    }
+
+    /** Returns a copy with this {@code subtree}. */
+    public KeyRequest withSubtree(String subtree) {
+      return new KeyRequest(
+          principal, role, tenant, budgets, subtree, expiresAt);
     }
 
     /** Returns a copy with this {@code expires_at}. */
     public KeyRequest withExpiresAt(String expiresAt) {
       return new KeyRequest(
-          principal, role, tenant, budgets, expiresAt);
+          principal, role, tenant, budgets, subtree, expiresAt);
     }
   }
 
@@ -1175,6 +1183,7 @@ public final class Api {
       String role,
       String tenant,
       List<String> budgets,
+      String subtree,
       String createdAt,
       String createdBy,
       String expiresAt,
@@ -1187,6 +1196,7 @@ public final class Api {
       String role,
       String tenant,
       List<String> budgets,
+      String subtree,
       String createdAt,
       String createdBy,
       String expiresAt,
