@@ -30,13 +30,37 @@ func (r *SetRequest) Validate(o *Object) {
 	}
 }
 
-// SetLeg asks for units of one budget of a set. The members are those of DeductRequest.
+// MaxSources is the most sources of a leg.
+const MaxSources = 8
+
+// SetLeg asks for units of one budget of a set, or of several. The other members are those of
+// DeductRequest.
 type SetLeg struct {
-	Budget     string            `json:"budget" check:"required same"`
+	Budget string `json:"budget,omitzero" check:"same"`
+	// From are 2 to MaxSources budgets instead of Budget: what the first one has not comes from the
+	// next. Split false takes all from the first one that has all.
+	From       []string          `json:"from,omitempty" check:"most=sources"`
+	Split      *bool             `json:"split,omitzero"`
 	Amount     int64             `json:"amount" check:"required 1..max"`
 	Key        string            `json:"key,omitzero" check:"key"`
 	Dimensions map[string]string `json:"dimensions,omitempty" check:"most=dimensions key"`
 	Counts     map[string]int64  `json:"counts,omitempty" check:"most=limits name"`
+}
+
+// Validate wants either one budget or several.
+func (l *SetLeg) Validate(o *Object) {
+	switch several := o.Seen("from"); {
+	case several == o.Seen("budget"):
+		o.Invalid("", `must have either "budget" or "from"`)
+	case several && !o.Has("from") && len(l.From) < 2:
+		o.Invalid("from", "must have 2 to %d elements", MaxSources)
+	case several && o.Seen("counts"):
+		o.Invalid("counts", `names limits of one budget, and does not go with "from"`)
+	case !several && o.Seen("split"):
+		o.Invalid("split", `needs "from"`)
+	case !several && l.Budget == "" && !o.Has("budget"):
+		o.Invalid("budget", "must not be empty")
+	}
 }
 
 // SetAnswer is a set that was deducted; of a dry run it has no State.
@@ -61,8 +85,17 @@ type SetLegAnswer struct {
 	PeriodRemaining *int64 `json:"period_remaining,omitzero"`
 	Unlimited       bool   `json:"unlimited,omitzero"`
 	// Charged marks a budget that the request does not name: budgets that it names also charge it.
-	Charged bool         `json:"charged,omitzero"`
-	Limits  []LimitState `json:"limits"`
+	Charged bool `json:"charged,omitzero"`
+	// Parts are what each source of the leg gave, in their order; Budget is then the first source.
+	Parts  []SourcePart `json:"parts,omitempty"`
+	Limits []LimitState `json:"limits"`
+}
+
+// SourcePart is what a source gave of a leg.
+type SourcePart struct {
+	Budget string       `json:"budget"`
+	Amount int64        `json:"amount"`
+	Limits []LimitState `json:"limits,omitempty"`
 }
 
 // SetRollback gives units of a set back.
@@ -118,4 +151,6 @@ type SetPart struct {
 	Confirmed  int64             `json:"confirmed,omitzero"`
 	Bucket     string            `json:"bucket,omitzero"`
 	Dimensions map[string]string `json:"dimensions,omitempty"`
+	// Parts are what each source of the leg gave; the leg has their sums.
+	Parts []SetPart `json:"parts,omitempty"`
 }

@@ -19,9 +19,35 @@ type Operation struct {
 	Charges []limit.Charge
 	// Tied is that of the leg: see ledger.Leg.
 	Tied bool
+	// Source is that of the leg: see ledger.Leg. Sources is for Bring, which judges the sources of a
+	// leg together.
+	Source  int64
+	Sources Sources
 	// Set makes the operation the first leg of a set, which is deducted as a whole or not at all; nil
 	// for a deduction of one budget. The other legs follow, each of another budget.
 	Set *Set
+}
+
+// Sources says how Bring takes a leg from several budgets, in order: from each what it has, and the
+// rest from those after it; without Split all from the first that has it. A source whose limits
+// refuse is passed over. The zero value is for a leg of one budget.
+type Sources struct {
+	// Count is how many sources of the leg follow each other, this one included.
+	Count int
+	// Amount is what the leg takes, in minor units. Bring sets Request.Amount of each source to its
+	// part.
+	Amount int64
+	Split  bool
+}
+
+// TakePart makes the operation one of a part, in minor units, which its limits count too.
+func (o *Operation) TakePart(units int64) {
+	o.Request.Amount = units
+	for i := range o.Charges {
+		if c := &o.Charges[i]; c.Limit.Measure == budget.MeasureAmount {
+			c.Counts = units
+		}
+	}
 }
 
 // Set is what the legs of an Operation have in common.
@@ -77,6 +103,9 @@ const (
 	GroupClosed
 	// Fits means that a leg would be accepted, and another leg of its set is not.
 	Fits
+	// Passed means that a source gives nothing of a leg that others give: it has nothing
+	// (Outcome.Availability), its limits refuse (Outcome.Refused), or nothing was asked of it.
+	Passed
 	// Exhausted means that everything the open period may still get, read under locks, is below the
 	// amount: Outcome.Availability. Only Bring returns it (I3).
 	Exhausted
@@ -91,12 +120,13 @@ type Outcome struct {
 	Remaining int64
 	// Limits is how far each limit is used after an accepted operation, in the order of Charges.
 	Limits []budget.LimitState
-	// Refused lists every limit that would be exceeded, for Limited.
+	// Refused lists every limit that would be exceeded, for Limited and Passed.
 	Refused []budget.LimitState
 	// Guess marks a Short that no transaction has found: an earlier attempt of the same operation may
 	// still be under way.
 	Guess bool
-	// Availability is what the budget has left, for Exhausted, and after Bring for Accepted.
+	// Availability is what the budget has left: for Exhausted and Passed, and after Bring for
+	// Accepted.
 	Availability ledger.Availability
 	// Alone says, after Bring for Accepted, that no other bucket of the budget takes deductions.
 	Alone bool

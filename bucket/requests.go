@@ -38,8 +38,20 @@ type DeductRequest struct {
 	// it. A repeat may come from another principal.
 	By string
 	// Legs makes the request a set of the tenant that Budget names: all legs are deducted, or none.
-	// Each has a Budget, an Amount, a Key, Dimensions and Counts; the request has the rest.
+	// Each has a Budget or From, an Amount, a Key, Dimensions and Counts; the request has the rest.
 	Legs []DeductRequest
+	// From are the sources of a leg, 2 … 8 in order, which has no Budget and no Counts. What
+	// the first one has not comes from the next; with Whole, all from the first one that has all.
+	From  []BudgetRef
+	Whole bool
+}
+
+// Refs returns the budgets that a request without legs names.
+func (r *DeductRequest) Refs() []BudgetRef {
+	if len(r.From) > 0 {
+		return r.From
+	}
+	return []BudgetRef{r.Budget}
 }
 
 // ForHold reports whether the request is for a hold, or has something that only holds have.
@@ -52,6 +64,9 @@ type DeductAnswer struct {
 	RequestID string
 	// Budget is the name of the budget. It is set only in the answer to a leg.
 	Budget string
+	// Parts are what the sources of a leg gave, in their order: each has a Budget, an Amount and
+	// Limits. The leg goes by the first source that the request names, and has no other figures.
+	Parts []DeductAnswer
 	// IsCharged marks a leg in a budget that the request does not name. It has a Budget and an Amount.
 	IsCharged bool
 	Amount    int64
@@ -90,9 +105,11 @@ type DeductAnswer struct {
 type DeductionView struct {
 	RequestID string
 	// Budget is the name of the budget of a leg, and Legs are those of a set, in the order in which
-	// they were deducted.
+	// they were deducted. Parts are what the sources of a leg gave, which goes by the first one that
+	// the request named.
 	Budget     string
 	Legs       []DeductionView
+	Parts      []DeductionView
 	State      ledger.State
 	Amount     int64
 	RolledBack int64

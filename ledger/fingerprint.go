@@ -52,6 +52,16 @@ func SetFingerprint(legs []LegPrint, group string) string {
 	return Fingerprint(int64(len(legs)), group, "", "", list...)
 }
 
+// SourcesFingerprint returns the fingerprint of a leg with sources, in their order, by that of the
+// leg of one budget. whole asks for all from one source.
+func SourcesFingerprint(leg string, budgets []int64, whole bool) string {
+	list := []string{leg, strconv.FormatBool(whole)}
+	for _, id := range budgets {
+		list = append(list, strconv.FormatInt(id, 10))
+	}
+	return Fingerprint(int64(len(budgets)), "", "", "", list...)
+}
+
 // RequestFingerprint returns the fingerprint of a deduct request. key is the routing key that the
 // caller gave, or "".
 func RequestFingerprint(amount int64, key string, r Request) string {

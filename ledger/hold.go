@@ -61,6 +61,10 @@ const (
 // member. It contains a control character, so no caller's id can equal it.
 const GroupRollbackID = "\x00group"
 
+// ConfirmRestID is the rollback id under which the confirm of a part of a leg gives back a source
+// of the leg of which it uses nothing. No caller's id can equal it.
+const ConfirmRestID = "\x00confirm"
+
 // DecideConfirm returns the end of a hold that is confirmed at SQL's time now. d is the locked
 // deduction, earlier is its recorded confirm, or nil. amount 0 confirms all that is held; a smaller
 // amount gives the rest back, and a larger one asks for Above if the deduction allows that. Then it

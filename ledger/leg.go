@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"encoding/binary"
 	"strings"
 )
@@ -11,7 +12,14 @@ import (
 type Leg struct {
 	Budget, Bucket, Epoch int64
 	Tied                  bool
+	// Source is the first budget of the sources that the request names for a leg of which this is a
+	// part, by which the leg goes; 0 for a leg of one budget. The parts of a leg follow each other, in
+	// the order of the sources.
+	Source int64
 }
+
+// Name returns the budget by which callers name what the row is the leg of, or a part of.
+func (l Leg) Name() int64 { return cmp.Or(l.Source, l.Budget) }
 
 // The first byte of the request id of a leg, which no caller's id has.
 const (
@@ -66,15 +74,26 @@ func CallerID(recorded string) string {
 // Legs are legs as bytes: see PackLegs. "" has none.
 type Legs string
 
-// PackLegs returns legs as bytes: three numbers each. The last is even unless the leg is Tied.
+// The third number of a packed leg is its epoch, shifted, with these marks.
+const (
+	markTied   = 1
+	markSource = 2 // the source follows
+	markBits   = 2
+)
+
+// PackLegs returns legs as bytes: three or four numbers each.
 func PackLegs(legs []Leg) Legs {
 	var out []byte
 	for _, l := range legs {
-		last := 2 * l.Epoch
+		numbers := []int64{l.Budget, l.Bucket, l.Epoch << markBits}
 		if l.Tied {
-			last++
+			numbers[2] |= markTied
 		}
-		for _, n := range [...]int64{l.Budget, l.Bucket, last} {
+		if l.Source != 0 {
+			numbers[2] |= markSource
+			numbers = append(numbers, l.Source)
+		}
+		for _, n := range numbers {
 			out = binary.AppendUvarint(out, uint64(n)) //nolint:gosec // above 0
 		}
 	}
@@ -84,14 +103,18 @@ func PackLegs(legs []Leg) Legs {
 // List returns the legs. ok is false for bytes that PackLegs does not return.
 func (l Legs) List() (legs []Leg, ok bool) {
 	for packed := string(l); packed != ""; {
-		var numbers [3]uint64
+		var numbers [4]uint64
 		for i := range numbers {
+			if i == len(numbers)-1 && numbers[2]&markSource == 0 {
+				break
+			}
 			if numbers[i], packed, ok = cutUvarint(packed); !ok {
 				return nil, false
 			}
 		}
 		legs = append(legs, Leg{int64(numbers[0]), int64(numbers[1]), //nolint:gosec // 63 bits
-			int64(numbers[2] / 2), numbers[2]%2 == 1}) //nolint:gosec // 63 bits
+			int64(numbers[2] >> markBits),                //nolint:gosec // 62 bits
+			numbers[2]&markTied != 0, int64(numbers[3])}) //nolint:gosec // 63 bits
 	}
 	return legs, true
 }

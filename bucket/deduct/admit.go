@@ -47,16 +47,11 @@ func (c *call) admit(requests []bucket.DeductRequest, results []bucket.DeductRes
 func (c *call) read(ops []*Op) {
 	var refs []bucket.BudgetRef
 	for _, o := range ops {
-		for i := range o.Request.Legs {
-			refs = append(refs, o.Request.Legs[i].Budget)
-		}
-		if len(o.Request.Legs) == 0 {
-			refs = append(refs, o.Request.Budget)
-		}
+		refs = append(refs, namedBy(o.Request)...)
 	}
 	found, errs := c.s.budgets.FindAll(c.ctx, refs)
 	for _, o := range ops {
-		n := max(len(o.Request.Legs), 1)
+		n := len(namedBy(o.Request))
 		switch {
 		case len(o.Request.Legs) > 0:
 			c.prepareSet(o, found[:n], errs[:n])
@@ -68,6 +63,17 @@ func (c *call) read(ops []*Op) {
 		}
 		found, errs = found[n:], errs[n:]
 	}
+}
+
+// namedBy returns the budgets that a request names, in the order of its legs and their sources.
+func namedBy(r *bucket.DeductRequest) (refs []bucket.BudgetRef) {
+	for i := range r.Legs {
+		refs = append(refs, r.Legs[i].Refs()...)
+	}
+	if len(r.Legs) == 0 {
+		refs = append(refs, r.Budget)
+	}
+	return refs
 }
 
 // prepare builds what the home of an operation keeps of its request.

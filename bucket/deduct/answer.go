@@ -218,15 +218,23 @@ func notFound(b *bucket.Budget) error {
 
 // acceptSet answers a set that a transaction has just carried out.
 func (c *call) acceptSet(o *Op) {
-	a := c.beginAnswer(o, &o.Leg.Outcome.Deduction)
-	i := 0
-	for l := range o.legs {
-		a.Legs[i] = l.answer(&l.Outcome.Deduction)
-		if !l.charged {
-			a.Legs[i].Limits = l.Outcome.Limits
-			a.Legs[i].BucketRemaining, a.Legs[i].RemainingUnknown = l.Outcome.Remaining, false
+	var a *bucket.DeductAnswer
+	for l := range o.active {
+		if l.Outcome.Verdict == bucket.Accepted {
+			a = c.beginAnswer(o, &l.Outcome.Deduction)
+			break
 		}
-		i++
+	}
+	for l := range o.legs {
+		if l.Outcome == nil || l.Outcome.Verdict != bucket.Accepted {
+			l.addLeg(a, nil)
+			continue
+		}
+		to := l.addLeg(a, &l.Outcome.Deduction)
+		if !l.charged {
+			to.Limits = l.Outcome.Limits
+			to.BucketRemaining, to.RemainingUnknown = l.Outcome.Remaining, false
+		}
 	}
 	c.completeSet(o)
 }
@@ -244,17 +252,16 @@ func (c *call) repeatSet(o *Op) {
 		left += o.set.rows[i].Left()
 		byBudget[o.set.rows[i].Budget] = &o.set.rows[i]
 	}
-	if first := byBudget[o.Budget.ID]; first == nil || left == 0 {
-		c.reply(o, goneSet(o, first))
+	if listed, _ := o.Recorded.Legs.List(); len(o.set.rows) < len(listed) || left == 0 {
+		c.reply(o, goneSet(o, len(listed)))
 		return
 	}
-	a := c.beginAnswer(o, byBudget[o.Budget.ID])
+	a := c.beginAnswer(o, &o.set.rows[0])
 	a.Replayed = o.Recorded.Nonce != o.Row.Nonce
-	a.Legs = a.Legs[:0]
 	for l := range o.legs {
-		if row := byBudget[l.Budget.ID]; !l.charged && row != nil {
+		if row := byBudget[l.Budget.ID]; !l.charged && (row != nil || l.from != nil) {
 			l.Spent = l.State.Spent.Load()
-			a.Legs = append(a.Legs, l.answer(row))
+			l.addLeg(a, row)
 			delete(byBudget, l.Budget.ID)
 		}
 	}
@@ -269,22 +276,21 @@ func (c *call) repeatSet(o *Op) {
 	c.completeSet(o)
 }
 
-// goneSet is the answer to a repeat of a set of which nothing is left. first is the row of its
-// first leg.
-func goneSet(o *Op, first *ledger.Deduction) error {
-	if first == nil {
-		return &budget.Error{Code: budget.Internal, Op: "deduct",
-			Message: "a leg of the set is missing in budget " + o.Budget.Name}
+// goneSet is the answer to a repeat of a set of which nothing is left. legs is how many it has.
+func goneSet(o *Op, legs int) error {
+	if rows := o.set.rows; len(rows) == legs {
+		return ledger.Gone("deduct", o.request().RequestID, rows[0].State)
 	}
-	return ledger.Gone("deduct", o.request().RequestID, first.State)
+	return &budget.Error{Code: budget.Internal, Op: "deduct",
+		Message: "a leg of the set is missing in its budget"}
 }
 
-// beginAnswer begins the answer to a set whose first leg is recorded as d.
+// beginAnswer begins the answer to a set of which a leg is recorded as d.
 func (c *call) beginAnswer(o *Op, d *ledger.Deduction) *bucket.DeductAnswer {
 	o.answered = true
 	o.Result.Answer = bucket.DeductAnswer{RequestID: o.request().RequestID, State: d.State,
 		HoldUntil: d.HoldUntil, FiguresUnknown: true, RemainingUnknown: true,
-		Legs: make([]bucket.DeductAnswer, o.set.Legs)}
+		Legs: make([]bucket.DeductAnswer, 0, 1+len(o.others))}
 	return &o.Result.Answer
 }
 
@@ -304,11 +310,17 @@ func (l *Leg) answer(d *ledger.Deduction) bucket.DeductAnswer {
 func (c *call) completeSet(o *Op) {
 	i, missing := 0, false
 	for l := range o.legs {
-		if i == o.set.named {
+		if l.charged {
 			break
+		}
+		if l.from != nil && l.Budget.ID != l.from.first {
+			continue
 		}
 		a := &o.Result.Answer.Legs[i]
 		i++
+		if l.from != nil {
+			continue
+		}
 		read := l.State.fresh(c.now, figuresAge)
 		switch {
 		case l.Budget.Unlimited:

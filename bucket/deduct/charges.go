@@ -123,6 +123,9 @@ func addCharged(legs []Leg, from int, b *bucket.Budget) ([]Leg, error) {
 		if to.Budget.ID != b.ID {
 			continue
 		}
+		if to.from != nil {
+			return nil, refuseLeg("legs", "charge budget "+b.Name+", which is a source of another leg")
+		}
 		sum := *to.Request
 		if sum.Amount > budget.MaxAmount-r.Amount {
 			return nil, refuseLeg(fmt.Sprintf("legs[%d].amount", from),
@@ -223,17 +226,17 @@ func withCharged(a *bucket.CheckAnswer, name string, charged []*bucket.Budget,
 		own == budget.AlreadyRolledBack, own == budget.RequestVoid, own == budget.RequestConflict:
 		return a.Err
 	}
-	var list []budget.LegRefusal
+	var list [][]budget.LegRefusal
 	var refusal *budget.Error
 	if errors.As(a.Err, &refusal) {
-		list = append(list, refusalOf(name, refusal, false))
+		list = append(list, []budget.LegRefusal{refusalOf(name, refusal, false)})
 	}
 	for i, b := range charged {
 		if err := got[i].Err; err != nil && budget.CodeOf(err).Kind() != budget.Refused {
 			return err
 		}
 		if errors.As(got[i].Err, &refusal) {
-			list = append(list, refusalOf(b.Name, refusal, true))
+			list = append(list, []budget.LegRefusal{refusalOf(b.Name, refusal, true)})
 		}
 	}
 	if len(list) == 0 {

@@ -104,6 +104,10 @@ func (c *call) judge(o *Op) {
 		c.repeat(o)
 		return
 	case bucket.Limited, bucket.Exhausted, bucket.GroupClosed:
+		if o.Verdict == bucket.Limited && o.Step == StepDecided && o.leavesOut() {
+			c.seek(o) // in the other sources
+			return
+		}
 		c.refuse(o, c.refusal(o))
 		return
 	case bucket.TooOld:
@@ -145,7 +149,7 @@ func (c *call) refusal(o *Op) error {
 	case o.Verdict == bucket.GroupClosed:
 		return groupClosed(o.request().Group)
 	case o.set != nil:
-		return c.legsRefused(o)
+		return c.legsRefused(o, c.lookAt(o))
 	case o.Verdict == bucket.Limited:
 		return o.Budget.LimitExceeded(o.way.Learn(o, c.now), c.sqlNow)
 	}
@@ -170,6 +174,7 @@ func (c *call) notDecided(o *Op) {
 func (c *call) seek(o *Op) {
 	o.seeking = true
 	if o.set != nil {
+		o.chooseAll()
 		c.out.putFor(o.way.supplies, o.decisive().Budget.ID, o)
 		return
 	}
@@ -204,7 +209,7 @@ func (c *call) found(o *Op) {
 		o.Unsure = false
 		c.repeat(o)
 	case o.Refusal == nil:
-		c.replyRefusal(o, c.legsRefused(o))
+		c.replyRefusal(o, c.legsRefused(o, c.lookAt(o)))
 	case o.Verdict == bucket.Moving:
 		c.again(o)
 	default:

@@ -79,6 +79,10 @@ type Leg struct {
 
 	// tied is ledger.Leg.Tied, of a leg of a set of a tenant.
 	tied bool
+	// from is what the sources of one leg of the request have in common, each of which is a Leg; nil
+	// for a leg of one budget. idle says that the present attempt leaves a source out.
+	from *sources
+	idle bool
 	// charged says that the request does not name the budget: others of it charge it. Then its figures
 	// are not shown.
 	charged bool

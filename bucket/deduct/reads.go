@@ -102,7 +102,7 @@ func (h *sqlHome) sums(ctx context.Context, ops []*Op,
 	var budgets []int64
 	for _, o := range ops {
 		for l := range o.legs {
-			if _, known := spent[l.Budget.ID]; !known && !l.charged {
+			if _, known := spent[l.Budget.ID]; !known && !l.charged && l.from == nil {
 				spent[l.Budget.ID] = l.State.counted(o.way.store)
 				budgets = append(budgets, l.Budget.ID)
 			}
@@ -117,7 +117,7 @@ func (h *sqlHome) sums(ctx context.Context, ops []*Op,
 		o.Err = err
 		for l := range o.legs {
 			id := l.Budget.ID
-			if l.charged { // its figures are not shown
+			if l.charged || l.from != nil { // its figures are not shown
 				continue
 			}
 			units, known := available[id]

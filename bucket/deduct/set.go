@@ -1,10 +1,12 @@
 package deduct
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/budgetd/budgetd/bucket"
 	"github.com/budgetd/budgetd/budget"
@@ -38,10 +40,12 @@ func (o *Op) legs(yield func(*Leg) bool) {
 	}
 }
 
-// legsIn returns how many legs operations have.
+// legsIn returns how many legs the attempts of operations have.
 func legsIn(ops []*Op) (n int) {
 	for _, o := range ops {
-		n += 1 + len(o.others)
+		for range o.active {
+			n++
+		}
 	}
 	return n
 }
@@ -96,17 +100,24 @@ func (c *call) prepareSet(o *Op, found []*bucket.Budget, errs []error) {
 // and those that these budgets charge.
 func (c *call) buildSet(o *Op, found []*bucket.Budget) error {
 	r, nonce := o.set.request, o.Row.Nonce
-	legs := make([]Leg, len(r.Legs))
+	legs := make([]Leg, 0, len(found))
 	prints := make([]ledger.LegPrint, len(r.Legs))
-	for i := range legs {
+	o.set.named = len(found)
+	for i := range r.Legs {
 		leg := r.Legs[i]
 		leg.RequestID, leg.Reference, leg.By = r.RequestID, r.Reference, r.By
 		leg.HoldTTL, leg.Above, leg.ExpiresAs = r.HoldTTL, r.Above, r.ExpiresAs
-		legs[i] = Leg{Request: &leg, Budget: found[i]}
-		prints[i] = ledger.LegPrint{Budget: found[i].ID,
-			Fingerprint: rowOf(&leg, nonce).Fingerprint}
+		list := found[:len(leg.Refs())]
+		found = found[len(list):]
+		if len(leg.From) > 0 {
+			if err := checkSources(i, list); err != nil {
+				return err
+			}
+		}
+		var of []Leg
+		of, prints[i] = sourcesOf(&leg, list, nonce)
+		legs = append(legs, of...)
 	}
-	o.set.named = len(legs)
 	legs, err := c.chargeLegs(legs)
 	if err != nil {
 		return err
@@ -130,8 +141,8 @@ func notFoundLegs(r *bucket.DeductRequest, errs []error) error {
 		case err == nil:
 		case errors.As(err, &e) && e.Code == budget.BudgetNotFound:
 			named := *e
-			named.Fields = []budget.FieldError{{Field: fmt.Sprintf("legs[%d].budget", i),
-				Message: fmt.Sprintf("there is no budget %q", r.Legs[i].Budget.Name)}}
+			named.Fields = []budget.FieldError{{Field: fieldsOf(r)[i],
+				Message: fmt.Sprintf("there is no budget %q", namedBy(r)[i].Name)}}
 			return &named
 		default:
 			return Unavailable(err)
@@ -150,8 +161,8 @@ func checkSet(r *bucket.DeductRequest, found []*bucket.Budget) error {
 		if seen[b.ID] {
 			return &budget.Error{Code: budget.Invalid, Op: "deduct",
 				Message: "a set deducts from each budget once",
-				Fields: []budget.FieldError{{Field: fmt.Sprintf("legs[%d].budget", i),
-					Message: "is the budget of an earlier leg; add the amounts up"}}}
+				Fields: []budget.FieldError{{Field: fieldsOf(r)[i],
+					Message: "is named before; add the amounts up"}}}
 		}
 		seen[b.ID] = true
 	}
@@ -163,23 +174,23 @@ func checkSet(r *bucket.DeductRequest, found []*bucket.Budget) error {
 
 // beginSet is begin for a set: it goes to a flight if every leg passes its definition.
 func (c *call) beginSet(o *Op) {
-	refused := false
+	o.set.at = nil
 	for l := range o.legs {
-		l.Outcome, l.refusal = nil, nil
+		l.Outcome, l.refusal, l.idle = nil, nil, false
 		_, l.Route = l.Budget.Routed(l.Request)
 		if o.Unsure && l.Budget.UnknownZone() == nil {
 			continue
 		}
 		if e := l.Budget.RefusalNow(l.Request.Amount, c.sqlNow); e != nil {
-			l.refusal, refused = e, true
+			l.refusal = e
 		}
 	}
-	if refused {
+	if o.isRefused() {
 		c.find(o, nil)
 		return
 	}
 	for l := range o.legs {
-		if !o.Unsure && l.Budget.Period.OverAt(c.sqlNow) {
+		if !o.Unsure && l.refusal == nil && l.Budget.Period.OverAt(c.sqlNow) {
 			c.out.putFor(o.way.rollovers, l.Budget.ID, o)
 			return
 		}
@@ -192,8 +203,13 @@ func (c *call) beginSet(o *Op) {
 		}
 		i++
 	}
-	for l := range o.legs {
+	if !o.choose(c.now) {
+		c.seek(o)
+		return
+	}
+	for l := range o.active {
 		if l.Route == nil {
+			o.chooseAll()
 			c.out.putFor(o.way.supplies, l.Budget.ID, o)
 			return
 		}
@@ -224,17 +240,17 @@ func (o *Op) faultsOfLeg(l *Leg, i int, err error) error {
 // weights orders the verdicts of legs: that of a set is the first of them that a leg has.
 var weights = map[bucket.Verdict]int{bucket.Known: 1, bucket.Over: 2, bucket.Gone: 3,
 	bucket.Outdated: 4, bucket.Short: 5, bucket.GroupClosed: 6, bucket.Limited: 7,
-	bucket.Exhausted: 8, bucket.Fits: 9, bucket.Accepted: 9}
+	bucket.Exhausted: 8, bucket.Fits: 9, bucket.Accepted: 9, bucket.Passed: 10}
 
 // take takes the outcomes of the operation's legs, and returns those of the operations after it.
 func (o *Op) take(outcomes []bucket.Outcome) []bucket.Outcome {
 	first, guess := &outcomes[0], false
 	best := first
-	for l := range o.legs {
+	for l := range o.active {
 		l.Outcome = &outcomes[0]
 		outcomes = outcomes[1:]
 		guess = guess || l.Outcome.Guess
-		if o.set != nil && (l == &o.Leg || weights[l.Outcome.Verdict] < weights[best.Verdict]) {
+		if o.set != nil && (o.set.at == nil || weights[l.Outcome.Verdict] < weights[best.Verdict]) {
 			best, o.set.at = l.Outcome, l
 		}
 	}
@@ -244,34 +260,38 @@ func (o *Op) take(outcomes []bucket.Outcome) []bucket.Outcome {
 }
 
 // legsRefused returns the refusal of a set, which names every leg that refuses, with the figures of
-// those that the request names. Legs that no transaction has judged are looked at now.
-func (c *call) legsRefused(o *Op) error {
-	var looked []bucket.CheckAnswer
-	if unknown := o.unnamed(); len(unknown) > 0 {
-		looked = c.s.predict(c.ctx, unknown)
+// those that the request names; of a leg with sources all of them. looked has the legs that no
+// transaction has judged.
+func (c *call) legsRefused(o *Op, looked map[*Leg]bucket.CheckAnswer) error {
+	var list [][]budget.LegRefusal
+	legs := 0
+	for group := range o.asked {
+		legs++
+		var of []budget.LegRefusal
+		for _, l := range group {
+			err := cmp.Or(l.refusal, looked[l].Err)
+			switch {
+			case err != nil || l.Outcome == nil:
+			case l.Outcome.Verdict == bucket.Limited:
+				err = l.Budget.LimitExceeded(l.Outcome.Refused, c.sqlNow)
+			case l.Outcome.Verdict == bucket.Exhausted:
+				err = l.Budget.Exhausted(l.Outcome.Availability, l.Request.Amount, c.sqlNow)
+			}
+			var refusal *budget.Error
+			switch {
+			case !errors.As(err, &refusal):
+			case refusal.Code.Kind() != budget.NotDone:
+				of = append(of, refusalOf(l.Budget.Name, refusal, l.charged))
+			case l.refusal != nil:
+				return refusal
+			}
+		}
+		if len(of) == len(group) {
+			mayTogether(group, of)
+			list = append(list, of)
+		}
 	}
-	var list []budget.LegRefusal
-	for l := range o.legs {
-		err := l.refusal
-		switch {
-		case err != nil:
-		case l.Outcome == nil:
-			err, looked = looked[0].Err, looked[1:]
-		case l.Outcome.Verdict == bucket.Limited:
-			err = l.Budget.LimitExceeded(l.Outcome.Refused, c.sqlNow)
-		case l.Outcome.Verdict == bucket.Exhausted:
-			err = l.Budget.Exhausted(l.Outcome.Availability, l.Request.Amount, c.sqlNow)
-		}
-		var refusal *budget.Error
-		if !errors.As(err, &refusal) || refusal.Code.Kind() == budget.NotDone && l.refusal == nil {
-			continue
-		}
-		if refusal.Code.Kind() == budget.NotDone {
-			return refusal
-		}
-		list = append(list, refusalOf(l.Budget.Name, refusal, l.charged))
-	}
-	return refuseLegs(list, o.set.Legs)
+	return refuseLegs(list, legs)
 }
 
 // refusalOf names a leg that refuses. Of a budget that the request does not name it shows no
@@ -284,15 +304,22 @@ func refusalOf(name string, reason *budget.Error, charged bool) budget.LegRefusa
 	return budget.LegRefusal{Budget: name, Reason: reason}
 }
 
-// refuseLegs returns the refusal of a set by some of its legs.
-func refuseLegs(list []budget.LegRefusal, legs int) error {
+// refuseLegs returns the refusal of a set by some of its legs, each of which lists the refusals of
+// its budget, or of all of its sources.
+func refuseLegs(list [][]budget.LegRefusal, legs int) error {
 	e := budget.Refuse(budget.LegRefused, "deduct", "")
-	e.Refusals = list
 	var reasons []string
-	for _, r := range list {
-		e.Never = e.Never || r.Reason.Never
-		e.RetryAfter = max(e.RetryAfter, r.Reason.RetryAfter)
-		reasons = append(reasons, r.Reason.Message)
+	for _, of := range list {
+		never, after := true, time.Duration(0)
+		for _, r := range of {
+			reasons = append(reasons, r.Reason.Message)
+			never = never && r.Reason.Never
+			if wait := r.Reason.RetryAfter; wait > 0 && (after == 0 || wait < after) {
+				after = wait
+			}
+		}
+		e.Refusals = append(e.Refusals, of...)
+		e.Never, e.RetryAfter = e.Never || never, max(e.RetryAfter, after)
 	}
 	if e.Never {
 		e.RetryAfter = 0
@@ -318,49 +345,35 @@ func (s *Service) dryRunSet(ctx context.Context, r bucket.DeductRequest) (
 	o := Op{Leg: Leg{Request: &r}, Result: new(bucket.DeductResult)}
 	c := &call{s: s, ctx: ctx, left: 1}
 	c.tick()
-	refs := make([]bucket.BudgetRef, len(r.Legs))
-	for i := range r.Legs {
-		refs[i] = r.Legs[i].Budget
-	}
-	budgets, errs := s.budgets.FindAll(ctx, refs)
+	budgets, errs := s.budgets.FindAll(ctx, namedBy(&r))
 	if c.prepareSet(&o, budgets, errs); o.done {
 		answer.Err = o.Result.Err
 		return answer, nil
 	}
-	looked := s.predict(ctx, o.unnamed())
-	answer.Legs = looked[:o.set.named]
-	refused, i := false, 0
-	for l := range o.legs {
-		leg := &looked[i]
-		leg.Budget = l.Budget.Name
+	looked := c.lookAt(&o)
+	refused := false
+	for group := range o.asked {
+		leg := looked[group[0]]
+		if group[0].from != nil {
+			leg = partsOf(group, looked)
+		}
 		switch kind := budget.CodeOf(leg.Err).Kind(); {
 		case leg.Err == nil:
 		case kind == budget.Refused:
-			l.refusal, refused = leg.Err, true
+			refused = true
 		case kind == budget.Faulty:
-			answer.Err = o.faultsOfLeg(l, i, leg.Err)
+			answer.Err = o.faultsOfLeg(group[0], len(answer.Legs), leg.Err)
 			return answer, nil
 		default:
 			answer.Err = leg.Err
 			return answer, nil
 		}
-		i++
-	}
-	if refused {
-		answer.Err = c.legsRefused(&o)
-	}
-	return answer, nil
-}
-
-// unnamed returns the requests of the legs that no transaction has judged and no definition
-// refuses, as a check asks for them.
-func (o *Op) unnamed() (asked []bucket.DeductRequest) {
-	for l := range o.legs {
-		if l.refusal == nil && l.Outcome == nil {
-			leg := *l.Request
-			leg.RequestID, leg.HoldTTL, leg.Above, leg.ExpiresAs = "", 0, "", ""
-			asked = append(asked, leg)
+		if !group[0].charged {
+			answer.Legs = append(answer.Legs, leg)
 		}
 	}
-	return asked
+	if refused {
+		answer.Err = c.legsRefused(&o, looked)
+	}
+	return answer, nil
 }

@@ -21,7 +21,10 @@ func (d *database) withHolds(t testing.TB) (*deduct.Service, *hold.Service) {
 	t.Helper()
 	var holds *hold.Service
 	s := d.node(t, func(c *deduct.Config) {
-		holds = hold.New(hold.Config{Budgets: c.Budgets, Ledger: hold.NewLedger(d.db)})
+		c.States = deduct.NewStates(0)
+		returns := hold.NewLedger(d.db)
+		returns.Returned = c.States.Returned
+		holds = hold.New(hold.Config{Budgets: c.Budgets, Ledger: returns})
 		c.Returns = holds
 	})
 	return s, holds

@@ -45,7 +45,7 @@ func newSQLHome(s *Service, c *Config) (h *sqlHome, err error) {
 
 // works appends the buckets of an operation.
 func works(o *Op, to []int64) []int64 {
-	for l := range o.legs {
+	for l := range o.active {
 		to = append(to, l.bucketID())
 	}
 	return to
@@ -67,7 +67,7 @@ func (l *Leg) bucketID() int64 {
 func claims(o *Op, to []uint64) []uint64 {
 	id := o.id()
 	to = append(to, batch.Claim(id.Budget, id.RequestID))
-	for l := range o.legs {
+	for l := range o.active {
 		for i := range l.Charges {
 			t := &l.Charges[i]
 			to = append(to, batch.Claim(l.Budget.ID, t.Limit.Dimension, t.Key))
@@ -164,12 +164,18 @@ func (f *flight) claim(ops []*Op) {
 // operations appends the operations for a transaction, with the newest definitions that are known.
 func (o *Op) operations(to []bucket.Operation) []bucket.Operation {
 	first := len(to)
-	for l := range o.legs {
-		to = append(to, bucket.Operation{Budget: l.Budget, Bucket: l.bucketID(), Request: l.Row,
-			Charges: l.Charges, Tied: l.tied})
+	for l := range o.active {
+		op := bucket.Operation{Budget: l.Budget, Bucket: l.bucketID(), Request: l.Row,
+			Charges: l.Charges, Tied: l.tied}
+		if l.from != nil {
+			op.Source = l.from.first
+		}
+		to = append(to, op)
 	}
 	if o.set != nil {
+		o.set.Legs = len(to) - first
 		to[first].Set = &o.set.Set
+		o.askSources(to[first:])
 	}
 	return to
 }
@@ -197,10 +203,14 @@ func (h *sqlHome) handBack(ctx context.Context, step Step, ops []*Op, outcomes [
 		if o.Verdict != bucket.Accepted {
 			continue
 		}
-		for l := range o.legs {
+		for l := range o.active {
+			units := l.Outcome.Deduction.Amount
+			if l.Outcome.Verdict != bucket.Accepted {
+				continue
+			}
 			rows++
-			l.Spent = l.State.Spent.Add(l.Request.Amount)
-			l.State.Recent.Add(l.Request.Amount)
+			l.Spent = l.State.Spent.Add(units)
+			l.State.Recent.Add(units)
 			if h.refills != nil && l.Budget.ID != used {
 				used = l.Budget.ID
 				h.refills.Used(used)
@@ -228,7 +238,7 @@ func (h *sqlHome) Supply(_ int64, ops []*Op) {
 	began := h.s.clock.Now()
 	spent, usual := map[int64]int64{}, map[int64]int64{} // by budget
 	for _, o := range f.ops {
-		for l := range o.legs {
+		for l := range o.active {
 			spent[l.Budget.ID], usual[l.Budget.ID] = l.State.Spent.Load(), l.State.Recent.Usual()
 		}
 	}
@@ -237,7 +247,7 @@ func (h *sqlHome) Supply(_ int64, ops []*Op) {
 	end(err)
 	i := 0
 	for _, o := range f.ops {
-		for l := range o.legs {
+		for l := range o.active {
 			if i < len(outcomes) {
 				l.learn(&outcomes[i], spent, began)
 			}
@@ -252,12 +262,15 @@ func (h *sqlHome) Supply(_ int64, ops []*Op) {
 func (l *Leg) learn(out *bucket.Outcome, spent map[int64]int64, began time.Time) {
 	switch out.Verdict {
 	case bucket.Accepted:
-		spent[l.Budget.ID] += l.Request.Amount
+		spent[l.Budget.ID] += out.Deduction.Amount
 		if out.Alone {
 			l.State.alone.Store(&alone{l.Budget.ListVersion, out.Deduction.Bucket})
 		}
 		fallthrough
-	case bucket.Exhausted:
+	case bucket.Exhausted, bucket.Passed:
+		if l.from != nil {
+			l.State.left.Store(&leftover{l.Budget.Version, out.Availability.Sum(), began})
+		}
 		l.Sum = &Sum{Availability: out.Availability, At: began, Spent: spent[l.Budget.ID]}
 		l.State.note(l.Sum)
 	}

@@ -28,6 +28,9 @@ type State struct {
 	Terms atomic.Pointer[Terms]
 
 	sum atomic.Pointer[Sum]
+	// left is what a transaction of this node found under its lock that the budget has left as a
+	// source of deductions.
+	left atomic.Pointer[leftover]
 	// alone is the bucket that a transaction of this node found or left as the only one that serves.
 	alone atomic.Pointer[alone]
 	// soldOut is the smallest amount that the budget was found not to cover, or 0. It only causes
@@ -38,6 +41,12 @@ type State struct {
 // alone is a bucket that serves alone, while the list of buckets that is cached has a version that
 // does not say so.
 type alone struct{ list, bucket int64 }
+
+// leftover is what a budget had left at an instant, under a version of its definition.
+type leftover struct {
+	version, units int64
+	at             time.Time
+}
 
 // Terms are those of a budget in a store under one definition, and the instant until which its
 // calendar windows last.
@@ -67,6 +76,14 @@ func (s *States) Of(budgetID int64) *State {
 		return known
 	}
 	return st
+}
+
+// Returned notes that units of a budget came back on this node, which a deduction from sources must
+// not pass over.
+func (s *States) Returned(budgetID int64) {
+	if st, known := s.lru.Peek(budgetID); known {
+		st.left.Store(nil)
+	}
 }
 
 // All returns all states.

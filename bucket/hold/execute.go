@@ -20,6 +20,9 @@ import (
 // Result: Unavailable (nothing was changed), OutcomeUnknown, Internal. It is safe for concurrent
 // use.
 type Ledger struct {
+	// Returned learns of which budgets units may have come back. It may be nil.
+	Returned func(budgetID int64)
+
 	db *engine.DB
 	// sets caches compiled limits by budget: see movement.limits.
 	sets *lru.Cache[int64, cachedSet]

@@ -111,7 +111,7 @@ func (m *movement) do(ctx context.Context, op string, decide func(b *books.Books
 	if m.moves {
 		load = append(load, bookkeeper.Places(m.from.Alone(m.budgets).WithExtras())...)
 	}
-	return bookkeeper.Do(ctx, m.ledger.db, op, load,
+	err := bookkeeper.Do(ctx, m.ledger.db, op, load,
 		func(b *books.Books) ([]bookkeeper.Query, error) {
 			if m.books != b {
 				m.books, m.sets, m.asked, m.placed, m.failed = b, nil, false, false, nil
@@ -131,6 +131,12 @@ func (m *movement) do(ctx context.Context, op string, decide func(b *books.Books
 			}
 			return nil, decide(b)
 		})
+	if m.ledger.Returned != nil && m.moves && err == nil {
+		for _, id := range m.budgets {
+			m.ledger.Returned(id)
+		}
+	}
+	return err
 }
 
 // lacks returns the queries of the rows that are not loaded yet. Error: engine.ErrAgain if what was

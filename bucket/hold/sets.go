@@ -84,6 +84,7 @@ func (s *Service) viewOfSet(ctx context.Context, owner *ledger.Deduction,
 		HoldUntil: owner.HoldUntil, ExpiresAs: owner.ExpiresAs, Group: ledger.CallerID(owner.Group),
 		Reference: owner.Reference,
 		CountedAt: owner.CountedAt, Replayed: replayed}
+	list, _ := owner.Legs.List()
 	for i := range legs {
 		b, err := s.budgets.Find(ctx, bucket.BudgetRef{ID: legs[i].Budget})
 		if err != nil {
@@ -91,10 +92,34 @@ func (s *Service) viewOfSet(ctx context.Context, owner *ledger.Deduction,
 		}
 		leg := viewOf(b, &legs[i], replayed)
 		leg.Budget = b.Name
-		v.Legs = append(v.Legs, leg)
+		if source := list[i].Source; source != 0 {
+			if i == 0 || list[i-1].Source != source {
+				first, err := s.budgets.Find(ctx, bucket.BudgetRef{ID: source})
+				if err != nil {
+					return v, err
+				}
+				v.Legs = append(v.Legs, bucket.DeductionView{Budget: first.Name, State: leg.State,
+					Dimensions: leg.Dimensions})
+			}
+			addPart(&v.Legs[len(v.Legs)-1], leg, legs[i].Left() > 0)
+		} else {
+			v.Legs = append(v.Legs, leg)
+		}
 		if legs[i].Left() > 0 || i == 0 {
 			v.State = legs[i].State
 		}
 	}
 	return v, nil
+}
+
+// addPart adds what a source gave to a leg, whose state is that of the parts of which anything is
+// left.
+func addPart(leg *bucket.DeductionView, part bucket.DeductionView, isLeft bool) {
+	leg.Parts = append(leg.Parts, part)
+	leg.Amount += part.Amount
+	leg.RolledBack += part.RolledBack
+	leg.Confirmed += part.Confirmed
+	if isLeft {
+		leg.State = part.State
+	}
 }

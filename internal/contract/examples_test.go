@@ -54,7 +54,7 @@ var scenario = []string{
 	`POST /v1/budgets {"name":"vouchers","unit":"count","type":"promo","total_quantity":10,"bucket_quantity":1}`,
 	`POST /v1/budgets/vouchers/deduct {"request_id":"voucher-1","amount":8}`,
 	"listAlerts.firing",
-	"deductSet.two", "deductSet.refused", "findSet.held", "extendSet.hold", "confirmSet.part", "rollbackSet.part",
+	"deductSet.two", "deductSet.refused", "deductSet.sources", "findSet.held", "extendSet.hold", "confirmSet.part", "rollbackSet.part",
 	"cancelSet.void",
 	"createWebhook.shop", "listWebhooks.one", "changeWebhook.types", "readWebhook.types", "testWebhook.sent",
 	"listDeliveries.delivered", "resendDelivery.again", "deleteWebhook.types",

@@ -103,6 +103,7 @@ func (b *backends) service(c config.Config, log *slog.Logger, observer *metrics.
 		return nil, err
 	}
 	states := deduct.NewStates(c.Cache.Budgets)
+	m.returns.Returned = states.Returned
 	m.stores = m.counterService(states)
 	m.gauges = manage.NewGauges(m.definitions)
 	m.moves = m.transferService()

@@ -309,6 +309,8 @@ func feedOf(page *bucket.FeedPage) api.LedgerPage {
 			Dimensions: dimensionsIn(e.Dimensions), Reference: readable(e.Reference), At: inUTC(e.At),
 		}
 		switch e.RollbackID {
+		case ledger.ConfirmRestID:
+			to.RollbackID = ""
 		case ledger.CancelID:
 			to.RollbackID, to.Cancelled = "", true
 		case ledger.GroupRollbackID:

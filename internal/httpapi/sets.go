@@ -25,16 +25,10 @@ func (a *API) deductSet(d *data) (answer, error) {
 		RequestID: body.RequestID, Reference: body.Reference, HoldTTL: ttl,
 		ExpiresAs: expiresAsIn(body.ExpiresAs), By: d.by(),
 		Legs: make([]bucket.DeductRequest, len(body.Legs))}
-	for i, leg := range body.Legs {
-		ref, err := refOf(d.route.op, tenant, leg.Budget)
-		if err == nil {
-			ref, err = d.within(d.route.op, ref)
+	for i := range body.Legs {
+		if request.Legs[i], err = d.legIn(tenant, i, &body.Legs[i]); err != nil {
+			return answer{}, err
 		}
-		if err != nil {
-			return answer{}, ofLeg(i, err)
-		}
-		request.Legs[i] = bucket.DeductRequest{Budget: ref, Amount: leg.Amount, Key: leg.Key,
-			Dimensions: leg.Dimensions, Counts: leg.Counts}
 	}
 	if body.DryRun {
 		return a.dryRunSet(d, request)
@@ -44,14 +38,39 @@ func (a *API) deductSet(d *data) (answer, error) {
 	return answer{body: a.setOf(&got, ttl)}, err
 }
 
-// ofLeg names the leg in the error of its budget.
-func ofLeg(i int, err error) error {
+// legIn returns the leg of a request with an index. The caller's scope must cover its budgets.
+func (d *data) legIn(tenant string, i int, leg *api.SetLeg) (out bucket.DeductRequest, err error) {
+	out = bucket.DeductRequest{Amount: leg.Amount, Key: leg.Key, Dimensions: leg.Dimensions,
+		Counts: leg.Counts, Whole: leg.Split != nil && !*leg.Split}
+	name := "legs[" + strconv.Itoa(i) + "]"
+	if leg.From == nil {
+		out.Budget, err = d.budgetOf(tenant, name+".budget", leg.Budget)
+		return out, err
+	}
+	out.From = make([]bucket.BudgetRef, len(leg.From))
+	for j, text := range leg.From {
+		field := name + ".from[" + strconv.Itoa(j) + "]"
+		if out.From[j], err = d.budgetOf(tenant, field, text); err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// budgetOf returns the budget that a field names, which the caller's scope must cover.
+func (d *data) budgetOf(tenant, field, text string) (bucket.BudgetRef, error) {
+	ref, err := refOf(d.route.op, tenant, text)
+	if err == nil {
+		ref, err = d.within(d.route.op, ref)
+	}
+	if err == nil {
+		return ref, nil
+	}
 	e := *errorOf(err, "deduct", false)
 	if e.Code == budget.BudgetNotFound {
-		e.Fields = []budget.FieldError{{Field: "legs[" + strconv.Itoa(i) + "].budget",
-			Message: "there is no such budget"}}
+		e.Fields = []budget.FieldError{{Field: field, Message: "there is no such budget"}}
 	}
-	return &e
+	return ref, &e
 }
 
 // ofTenant returns the tenant of the query, which the caller's scope must cover.
@@ -76,6 +95,10 @@ func (a *API) setOf(got *bucket.DeductAnswer, ttl time.Duration) api.SetAnswer {
 		if !l.FiguresUnknown {
 			out.Legs[i].PeriodRemaining = l.PeriodRemaining
 		}
+		for j := range l.Parts {
+			out.Legs[i].Parts = append(out.Legs[i].Parts, api.SourcePart{Budget: l.Parts[j].Budget,
+				Amount: l.Parts[j].Amount, Limits: statesOf(l.Parts[j].Limits)})
+		}
 	}
 	return out
 }
@@ -97,8 +120,12 @@ func (a *API) dryRunSet(d *data, request bucket.DeductRequest) (answer, error) {
 	for i := range got.Legs {
 		l := &got.Legs[i]
 		out.Legs[i] = api.SetLegAnswer{Budget: l.Budget, Amount: l.Amount, Unlimited: l.Unlimited,
-			BudgetRemaining: unless(l.Unlimited, l.BudgetRemaining), PeriodRemaining: l.PeriodRemaining,
-			Limits: statesOf(l.Limits)}
+			BudgetRemaining: unless(l.Unlimited || l.Legs != nil, l.BudgetRemaining),
+			PeriodRemaining: l.PeriodRemaining, Limits: statesOf(l.Limits)}
+		for j := range l.Legs {
+			out.Legs[i].Parts = append(out.Legs[i].Parts,
+				api.SourcePart{Budget: l.Legs[j].Budget, Amount: l.Legs[j].Amount})
+		}
 	}
 	return answer{body: out}, nil
 }
@@ -198,10 +225,17 @@ func (a *API) recordedSet(v *bucket.DeductionView) api.Set {
 		Reference: v.Reference,
 		CountedAt: inUTC(v.CountedAt), Replayed: v.Replayed, Legs: make([]api.SetPart, len(v.Legs))}
 	for i := range v.Legs {
-		l := &v.Legs[i]
-		out.Legs[i] = api.SetPart{Budget: l.Budget, State: string(l.State), Amount: l.Amount,
-			RolledBack: l.RolledBack, Confirmed: l.Confirmed, Bucket: l.Bucket,
-			Dimensions: dimensionsIn(l.Dimensions)}
+		out.Legs[i] = partOf(&v.Legs[i])
+	}
+	return out
+}
+
+func partOf(l *bucket.DeductionView) api.SetPart {
+	out := api.SetPart{Budget: l.Budget, State: string(l.State), Amount: l.Amount,
+		RolledBack: l.RolledBack, Confirmed: l.Confirmed, Bucket: l.Bucket,
+		Dimensions: dimensionsIn(l.Dimensions)}
+	for i := range l.Parts {
+		out.Parts = append(out.Parts, partOf(&l.Parts[i]))
 	}
 	return out
 }

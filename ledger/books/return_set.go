@@ -3,6 +3,7 @@ package books
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/budgetd/budgetd/budget"
 	"github.com/budgetd/budgetd/ledger"
@@ -34,12 +35,15 @@ func IsLegOf(id ID, o *ledger.Order) bool {
 	return isLeg && owner == o.Budget && requestID == ledger.CallerID(o.RequestID)
 }
 
-// legOrder is the part of an order on a set that concerns one leg.
+// legOrder is the part of an order on a set that concerns one leg, or a part of a leg with sources.
 type legOrder struct {
 	ledger.Order
 	d *ledger.Deduction
-	// leftOut means that the order leaves the leg as it is.
-	leftOut bool
+	// name is the budget by which callers name the leg, and tied that of its ledger.Leg.
+	name int64
+	tied bool
+	// leftOut means that the order leaves the leg as it is; rest that a confirm uses nothing of it.
+	leftOut, rest bool
 }
 
 // executeSet carries out an order on all legs of a set, or on none. The owner of a set of a budget
@@ -50,6 +54,7 @@ func (t *returns) executeSet(o *ledger.Order, owner ledger.Deduction) (
 	ofBudget := owner.Budget != 0
 	out.Legs = make([]ledger.Deduction, len(ids))
 	orders := make([]legOrder, len(ids))
+	list, _ := owner.Legs.List()
 	for i, id := range ids {
 		row := t.Deductions.Get(id)
 		if row == nil {
@@ -62,11 +67,17 @@ func (t *returns) executeSet(o *ledger.Order, owner ledger.Deduction) (
 		orders[i] = legOrder{Order: *o, d: &out.Legs[i]}
 		orders[i].Budget, orders[i].RequestID = id.Budget, id.RequestID
 		if !ofBudget {
-			orders[i].Amount = o.Amounts[id.Budget]
-			orders[i].leftOut = t.leavesOut(o, orders[i].d)
+			orders[i].name, orders[i].tied = list[i].Name(), list[i].Tied
+			orders[i].leftOut = t.leavesOut(o, &orders[i])
 		}
 	}
-	if out.Err = t.refusesSet(o, orders, &owner); out.Err == nil {
+	if !ofBudget {
+		out.Err = t.ofLegs(o, orders)
+	}
+	if out.Err == nil {
+		out.Err = t.refusesSet(o, orders)
+	}
+	if out.Err == nil {
 		out.Replayed, out.Err = t.decideSet(orders)
 	}
 	if out.Err != nil {
@@ -93,24 +104,34 @@ func legsOf(owner *ledger.Deduction) (ids []ID) {
 	return ids
 }
 
-// leavesOut reports whether an order on a set leaves a leg as it is: a rollback of parts does not
-// name it, or nothing of it is left.
-func (t *returns) leavesOut(o *ledger.Order, d *ledger.Deduction) bool {
-	if o.Kind != ledger.OrderRollback {
-		return false
+// ofLegs sets what an order on a set of a tenant asks of each leg.
+func (t *returns) ofLegs(o *ledger.Order, orders []legOrder) error {
+	if err := namesLegs(o, orders); err != nil {
+		return err
 	}
-	_, isNamed := o.Amounts[d.Budget]
-	lo := *o
-	lo.Budget, lo.RequestID = d.Budget, d.RequestID
-	return !isNamed && (o.Amounts != nil || d.Left() == 0) && t.earlierRollback(&lo) == nil
+	all := !slices.ContainsFunc(orders, func(lo legOrder) bool { return !lo.leftOut })
+	for i := range orders { // if nothing of a hold is left, its legs say why
+		orders[i].leftOut = orders[i].leftOut && (!all || o.Kind == ledger.OrderRollback)
+	}
+	return t.divide(o, orders)
+}
+
+// leavesOut reports whether an order on a set leaves a leg as it is: a rollback of parts does not
+// name it, or it was given back.
+func (t *returns) leavesOut(o *ledger.Order, lo *legOrder) bool {
+	_, isNamed := o.Amounts[lo.name]
+	switch o.Kind {
+	case ledger.OrderRollback:
+		return !isNamed && (o.Amounts != nil || lo.d.Left() == 0) &&
+			t.earlierRollback(&lo.Order) == nil
+	case ledger.OrderConfirm, ledger.OrderExtend:
+		return !isNamed && lo.d.State == ledger.StateRolledBack
+	}
+	return false
 }
 
 // refusesSet returns why an order on a set changes nothing, before any leg is changed.
-func (t *returns) refusesSet(o *ledger.Order, orders []legOrder,
-	owner *ledger.Deduction) error {
-	if err := namesLegs(o, orders, owner); err != nil {
-		return err
-	}
+func (t *returns) refusesSet(o *ledger.Order, orders []legOrder) error {
 	replays, leftOut := 0, 0
 	for i := range orders {
 		lo, replayed := &orders[i], false
@@ -118,6 +139,8 @@ func (t *returns) refusesSet(o *ledger.Order, orders []legOrder,
 		switch {
 		case lo.leftOut:
 			leftOut++
+		case lo.rest:
+			replayed = t.earlierRest(lo) != nil
 		case o.Kind == ledger.OrderRollback:
 			_, replayed, err = ledger.DecideRollback(*lo.d, t.earlierRollback(&lo.Order), lo.Amount)
 		case o.Kind == ledger.OrderConfirm:
@@ -137,33 +160,128 @@ func (t *returns) refusesSet(o *ledger.Order, orders []legOrder,
 	case leftOut == len(orders):
 		return ledger.Gone(string(o.Kind), ledger.CallerID(o.RequestID), orders[0].d.State)
 	case replays > 0 && replays+leftOut < len(orders):
-		return budget.Refuse(budget.RequestConflict, string(o.Kind),
-			"rollback %q of request %q was recorded with other amounts", o.RollbackID,
-			ledger.CallerID(o.RequestID))
+		return otherAmounts(o)
 	}
 	return nil
 }
 
+// otherAmounts refuses to repeat an order on a set that was recorded with other amounts.
+func otherAmounts(o *ledger.Order) error {
+	what := string(o.Kind)
+	if o.RollbackID != "" {
+		what += fmt.Sprintf(" %q", o.RollbackID)
+	}
+	return budget.Refuse(budget.RequestConflict, string(o.Kind),
+		"the %s of request %q was recorded with other amounts", what, ledger.CallerID(o.RequestID))
+}
+
 // namesLegs refuses amounts for budgets that the set has no leg in, and for legs that are equal
 // because one budget charges the other.
-func namesLegs(o *ledger.Order, orders []legOrder, owner *ledger.Deduction) error {
-	if len(o.Amounts) == 0 {
-		return nil
-	}
-	list, _ := owner.Legs.List()
-	named := 0
+func namesLegs(o *ledger.Order, orders []legOrder) error {
+	found := map[int64]bool{}
 	for i := range orders {
-		if _, is := o.Amounts[orders[i].Budget]; !is {
+		name := orders[i].name
+		if _, is := o.Amounts[name]; !is {
 			continue
 		}
-		if named++; list[i].Tied {
+		if found[name] = true; orders[i].tied {
 			return wrongAmounts(o, "must not name budgets that charge others or are charged")
 		}
 	}
-	if named == len(o.Amounts) {
+	if len(found) == len(o.Amounts) {
 		return nil
 	}
-	return wrongAmounts(o, "must name budgets of the set")
+	return wrongAmounts(o, "must name budgets of the set; a leg with sources goes by the first one")
+}
+
+// divide sets what an order with amounts asks of each leg. What it asks of a leg with sources comes
+// back from the last one first, and is confirmed of the first one first. Errors: RequestConflict if
+// another amount is recorded; AmountExceedsRemaining.
+func (t *returns) divide(o *ledger.Order, orders []legOrder) error {
+	for i := 0; i < len(orders); {
+		n := i + 1
+		for n < len(orders) && orders[i].name != 0 && orders[n].name == orders[i].name {
+			n++
+		}
+		parts := orders[i:n]
+		units := o.Amounts[parts[0].name]
+		switch {
+		case len(parts) == 1:
+			parts[0].Amount = units
+		case o.Kind == ledger.OrderRollback && units > 0, o.Kind == ledger.OrderConfirm:
+			if err := t.divideLeg(o, units, parts); err != nil {
+				return err
+			}
+		}
+		i = n
+	}
+	return nil
+}
+
+// divideLeg is divide for the parts of one leg. units is 0 for all of it.
+func (t *returns) divideLeg(o *ledger.Order, units int64, parts []legOrder) error {
+	recorded, asked, left := false, int64(0), int64(0)
+	for i := range parts {
+		lo := &parts[i]
+		left += lo.d.Left()
+		if o.Kind == ledger.OrderRollback {
+			if e := t.earlierRollback(&lo.Order); e != nil {
+				recorded, lo.Amount = true, e.Amount
+			}
+		} else if e := t.earlierConfirm(lo.d); e != nil {
+			recorded, lo.Amount = true, e.Amount
+		} else if lo.rest = t.earlierRest(lo) != nil; lo.rest {
+			recorded = true
+		}
+		asked += lo.Amount
+	}
+	switch {
+	case recorded && units != asked && (units != 0 || slices.ContainsFunc(parts, isRest)):
+		return otherAmounts(o)
+	case recorded:
+		for i := range parts {
+			parts[i].leftOut = parts[i].Amount == 0 && !parts[i].rest
+			if units == 0 {
+				parts[i].Amount = 0
+			}
+		}
+		return nil
+	case units == 0:
+		return nil
+	case left == 0: // the first one says why
+		parts[0].Amount, parts[0].leftOut = units, false
+		return nil
+	case units > left:
+		e := budget.Refuse(budget.AmountExceedsRemaining, string(o.Kind),
+			"the leg of request %q has %d left, fewer than the %d that were asked for",
+			ledger.CallerID(o.RequestID), left, units)
+		e.Available = &left
+		return e
+	}
+	if o.Kind == ledger.OrderRollback {
+		for i := len(parts) - 1; i >= 0; i-- {
+			parts[i].Amount = min(units, parts[i].d.Left())
+			parts[i].leftOut = parts[i].Amount == 0
+			units -= parts[i].Amount
+		}
+		return nil
+	}
+	for i := range parts {
+		lo := &parts[i]
+		lo.Amount = min(units, lo.d.Left())
+		lo.leftOut, lo.rest = lo.d.Left() == 0, lo.Amount == 0
+		units -= lo.Amount
+	}
+	return nil
+}
+
+func isRest(lo legOrder) bool { return lo.rest }
+
+// earlierRest returns the recorded rollback of a part of which a confirm used nothing, or nil.
+func (t *returns) earlierRest(lo *legOrder) *ledger.Rollback {
+	o := lo.Order
+	o.RollbackID = ledger.ConfirmRestID
+	return t.earlierRollback(&o)
 }
 
 func wrongAmounts(o *ledger.Order, message string) error {
@@ -175,7 +293,13 @@ func wrongAmounts(o *ledger.Order, message string) error {
 // decideSet changes the legs that are not left out.
 func (t *returns) decideSet(orders []legOrder) (replayed bool, err error) {
 	for i := range orders {
-		if lo := &orders[i]; !lo.leftOut {
+		switch lo := &orders[i]; {
+		case lo.leftOut:
+		case lo.rest:
+			if replayed = t.earlierRest(lo) != nil; !replayed {
+				t.rollBack(lo.d, ledger.ConfirmRestID, lo.d.Left(), true)
+			}
+		default:
 			if replayed, err = t.decide(&lo.Order, lo.d); err != nil {
 				return false, err
 			}

@@ -24,6 +24,9 @@ func Earlier(o *ledger.Order) []BackID {
 	case ledger.OrderRollback:
 		return []BackID{{id, rolledBack, o.RollbackID}}
 	case ledger.OrderConfirm:
+		if ledger.IsLegID(o.RequestID) {
+			return []BackID{{id, confirmed, ""}, {id, rolledBack, ledger.ConfirmRestID}}
+		}
 		return []BackID{{id, confirmed, ""}}
 	}
 	return nil

@@ -45,6 +45,7 @@ var bounds = map[string]int64{
 	"limits":     limit.MaxLimits,
 	"overrides":  limit.MaxOverrideList,
 	"legs":       api.MaxLegs,
+	"sources":    api.MaxSources,
 	"charges":    budget.MaxCharges,
 	"bulk":       api.MaxBulk,
 	"windows":    allocation.MaxWindows,

@@ -34,7 +34,7 @@ INSERT INTO grant_log (bucket_id, epoch, number, budget_id, kind, amount, status
 INSERT INTO deduction (budget_id, request_id, bucket_id, epoch, amount) VALUES
 	(1, 'old', 7, 1, 20), (1, 'plain', 7, 2, 5), (1, 'part', 7, 2, 6), (1, 'held', 7, 2, 3),
 	(1, 'back', 7, 2, 4), (1, 'void', 0, 0, 0), (1, x'0273', 7, 2, 0);
-INSERT INTO deduction (budget_id, request_id, note) VALUES (0, x'610073', x'04000000000003010704');
+INSERT INTO deduction (budget_id, request_id, note) VALUES (0, x'610073', x'04000000000003010708');
 INSERT INTO hold (budget_id, request_id, state, due_ms, bucket_id, epoch) VALUES
 	(1, 'held', 'held', 9, 7, 2);
 INSERT INTO give_back (budget_id, request_id, kind, rollback_id, amount, is_direct, bucket_id, epoch)
@@ -101,19 +101,19 @@ var planted = []struct{ name, statement, found string }{
 	{"a set is lost", `DELETE FROM deduction WHERE budget_id = 0`, `ledger: the leg "\x02s" is of no set`},
 	{"a set of another tenant", `UPDATE deduction SET request_id = x'620073' WHERE budget_id = 0`,
 		`ledger: a leg of the set "b\x00s" is of another tenant`},
-	{"a leg elsewhere", `UPDATE deduction SET note = x'04000000000003010702' WHERE budget_id = 0`,
+	{"a leg elsewhere", `UPDATE deduction SET note = x'04000000000003010704' WHERE budget_id = 0`,
 		`ledger: a leg of the set "a\x00s" is at 7 2`},
 	{"a set is held and its leg is not", `INSERT INTO hold (budget_id, request_id, state, due_ms)
 		VALUES (0, x'610073', 'held', 9)`, `the set "a\x00s" is held: false, and due_ms is set: true`},
 	{"a leg ends by itself", `INSERT INTO hold (budget_id, request_id, state, due_ms, bucket_id, epoch)
 		VALUES (1, x'0273', 'held', 9, 7, 2)`, `ledger: the hold "\x02s" is held, and due_ms is set: true`},
-	{"a leg in a charged budget is lost", `UPDATE deduction SET note = x'04000000000003020804' WHERE request_id = 'plain'`,
+	{"a leg in a charged budget is lost", `UPDATE deduction SET note = x'04000000000003020808' WHERE request_id = 'plain'`,
 		`store: a leg of request "plain" of budget 1 is missing`},
 	{"a leg in a charged budget of nothing", `UPDATE deduction SET request_id = x'01000000000000000178' WHERE request_id = x'0273'`,
 		`is of no set`},
 	{"a leg in a charged budget of another amount", `UPDATE deduction SET
 		request_id = CASE WHEN request_id = 'part' THEN x'010000000000000001706C61696E' ELSE request_id END,
-		note = CASE WHEN request_id = 'plain' OR amount = 5 THEN x'04000000000003010704' ELSE note END`,
+		note = CASE WHEN request_id = 'plain' OR amount = 5 THEN x'04000000000003010708' ELSE note END`,
 		`ledger: a leg of request "plain" is 6-0, and its owner 5-0`},
 	{"more is confirmed than was held", `UPDATE hold SET confirmed = 4`, `of the hold "held" 3 are left, 0 used of 4 confirmed`},
 	{"a hold without a deduction", `UPDATE hold SET request_id = 'x'`, `hold "x" has no parent row`},

@@ -126,8 +126,9 @@ func (r *reading) readCharged(listed map[*Deduction]bool) error {
 		})
 }
 
-// legsOf reads the legs of a note: the sixth of its texts, of three numbers each. The last is
-// twice the epoch, and one more for a leg whose part is that of others.
+// legsOf reads the legs of a note: the sixth of its texts, of three numbers each. The last is four
+// times the epoch, one more for a leg whose part is that of others, and two more for a part of a
+// leg with sources, whose first source follows.
 func legsOf(note string) (legs []leg) {
 	const withLegs = 4
 	if note == "" || note[0] != withLegs {
@@ -151,7 +152,14 @@ func legsOf(note string) (legs []leg) {
 			}
 			numbers[i], text = n, text[size:]
 		}
-		legs = append(legs, leg{numbers[0], numbers[1], numbers[2] / 2})
+		if numbers[2]&2 != 0 {
+			_, size := binary.Uvarint(text)
+			if size <= 0 {
+				return nil
+			}
+			text = text[size:]
+		}
+		legs = append(legs, leg{numbers[0], numbers[1], numbers[2] / 4})
 	}
 	return legs
 }

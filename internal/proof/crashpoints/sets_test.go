@@ -111,6 +111,53 @@ func cancelSet(ctx context.Context, n *node, b *bucket.Budget) (string, *bool, e
 	return toldOf(&v), nil, err
 }
 
+// drawn deducts from both budgets as sources of one leg, under an id of the tenant.
+func drawn(amount int64, ttl time.Duration) act {
+	return func(ctx context.Context, n *node, b *bucket.Budget) (string, *bool, error) {
+		a, err := n.Deduct(ctx, bucket.DeductRequest{Budget: bucket.BudgetRef{Tenant: "default"}, RequestID: b.Name,
+			HoldTTL: ttl, Legs: []bucket.DeductRequest{{Amount: amount,
+				From: []bucket.BudgetRef{{ID: b.ID}, second(b)}}}})
+		told := string(a.State)
+		for _, l := range a.Legs {
+			for _, p := range l.Parts {
+				told += fmt.Sprintf(", %s %d", p.Budget, p.Amount)
+			}
+		}
+		return told, &a.Replayed, err
+	}
+}
+
+// backLeg rolls back a part of the leg with sources, or confirms it.
+func backLeg(amount int64, confirms bool) act {
+	return func(ctx context.Context, n *node, b *bucket.Budget) (string, *bool, error) {
+		r := ofSet(b)
+		parts := map[string]int64{b.Name: amount}
+		if confirms {
+			list, err := n.holds.Confirm(ctx,
+				bucket.ConfirmRequest{Budget: r.Budget, RequestID: b.Name, Amounts: parts})
+			list = append(list, bucket.DeductionView{})
+			return toldOf(&list[0]), &list[0].Replayed, err
+		}
+		r.RollbackID, r.Amounts = "r", parts
+		v, err := n.Rollback(ctx, r)
+		return toldOf(&v), &v.Replayed, err
+	}
+}
+
+// TestSetsFromSources executes the verbs of a leg that is taken from two budgets. The first one has
+// 100 units, so that 130 need both.
+func TestSetsFromSources(t *testing.T) {
+	crash(t, budget.Ledger, []verb{
+		{name: "deduct from one", before: beside(), call: drawn(10, 0), used: 10, rest: true, check: has(0, 0)},
+		{name: "deduct from both", before: beside(), call: drawn(120, 0), used: 99, rest: true, check: has(21, 0)},
+		{name: "part of both", before: beside(drawn(120, 0)), call: backLeg(40, false), used: 80, rest: true,
+			check: has(0, 0)},
+		{name: "confirm of one", before: beside(drawn(120, time.Hour)), call: backLeg(60, true), used: 60, rest: true,
+			check: has(0, 0)},
+		{name: "cancel", before: beside(drawn(120, 0)), call: cancelSet, rest: true, check: has(0, 0)},
+	})
+}
+
 // charged makes the budget charge the other one, and executes acts.
 func charged(acts ...act) func(w *world) {
 	return func(w *world) {

@@ -136,7 +136,7 @@ func (g *bringing) shortParents(b *books.Books) (list []int64) {
 		asked := int64(0)
 		for i := range g.ops {
 			if g.ops[i].Budget.ID == id {
-				asked = limit.Plus(asked, g.ops[i].Request.Amount)
+				asked = limit.Plus(asked, max(g.ops[i].Request.Amount, g.ops[i].Sources.Amount))
 			}
 		}
 		if c := b.Availability(u); asked > c.Sum()-c.Descendants {

@@ -83,26 +83,74 @@ func (t *trial) judgeAll() {
 	var scratch []*limit.Usage
 	for i := 0; i < len(t.ops); {
 		legs := t.ops[i].Legs()
-		accepted := 0
-		for j := i; j < i+legs; j++ {
-			scratch = t.limits.usages(j, scratch[:0])
-			if t.out[j] = t.judge(i, j, scratch); t.out[j].Verdict == bucket.Accepted {
-				accepted++
+		fits, all := false, true
+		for j := i; j < i+legs; j += max(t.ops[j].Sources.Count, 1) {
+			gives := false
+			if gives, scratch = t.judgeLeg(i, j, scratch); gives {
+				fits = true
+			} else {
+				all = false
 			}
 		}
-		for j := i; j < i+legs && accepted > 0; j++ {
-			switch {
-			case accepted == legs:
+		for j := i; j < i+legs && fits; j++ {
+			switch v := &t.out[j].Verdict; {
+			case all && *v == bucket.Accepted:
 				t.accept(j, t.limits.usages(j, scratch[:0]), now)
-			case t.out[j].Verdict == bucket.Accepted:
-				t.out[j].Verdict = bucket.Fits
+			case !all && (*v == bucket.Accepted || *v == bucket.Passed):
+				*v = bucket.Fits
 			}
 		}
-		if accepted == legs {
+		if all {
 			t.own(i, now)
 		}
 		i += legs
 	}
+}
+
+// judgeLeg judges a leg, of the set that begins with first: its one operation, or its sources, in
+// order. It reports whether the leg would be accepted. What a source does not give is asked of the
+// next one; if that is unknown, the leg has the source's verdict.
+func (t *trial) judgeLeg(first, i int, scratch []*limit.Usage) (gives bool, _ []*limit.Usage) {
+	of := t.ops[i].Sources
+	if of.Count == 0 {
+		scratch = t.limits.usages(i, scratch[:0])
+		t.out[i] = t.judge(first, i, scratch)
+		return t.out[i].Verdict == bucket.Accepted, scratch
+	}
+	left := of.Amount
+	for j := i; j < i+of.Count; j++ {
+		has := ledger.Availability{}
+		if a := t.available[t.ops[j].Budget.ID]; a != nil {
+			has = *a
+		}
+		if left == 0 {
+			t.out[j] = bucket.Outcome{Verdict: bucket.Passed, Availability: has}
+			continue
+		}
+		t.ops[j].TakePart(left)
+		if of.Split && has.Sum() > 0 {
+			t.ops[j].TakePart(min(left, has.Sum()))
+		}
+		scratch = t.limits.usages(j, scratch[:0])
+		switch t.out[j] = t.judge(first, j, scratch); t.out[j].Verdict {
+		case bucket.Accepted:
+			left -= t.ops[j].Request.Amount
+		case bucket.Limited, bucket.Exhausted:
+			t.out[j].Availability = has
+		default:
+			return false, scratch
+		}
+	}
+	for j := i; j < i+of.Count; j++ {
+		switch v := &t.out[j].Verdict; {
+		case left == 0 && *v != bucket.Accepted:
+			*v = bucket.Passed
+		case left > 0 && *v == bucket.Accepted:
+			t.out[j] = bucket.Outcome{Verdict: bucket.Exhausted,
+				Availability: *t.available[t.ops[j].Budget.ID]}
+		}
+	}
+	return left == 0, scratch
 }
 
 // judge returns the outcome of an operation, which is first itself or a further leg of its set. It
@@ -192,6 +240,9 @@ func (t *trial) own(i int, now time.Time) {
 		d.Legs = t.legsAt(i+1, op.Set.Legs-1)
 	} else if op.Set != nil {
 		r := &op.Request
+		for j := i; d.State == ""; j++ { // a source that gives nothing has no row
+			d = &t.out[j].Deduction
+		}
 		d = &ledger.Deduction{Budget: id.Budget, RequestID: id.RequestID, State: d.State,
 			HoldUntil: d.HoldUntil, Group: op.Set.Group, Above: d.Above, ExpiresAs: d.ExpiresAs,
 			Fingerprint: r.Fingerprint, Nonce: r.Nonce, Reference: r.Reference, By: r.By, CountedAt: now,
@@ -210,13 +261,14 @@ func (t *trial) own(i int, now time.Time) {
 	}
 }
 
-// legsAt returns n legs as their owner lists them, from an operation on.
+// legsAt returns the legs of n operations as their owner lists them, from an operation on.
 func (t *trial) legsAt(i, n int) ledger.Legs {
-	legs := make([]ledger.Leg, n)
-	for j := range legs {
-		leg := &t.out[i+j].Deduction
-		legs[j] = ledger.Leg{Budget: leg.Budget, Bucket: leg.Bucket, Epoch: leg.Epoch,
-			Tied: t.ops[i+j].Tied}
+	legs := make([]ledger.Leg, 0, n)
+	for j := i; j < i+n; j++ {
+		if d := &t.out[j].Deduction; t.out[j].Verdict == bucket.Accepted {
+			legs = append(legs, ledger.Leg{Budget: d.Budget, Bucket: d.Bucket, Epoch: d.Epoch,
+				Tied: t.ops[j].Tied, Source: t.ops[j].Source})
+		}
 	}
 	return ledger.PackLegs(legs)
 }

@@ -402,12 +402,18 @@ class SetRequest(TypedDict):
     dry_run: NotRequired[bool]
 
 
-class SetLeg(TypedDict):
-    budget: str
-    amount: "Amount"
-    key: NotRequired["Key256"]
-    dimensions: NotRequired["Dimensions"]
-    counts: NotRequired["Counts"]
+SetLeg = TypedDict(
+    "SetLeg",
+    {
+        "budget": NotRequired[str],
+        "from": NotRequired[list[str]],
+        "split": NotRequired[bool],
+        "amount": "Amount",
+        "key": NotRequired["Key256"],
+        "dimensions": NotRequired["Dimensions"],
+        "counts": NotRequired["Counts"],
+    },
+)
 
 
 class SetAnswer(TypedDict):
@@ -433,7 +439,14 @@ class SetLegAnswer(TypedDict):
     period_remaining: NotRequired["Units"]
     unlimited: NotRequired[bool]
     charged: NotRequired[bool]
+    parts: NotRequired[list["SourcePart"]]
     limits: list["LimitState"]
+
+
+class SourcePart(TypedDict):
+    budget: "Name"
+    amount: "Amount"
+    limits: NotRequired[list["LimitState"]]
 
 
 class SetRollback(TypedDict):
@@ -477,6 +490,7 @@ class SetPart(TypedDict):
     confirmed: NotRequired["Units"]
     bucket: NotRequired["Key256"]
     dimensions: NotRequired["Dimensions"]
+    parts: NotRequired[list["SetPart"]]
 
 
 class LegRefusal(TypedDict):

@@ -248,7 +248,7 @@ export interface paths {
         put?: never;
         /**
          * Deducts from several budgets of a tenant, all or none.
-         * @description Each of 1 to 8 legs takes from another budget, in ledger mode and in any units. Either all legs are deducted, or nothing changes anywhere. The request id belongs to the tenant: a deduction from one of the budgets with the same id is another request. The same request id again answers what is recorded, in any order of the legs; with other legs or amounts it is a `request_conflict`. A refusal names every leg that refuses, with its figures (`leg_refused`, with the status 429 if limits alone refuse). With `hold_ttl` the legs are held, and end together. `dry_run` changes nothing.
+         * @description Each of 1 to 8 legs takes from another budget, in ledger mode and in any units. Either all legs are deducted, or nothing changes anywhere. The request id belongs to the tenant: a deduction from one of the budgets with the same id is another request. The same request id again answers what is recorded, in any order of the legs; with other legs or amounts it is a `request_conflict`. A refusal names every leg that refuses, with its figures (`leg_refused`, with the status 429 if limits alone refuse). With `hold_ttl` the legs are held, and end together. `dry_run` changes nothing. A leg may name several budgets, its sources, in order (`from`): what the first one does not have is taken from the next, and a source whose limits refuse is passed over. All of them refuse before the leg is refused, and then each is named with its reason. `parts` says what each gave. Give-backs go to the last source first, and a confirm of less uses the first source first.
          */
         post: operations["deductSet"];
         delete?: never;
@@ -1847,9 +1847,17 @@ export interface components {
             expires_as?: components["schemas"]["ExpiresAs"];
             dry_run?: boolean;
         };
+        /** @description Either `budget` or `from` must be given. */
         SetLeg: {
             /** @description The name of a budget, or its id in digits. */
-            budget: string;
+            budget?: string;
+            /** @description The names of budgets, or their ids in digits, in the order in which they give: all in ledger mode, of one unit and with a total, and none that charges others. The leg goes by the first one in `amounts` and answers. Not together with `counts`. */
+            from?: string[];
+            /**
+             * @description `false`, with `from`: the first source that has all gives all, and none gives a part.
+             * @default true
+             */
+            split: boolean;
             amount: components["schemas"]["Amount"];
             key?: components["schemas"]["Key256"];
             dimensions?: components["schemas"]["Dimensions"];
@@ -1881,9 +1889,17 @@ export interface components {
             unlimited?: boolean;
             /** @description `true` for a budget that the request does not name: those that it names also charge it. Such legs come last and have no figures. */
             charged?: boolean;
+            /** @description What each source gave, in their order. Such a leg has no figures of its own but the amount, and `budget` is the first source, whether it gave something or not. */
+            parts?: components["schemas"]["SourcePart"][];
             limits: components["schemas"]["LimitState"][];
         };
-        /** @description The part of each budget, by name. A budget that charges others, or is charged, cannot be named: its part is that of the others. */
+        /** @description What a source gave of a leg. A dry run and a repeat have no buckets and limits. */
+        SourcePart: {
+            budget: components["schemas"]["Name"];
+            amount: components["schemas"]["Amount"];
+            limits?: components["schemas"]["LimitState"][];
+        };
+        /** @description The part of each budget, by name; of a leg with sources by that of the first one. A budget that charges others, or is charged, cannot be named: its part is that of the others. */
         SetAmounts: {
             [key: string]: components["schemas"]["Amount"];
         };
@@ -1925,6 +1941,8 @@ export interface components {
             confirmed?: components["schemas"]["Units"];
             bucket?: components["schemas"]["Key256"];
             dimensions?: components["schemas"]["Dimensions"];
+            /** @description What each source gave, in their order; the leg has their sums. */
+            parts?: components["schemas"]["SetPart"][];
         };
         /** @description Why a leg of a set refuses it, in the members of a problem. */
         LegRefusal: {

@@ -429,6 +429,8 @@ public final class Api {
 
   public record SetLeg(
       String budget,
+      List<String> from,
+      Boolean split,
       long amount,
       String key,
       Map<String, String> dimensions,
@@ -455,6 +457,12 @@ public final class Api {
       Long periodRemaining,
       Boolean unlimited,
       Boolean charged,
+      List<SourcePart> parts,
+      List<LimitState> limits) {}
+
+  public record SourcePart(
+      String budget,
+      long amount,
       List<LimitState> limits) {}
 
   public record SetRollback(
@@ -492,7 +500,8 @@ public final class Api {
       long rolledBack,
       Long confirmed,
       String bucket,
-      Map<String, String> dimensions) {}
+      Map<String, String> dimensions,
+      List<SetPart> parts) {}
 
   public record LegRefusal(
       String budget,
