@@ -14,6 +14,11 @@ const (
 	ByName RankBy = "name"
 	// ByRemaining orders by what deductions can take now, in minor units, with unlimited budgets last.
 	ByRemaining RankBy = "remaining"
+	// ByHeld, ByUsed and ByTotal order by quantities in minor units, with unlimited budgets last in
+	// ByTotal.
+	ByHeld  RankBy = "held"
+	ByUsed  RankBy = "used"
+	ByTotal RankBy = "total"
 	// ByUsedShare orders by the part of the total that is used.
 	ByUsedShare RankBy = "used_share"
 	// ByEnd orders by the end of the budget, with budgets without an end last.

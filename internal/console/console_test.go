@@ -182,6 +182,9 @@ func TestBudget(t *testing.T) {
 	page.until("a square per bucket", `document.querySelectorAll('.square').length === 24`)
 	page.js(`document.querySelector('.square').focus()`)
 	page.sees("spring-sale:bucket-", "epoch ")
+	page.presses(kb.ArrowRight)
+	page.until("the focus on the second square, the only stop", `(all => document.activeElement === all[1] &&
+		all.every((e, i) => (e.tabIndex === 0) === (i === 1)))([...document.querySelectorAll('.square')])`)
 	page.until("the curve", `!!document.querySelector('.chart canvas')`)
 	page.picture("budget")
 
@@ -230,6 +233,7 @@ func TestChange(t *testing.T) {
 	page.sees("That is more than is neither used nor held")
 	page.presses(kb.Escape)
 	page.clicks("button", "Pause")
+	page.sees("What is held stays held.", "Accepted in the last minute")
 	page.clicks("button", "Pause it")
 	page.sees("spring-sale is paused.")
 	page.clicks("button", "Close")

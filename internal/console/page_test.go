@@ -79,6 +79,7 @@ func TestRank(t *testing.T) {
 		{bucket.Selection{By: bucket.ByName, Skip: 40}, 100, 41},
 		{bucket.Selection{By: bucket.ByRemaining}, 100, 94},
 		{bucket.Selection{By: bucket.ByUsedShare, Descending: true}, 100, 94},
+		{bucket.Selection{By: bucket.ByUsed, Descending: true}, 100, 94},
 		{bucket.Selection{By: bucket.ByExhaustion}, 100, 94},
 		{bucket.Selection{By: bucket.ByExhaustion, Descending: true}, 100, 4},
 		{bucket.Selection{By: bucket.ByEnd}, 100, 1},
@@ -129,6 +130,13 @@ func TestRank(t *testing.T) {
 	}
 	o.summaries[shut].figures.Period.Start = time.Time{}
 	s := o.Overview(3)
+	o.summaries[49].figures.Held, o.summaries[98].figures.Total, o.summaries[7].terms.Unlimited = 5, 2000, true
+	for by, want := range map[bucket.RankBy][2]int64{bucket.ByHeld: {50, 100}, bucket.ByTotal: {99, 8}} {
+		list := o.Rank(bucket.Selection{By: by, Descending: true, Size: 100}).Budgets
+		if got := [2]int64{list[0].ID, list[99].ID}; got != want {
+			t.Errorf("by %s, the most first: first and last %v, want %v", by, got, want)
+		}
+	}
 	if len(s.Next) != 3 || s.Next[0].Name != "campaign-000093" || s.Next[0].Used != 558 ||
 		s.Next[0].Rate != 9.3 || s.Statuses[budget.Effective] != 100 {
 		t.Errorf("%+v", s)

@@ -247,6 +247,17 @@ func (o *Dashboard) valueBy(by bucket.RankBy, now time.Time) func(*summary) floa
 			_, units, _ := s.serving(now)
 			return float64(units)
 		}
+	case bucket.ByHeld:
+		return func(s *summary) float64 { return float64(s.figures.Held) }
+	case bucket.ByUsed:
+		return func(s *summary) float64 { return float64(s.figures.Used) }
+	case bucket.ByTotal:
+		return func(s *summary) float64 {
+			if s.terms.Unlimited {
+				return none
+			}
+			return float64(s.figures.Total)
+		}
 	case bucket.ByUsedShare:
 		return func(s *summary) float64 {
 			if s.figures.Total == 0 {

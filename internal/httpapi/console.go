@@ -246,7 +246,8 @@ func refusalOf(r *bucket.Refusal) api.Refusal {
 
 // ranks are the orders of a list.
 var ranks = []bucket.RankBy{bucket.ByName, bucket.ByRemaining, bucket.ByUsedShare, bucket.ByEnd,
-	bucket.ByRefusals, bucket.ByExhaustion, bucket.ByServing}
+	bucket.ByRefusals, bucket.ByExhaustion, bucket.ByServing, bucket.ByHeld, bucket.ByUsed,
+	bucket.ByTotal}
 
 // causes are what a list can be restricted to.
 var causes = []bucket.Cause{bucket.LostStore, bucket.Undecided, bucket.Stopped, bucket.Refusing,

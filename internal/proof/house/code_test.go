@@ -16,9 +16,9 @@ import (
 
 // The largest numbers of lines of code, without blank lines and comments, in Go and Lua.
 const (
-	mostProduct = 67_735 // what budgetd, budgetctl and the client are made of
+	mostProduct = 67_755 // what budgetd, budgetctl and the client are made of
 	mostSupport = 11_055 // all other code outside tests
-	mostTests   = 73_270
+	mostTests   = 73_295
 )
 
 // lineCount counts lines of code and lines that have only a comment.

@@ -2924,7 +2924,7 @@ export interface operations {
             query?: {
                 /** @description Only names that contain this. */
                 q?: string;
-                /** @description name, remaining, used_share, end, refusals, exhausted_at or serving (what hurts first); with a minus in front the other way round. */
+                /** @description name, remaining, held, used, total, used_share, end, refusals, exhausted_at or serving (what hurts first); with a minus in front the other way round. */
                 sort?: string;
                 /** @description Only budgets with this trouble: `store_down:INSTANCE`, quarantined, halted, used_up or period_used_up. */
                 trouble?: string;

@@ -13,7 +13,8 @@ export interface Line {
 }
 
 const times = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit', hour12: false })
-const seconds = new Intl.DateTimeFormat('en-GB', { minute: '2-digit', second: '2-digit' })
+const seconds = new Intl.DateTimeFormat('en-GB',
+  { hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false })
 const days = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short' })
 
 /** A tick of the time axis, as fine as the ticks are apart. */

@@ -7,7 +7,7 @@ test('figures are grouped, and what is not known is a dash', () => {
   equal(units(0), '0')
   equal(units(null), '–')
   equal(units(undefined), '–')
-  equal(compact(4_000_000), '4m')
+  equal(compact(4_000_000), '4M')
   equal(unitName('amount'), 'minor units')
   equal(unitName('count'), 'units')
   equal(unitName(undefined), 'units')

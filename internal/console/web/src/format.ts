@@ -3,7 +3,8 @@
 
 const whole = new Intl.NumberFormat('en-GB', { maximumFractionDigits: 0 })
 const few = new Intl.NumberFormat('en-GB', { maximumSignificantDigits: 3 })
-const short = new Intl.NumberFormat('en-GB', { notation: 'compact', maximumFractionDigits: 1 })
+// The en-GB form of a million, m, reads as milli or metres.
+const short = new Intl.NumberFormat('en-US', { notation: 'compact', maximumFractionDigits: 1 })
 const percents = new Intl.NumberFormat('en-GB', { style: 'percent', maximumFractionDigits: 1 })
 
 export type Unit = 'count' | 'amount'

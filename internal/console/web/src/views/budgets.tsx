@@ -17,8 +17,8 @@ import { all, Bulk, nameOf, none, type Chosen } from './budgets/bulk'
 const size = 50
 
 const columns: [sort: string, title: string, numeric: boolean][] = [
-  ['name', 'Name', false], ['serving', 'Serves', false], ['remaining', 'Remaining', true], ['', 'Held', true],
-  ['', 'Used', true], ['', 'Quarantined', true], ['', 'Total', true], ['used_share', 'Used share', false],
+  ['name', 'Name', false], ['serving', 'Serves', false], ['remaining', 'Remaining', true], ['held', 'Held', true],
+  ['used', 'Used', true], ['', 'Quarantined', true], ['total', 'Total', true], ['used_share', 'Used share', false],
   ['exhausted_at', 'Runs out', false], ['end', 'Ends', false], ['refusals', 'Refused', true],
 ]
 

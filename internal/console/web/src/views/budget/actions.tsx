@@ -1,6 +1,6 @@
 // What can be done with a whole budget.
 import { call } from '../../api'
-import { ChangeButton, requestID, type Change } from '../../change'
+import { ChangeButton, requestID, type Change, type Line } from '../../change'
 import { amount, orUnlimited, unitName, units } from '../../format'
 import { budgetPath } from '../../paths'
 import { remaining, unspent, type Budget, type Recycle } from '../../types'
@@ -9,8 +9,11 @@ import type { Took } from './versions'
 export function Actions({ b, took }: { b: Budget; took: Took }) {
   const status = (paused: boolean): Change => ({
     title: paused ? `Pause ${b.name}` : `Resume ${b.name}`,
-    intro: paused ? 'Every deduction is refused with budget_paused until it is resumed.' : undefined,
-    plan: () => [['Status', b.status, paused ? 'paused' : 'effective']],
+    intro: paused ? 'Every deduction is refused with budget_paused until it is resumed. What is held stays held.'
+      : undefined,
+    plan: () => [['Status', b.status, paused ? 'paused' : 'effective'],
+      ...paused ? [['Accepted in the last minute', units(b.calls?.accepted ?? 0), '0'] as Line,
+        ['Held', units(b.held), units(b.held)] as Line] : []],
     verb: paused ? 'Pause it' : 'Resume it', danger: paused,
     run: async () => {
       const now = await call<Budget>(budgetPath(b.name, b.tenant), { method: 'PATCH', version: b.version,

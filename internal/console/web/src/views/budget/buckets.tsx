@@ -9,7 +9,7 @@ import { budgetPath } from '../../paths'
 import { useQuery } from '../../route'
 import { may } from '../../session'
 import { homeName, storeOf, type Bucket, type Budget } from '../../types'
-import { inOrder, stateOf, wordOf } from './squares'
+import { fullOf, inOrder, moved, stateOf, wordOf } from './squares'
 
 export function Buckets({ b }: { b: Budget }) {
   const list = useCall<{ buckets: Bucket[] }>(budgetPath(b.name, b.tenant, '/buckets'), 3000)
@@ -22,11 +22,19 @@ export function Buckets({ b }: { b: Budget }) {
       {!!b.buckets.unreachable && `, ${b.buckets.unreachable} out of reach`}</span>}>
       <Shown of={list} empty={(l) => l.buckets.length === 0} none={<p>It has no bucket.</p>}>
         {({ buckets }) => {
-          const most = Math.max(...buckets.map((k) => k.remaining), 1)
+          const full = fullOf(buckets.map((k) => k.remaining))
           const one = buckets.find((k) => k.key === shown)
           const groups = Map.groupBy(inOrder(buckets), (k) => storeOf(k.home))
+          const stop = one ? one.key : [...groups.values()][0]?.[0]?.key // all squares are one stop of Tab
+          const move = (e: KeyboardEvent & { currentTarget: HTMLElement }) => {
+            const all = [...e.currentTarget.querySelectorAll<HTMLElement>('.square')]
+            const to = moved(all.indexOf(e.target as HTMLElement), e.key, all.length)
+            if (to === undefined || !(e.target as HTMLElement).matches('.square')) return
+            e.preventDefault()
+            all[to].focus()
+          }
           return (
-            <div class="map">
+            <div class="map" onKeyDown={move}>
               {[...groups].map(([store, own]) => (
                 <section key={store} aria-label={`Buckets in ${store}`}>
                   <h3>{store} · {own.length} of {buckets.length} buckets ({
@@ -36,7 +44,8 @@ export function Buckets({ b }: { b: Budget }) {
                     {own.map((k) => (
                       <button key={k.key} type="button"
                         class={`square ${stateOf(k)}`}
-                        style={{ '--full': Math.round((100 * k.remaining) / most) }}
+                        style={{ '--full': Math.min(Math.round((100 * k.remaining) / full), 100) }}
+                        tabIndex={k.key === stop ? 0 : -1}
                         aria-label={`${k.key}, ${wordOf(k)}, ${units(k.remaining)} left`}
                         aria-pressed={k.key === shown}
                         onMouseEnter={() => show(k.key)} onFocus={() => show(k.key)}

@@ -2,7 +2,7 @@ import { deepEqual, equal } from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Bucket, Budget, Home, Limit, Point, Series } from '../../types'
 import { curve, outlook } from './projection'
-import { inOrder, stateOf } from './squares'
+import { fullOf, inOrder, moved, stateOf } from './squares'
 import { nameOf, read, words } from './threshold'
 import { newer } from './versions'
 import { windowOf } from './window'
@@ -95,4 +95,17 @@ test('the outlook', () => {
   equal(outlook(series({ projection: 'exhausted' }), b), 'Nothing is left.')
   equal(outlook(series({ projection: 'not_before_end' }), b),
     'At 30/min it lasts until its end, 01 Jul 2026, 12:00:00 UTC.')
+})
+
+test('a few outliers do not make the other squares look empty', () => {
+  equal(fullOf([...Array(252).fill(10), 5000, 5000, 5000, 5000]), 10)
+  equal(fullOf([3, 7, 7]), 7)
+  equal(fullOf([0, 0]), 1)
+  equal(fullOf([]), 1)
+})
+
+test('arrows move the focus among squares, and not beyond them', () => {
+  const cases: [number, string, number | undefined][] = [[0, 'ArrowRight', 1], [0, 'ArrowLeft', 0], [3, 'ArrowDown', 3],
+    [3, 'ArrowUp', 2], [2, 'Home', 0], [1, 'End', 3], [1, 'Tab', undefined], [1, 'Enter', undefined]]
+  for (const [at, key, to] of cases) equal(moved(at, key, 4), to)
 })

@@ -13,3 +13,15 @@ export const stateOf = (k: Bucket): 'halted' | 'unreachable' | 'offline' | 'quar
 /** The state of a bucket in words. */
 export const wordOf = (k: Bucket): string =>
   (k.halted ? 'halted' : k.problem ? 'out of reach' : k.status)
+
+/** What counts as full: the largest remainder but for a few outliers, at least 1. */
+export function fullOf(remainders: number[]): number {
+  const sorted = remainders.toSorted((a, b) => a - b)
+  return Math.max(sorted[Math.floor(0.95 * (sorted.length - 1))] ?? 1, 1)
+}
+
+/** The place to which a key moves the focus among n squares; undefined for any other key. */
+export function moved(at: number, key: string, n: number): number | undefined {
+  const to = { ArrowRight: at + 1, ArrowDown: at + 1, ArrowLeft: at - 1, ArrowUp: at - 1, Home: 0, End: n - 1 }[key]
+  return to === undefined ? undefined : Math.min(Math.max(to, 0), n - 1)
+}
