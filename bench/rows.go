@@ -77,6 +77,7 @@ var rows = slices.Concat([]row{
 		ours{durability: "store", connections: 64, budgets: 1}},
 	{"ledger-single-default", "ledger mode, single calls, the default number of buckets",
 		ours{durability: "ledger", connections: 64, budgets: 1}},
+	{"sets", "ledger mode, three legs of one of 1,000 teams, 64 connections", sets{64}},
 	// After a sell-out, a request in ledger mode asks only SQL. In store mode it first asks its own
 	// bucket, whose store has the record of its id if there is one.
 	{"sold-out", "ledger mode, refusals after the sell-out, 1 % repeats of accepted ids, 64 " +
@@ -197,6 +198,9 @@ var targets = []target{
 	{"refusals after the sell-out, ledger mode ÷ (a)", "sold-out", "empty", perS, 0.5, false},
 	{"storm of hopeless requests, ledger mode ÷ (a)", "storm-ledger", "empty", perS, 0.5, false},
 	{"storm of hopeless requests, store mode ÷ (a)", "storm-store", "empty", perS, 0.5, false},
+	{"three legs ÷ single calls of one budget", "sets", "ledger-single", perS, 0.25, false},
+	{"… CPU of server and SQL ÷ that of one budget", "sets", "ledger-single", allProcesses, 2.5, true},
+	{"… p99 ÷ that of one budget", "sets", "ledger-single", p99, 4, true},
 	{"embedded, batches ÷ (b)", "embedded-batch", "lua", perS, 4, false},
 	{"p99 at half of the highest rate, ledger mode, ms", "ledger-half", "", p99, 10, true},
 	{"p99 at half of the highest rate, store mode, ms", "store-half", "", p99, 4, true},
