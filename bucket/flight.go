@@ -14,6 +14,8 @@ type Operation struct {
 	// Bucket is the bucket that the ring chose. The units come from its present open epoch.
 	Bucket  int64
 	Request ledger.Request
+	// Anywhere says that any bucket of the budget serves, such as the one that others of a flight use.
+	Anywhere bool
 	// Charges are what the deduction counts against limits, in the order of the limits. The slice may
 	// be empty.
 	Charges []limit.Charge

@@ -162,3 +162,36 @@ func TestSetLimits(t *testing.T) {
 		d.uses(t, map[string]int64{"free": 1, "limited": 5})
 	})
 }
+
+// TestSetsShareBuckets checks that the legs of a flight that any bucket may serve use few of them,
+// and those with a key the one that the key chooses.
+func TestSetsShareBuckets(t *testing.T) {
+	everywhere(t, func(t *testing.T, d *database) {
+		d.create(t, promo("org", 6_400, 16))
+		d.create(t, promo("team", 6_400, 16))
+		s := d.node(t, nil)
+		for i := range 64 { // each bucket is known to the node
+			r := one(bucket.BudgetRef{Tenant: budget.DefaultTenant, Name: "org"}, fmt.Sprint("first-", i), 1)
+			if _, err := s.Deduct(context.Background(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var requests []bucket.DeductRequest
+		for i := range 32 {
+			r := set(fmt.Sprint("s", i), "org", 1, "team", 1)
+			r.Legs[1].Key = fmt.Sprint("key-", i)
+			requests = append(requests, r)
+		}
+		org, team := map[string]bool{}, map[string]bool{}
+		for _, got := range s.DeductAll(context.Background(), requests) {
+			if got.Err != nil {
+				t.Fatal(got.Err)
+			}
+			org[got.Answer.Legs[0].Bucket], team[got.Answer.Legs[1].Bucket] = true, true
+		}
+		if len(org) > 3 || len(team) < 8 {
+			t.Errorf("32 sets are in %d buckets of org and, with keys, in %d of team", len(org), len(team))
+		}
+		d.uses(t, map[string]int64{"org": 96, "team": 32})
+	})
+}

@@ -166,7 +166,7 @@ func (o *Op) operations(to []bucket.Operation) []bucket.Operation {
 	first := len(to)
 	for l := range o.active {
 		op := bucket.Operation{Budget: l.Budget, Bucket: l.bucketID(), Request: l.Row,
-			Charges: l.Charges, Tied: l.tied}
+			Charges: l.Charges, Tied: l.tied, Anywhere: o.set != nil && l.Request.Key == ""}
 		if l.from != nil {
 			op.Source = l.from.first
 		}

@@ -229,7 +229,7 @@ func (t *returns) divideLeg(o *ledger.Order, units int64, parts []legOrder) erro
 				recorded, lo.Amount = true, e.Amount
 			}
 		} else if e := t.earlierConfirm(lo.d); e != nil {
-			recorded, lo.Amount = true, e.Amount
+			recorded, lo.Amount = true, e.Asked
 		} else if lo.rest = t.earlierRest(lo) != nil; lo.rest {
 			recorded = true
 		}

@@ -2,6 +2,7 @@ package commit
 
 import (
 	"context"
+	"math"
 	"sync"
 	"sync/atomic"
 
@@ -81,6 +82,7 @@ func New(db *engine.DB) *Decider {
 // own, and the operation is Known. Errors: Unavailable, nothing was written; OutcomeUnknown, some
 // or all may have been written; Internal. Keeps I1, I2, I4, I6, I7.
 func (d *Decider) Commit(ctx context.Context, ops []bucket.Operation) ([]bucket.Outcome, error) {
+	d.gather(ops)
 	out := make([]bucket.Outcome, len(ops))
 	for i, f := range split(ops, out) {
 		if err := d.commit(ctx, f); err != nil {
@@ -91,6 +93,34 @@ func (d *Decider) Commit(ctx context.Context, ops []bucket.Operation) ([]bucket.
 		}
 	}
 	return out, nil
+}
+
+// gather lets the operations of a budget that any bucket may serve share one that is believed to
+// cover them, so that a flight has fewer rows to change.
+func (d *Decider) gather(ops []bucket.Operation) {
+	shared := map[int64]*struct{ bucket, left int64 }{} // by budget
+	for i := range ops {
+		op := &ops[i]
+		if !op.Anywhere {
+			continue
+		}
+		in := shared[op.Budget.ID]
+		if in == nil || in.left < op.Request.Amount {
+			known, ok := d.hints.Get(op.Bucket)
+			if !ok {
+				continue
+			}
+			in = &struct{ bucket, left int64 }{op.Bucket, known.outstanding - d.air.of(op.Bucket)}
+			if op.Budget.Unlimited {
+				in.left = math.MaxInt64
+			}
+			shared[op.Budget.ID] = in
+		}
+		if in.left >= op.Request.Amount {
+			op.Bucket = in.bucket
+			in.left -= op.Request.Amount
+		}
+	}
 }
 
 // commit commits one flight.
