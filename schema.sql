@@ -246,9 +246,14 @@ CREATE TABLE hold (
   above VARBINARY(12) NOT NULL DEFAULT 'refuse', -- refuse | available: what a confirm above the hold does
   expires_as VARBINARY(8) NOT NULL DEFAULT 'released', -- released | used: what its expiry does with what is held
   expired BIGINT NOT NULL DEFAULT 0,        -- units that were held when it expired; 0: it has not expired
-  extra BIGINT NOT NULL DEFAULT 0,          -- units that a confirm took above the hold: the sum of its rows of extra
-  uncollected BIGINT NOT NULL DEFAULT 0,    -- units that it asked for above the hold and that the budget did not have
+  extra BIGINT NOT NULL DEFAULT 0,          -- units that were taken later: the sum of its rows of extra
+  uncollected BIGINT NOT NULL DEFAULT 0,    -- units that were used above the hold and that the budget did not have
   late BIGINT NOT NULL DEFAULT 0,           -- 1: it was confirmed after it had expired
+  step BIGINT NOT NULL DEFAULT 0,           -- number of its last renewal; 0: none
+  step_print VARBINARY(64) NOT NULL DEFAULT '', -- what that asked for, which a repeat must equal
+  step_used BIGINT NOT NULL DEFAULT 0,      -- units that had become used in all
+  step_held BIGINT NOT NULL DEFAULT 0,      -- units that were held after it
+  step_final BIGINT NOT NULL DEFAULT 0,     -- 1: fewer than it asked for
   over_limit BIGINT NOT NULL DEFAULT 0,     -- 1: a limit would have refused what it took above the hold
   bucket_id BIGINT NOT NULL,                -- of the deduction
   epoch BIGINT NOT NULL,                    -- of the deduction
@@ -267,7 +272,7 @@ CREATE TABLE group_of_holds (
   PRIMARY KEY (budget_id, hold_group)
 );
 
--- Units that a deduction took later, above its hold or after its expiry. They may lie in another bucket and epoch.
+-- Units that a deduction took later: above its hold, after its expiry, or with a renewal. They may lie in another bucket and epoch.
 CREATE TABLE extra (
   budget_id BIGINT NOT NULL,                -- the budget
   request_id VARBINARY(192) NOT NULL,       -- of the deduction
@@ -287,8 +292,8 @@ CREATE TABLE extra (
 CREATE TABLE give_back (
   budget_id BIGINT NOT NULL,                -- the budget
   request_id VARBINARY(192) NOT NULL,       -- of the deduction
-  kind VARBINARY(8) NOT NULL,               -- rollback | confirm | expire
-  rollback_id VARBINARY(128) NOT NULL,      -- the caller's; empty: the whole, confirm and expire
+  kind VARBINARY(8) NOT NULL,               -- rollback | confirm | expire | release (of a renewal)
+  rollback_id VARBINARY(128) NOT NULL,      -- the caller's; empty: the whole, confirm; of a release its step, of expire the last step
   number BIGINT NOT NULL DEFAULT 0,         -- 0: what the deduction took first; else its row of extra
   amount BIGINT NOT NULL,                   -- units given back; 0: a hold was confirmed in full
   is_whole BIGINT NOT NULL,                 -- 1: the caller asked for all that was left, or held

@@ -99,6 +99,7 @@ var calls = []Call{
 	{"POST", "/v1/deductions/rollback", "rollback set", Deduct, Tenant, Rollback, ofSet, Subtree},
 	{"POST", one + "/confirm", "confirm", Deduct, Budget, Rollback, others, Subtree},
 	{"POST", one + "/extend", "extend", Deduct, Budget, Rollback, others, Subtree},
+	{"POST", one + "/renew", "renew", Deduct, Budget, Rollback, others, Subtree},
 	{"POST", one + "/cancel", "cancel", Deduct, Budget, Rollback, others, Subtree},
 	{"POST", one + "/rollback", "rollback", Deduct, Budget, Rollback, others, Subtree},
 

@@ -9,7 +9,8 @@ import (
 // by request id, kind, rollback id, Cancelled, OfGroup and Number.
 type LedgerEntry struct {
 	// Kind is "deduct", "rollback", or how a hold ended: "confirm", "expire"; "extra" is what a
-	// confirm asked for above the hold, "release" what came back of an extra that was held.
+	// confirm or a step asked for above the hold, "renew" what a step made used, "release" what came
+	// back of what was held.
 	Kind   string `json:"kind"`
 	Bucket string `json:"bucket"`
 	// Entry numbers the entries of the bucket, from 1, without gaps.

@@ -201,6 +201,36 @@ type ExtendRequest struct {
 	OnlyBy string
 }
 
+// RenewRequest asks for one step of a stream.
+type RenewRequest struct {
+	Budget    BudgetRef
+	RequestID string
+	// Step is 1 … ledger.MostSteps. Used became used since the last step, Hold is what to hold from
+	// now on, for HoldTTL. Both are in minor units, from 0 on.
+	Step, Used, Hold int64
+	// HoldTTL is in whole milliseconds, budget.MinHoldTTL … budget.MaxHoldTTL.
+	HoldTTL time.Duration
+	Receipt string
+	// OnlyBy is as in ConfirmRequest.
+	OnlyBy string
+}
+
+// Renewal is what a step of a stream did, in minor units.
+type Renewal struct {
+	RequestID string
+	Step      int64
+	// UsedTotal became used in all, with this step; Held is held now. IsFinal means that this is less
+	// than was asked for.
+	UsedTotal, Held int64
+	IsFinal         bool
+	// Uncollected and OverLimit are those of DeductionView.
+	Uncollected int64
+	OverLimit   bool
+	State       ledger.State
+	HoldUntil   time.Time
+	Replayed    bool
+}
+
 // AdjustRequest is an append (positive) or a shrink (negative quantity).
 type AdjustRequest struct {
 	Budget    BudgetRef

@@ -58,10 +58,12 @@ const (
 
 	// NotHeld means that the deduction is not a hold, or no longer one. HoldExpired means that the
 	// hold expired before it was confirmed. GroupClosed means that the group of holds was confirmed
-	// or rolled back, and accepts no other hold.
-	NotHeld     Code = "not_held"
-	HoldExpired Code = "hold_expired"
-	GroupClosed Code = "group_closed"
+	// or rolled back, and accepts no other hold. StepConflict means that a renewal of a hold is not
+	// the one that follows the last.
+	NotHeld      Code = "not_held"
+	HoldExpired  Code = "hold_expired"
+	GroupClosed  Code = "group_closed"
+	StepConflict Code = "step_conflict"
 
 	// LedgerModeOnly means that the call needs ledger rows, which a budget in store mode does not
 	// have.
@@ -141,7 +143,7 @@ func (c Code) Kind() Kind {
 		LegRefused, LedgerModeOnly:
 		return Refused
 	case RequestConflict, RequestVoid, AlreadyRolledBack, NameTaken, VersionConflict,
-		NotHeld, HoldExpired, GroupClosed, TooManyKeys, KeyNotLive, TooManyWebhooks:
+		NotHeld, HoldExpired, GroupClosed, StepConflict, TooManyKeys, KeyNotLive, TooManyWebhooks:
 		return Conflict
 	case Unavailable, RateLimited:
 		return NotDone

@@ -30,7 +30,7 @@ var kinds = map[budget.Code]budget.Kind{
 	budget.RequestConflict: budget.Conflict, budget.RequestVoid: budget.Conflict,
 	budget.AlreadyRolledBack: budget.Conflict, budget.NameTaken: budget.Conflict,
 	budget.VersionConflict: budget.Conflict, budget.NotHeld: budget.Conflict,
-	budget.HoldExpired: budget.Conflict, budget.GroupClosed: budget.Conflict,
+	budget.HoldExpired: budget.Conflict, budget.GroupClosed: budget.Conflict, budget.StepConflict: budget.Conflict,
 
 	budget.Unauthenticated: budget.Faulty, budget.Forbidden: budget.Faulty, budget.KeyNotFound: budget.Faulty,
 	budget.WebhookNotFound: budget.Faulty, budget.DeliveryNotFound: budget.Faulty, budget.TooManyWebhooks: budget.Conflict,

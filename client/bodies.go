@@ -35,6 +35,8 @@ type (
 	Discrepancy     = api.Discrepancy
 	Drain           = api.Drain
 	ExtendRequest   = api.ExtendRequest
+	RenewRequest    = api.RenewRequest
+	Renewal         = api.Renewal
 	Foreseen        = api.Foreseen
 	Group           = api.Group
 	HoldList        = api.HoldList

@@ -30,6 +30,18 @@ func (c *Client) Extend(
 	return result(&answer, err)
 }
 
+// Renew makes one step of a stream: Used of what is held becomes used, and Hold is held from now
+// on, as far as the budget has it. Final says that it had less: stop when Held is used. The same
+// step again replays. Errors: deduction_not_found (not final), not_held, hold_expired,
+// request_conflict, step_conflict, amount_exceeds_remaining, already_rolled_back.
+func (c *Client) Renew(ctx context.Context, name string, request RenewRequest) (*Renewal, error) {
+	what := c.post("renew", request, name, "renew")
+	what.requestID, what.repeatable = request.RequestID, true
+	var answer Renewal
+	_, err := c.do(ctx, what, &answer)
+	return result(&answer, err)
+}
+
 // ConfirmGroup uses the units of all holds of a group, or of none: an expired one prevents the
 // confirm of the others (hold_expired). It closes the group, which then accepts no other hold; the
 // same again replays. Errors: deduction_not_found (the group has no hold), hold_expired, not_held

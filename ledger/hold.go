@@ -128,17 +128,27 @@ func tooMuch(d Deduction, op string, held, amount int64) error {
 	return e
 }
 
-// MayTake reports whether a confirm of an amount at SQL's time now may take units above the hold.
-// again means that the expiry gave its units back, so that it takes them all again.
-func MayTake(d Deduction, amount int64, now time.Time) (takes, again bool) {
+// MayTake reports whether an order at SQL's time now may take units above the hold. again means
+// that the expiry gave back all that the deduction had, so that limits count it as a new one.
+func MayTake(d Deduction, o *Order, now time.Time) (takes, again bool) {
 	late := hasExpired(d, now)
-	again = late && d.ExpiresAs != ExpiresUsed
-	takes = again || (late || d.State == StateHeld) && amount > d.Held()
-	return takes && d.Above == AboveAvailable, again
+	released := late && d.ExpiresAs != ExpiresUsed
+	switch o.Kind {
+	case OrderConfirm:
+		takes = released || (late || d.State == StateHeld) && o.Amount > d.Held()
+		takes = takes && d.Above == AboveAvailable
+	case OrderRenew:
+		r, replay, err := DecideRenew(d, o, now)
+		takes = err == nil && !replay && r.Takes() > 0
+	}
+	return takes, released && d.Used == 0
 }
 
-// TakesAgain reports whether a confirm took units again that the expiry had given back.
-func (d *Deduction) TakesAgain() bool { return d.Late && d.ExpiresAs != ExpiresUsed }
+// TakesAgain reports whether a late confirm takes again all that the deduction had, which the
+// expiry has given back.
+func (d *Deduction) TakesAgain() bool {
+	return d.Late && d.ExpiresAs != ExpiresUsed && d.Used == 0
+}
 
 // IsOpen reports whether a hold of which nothing is left may still be confirmed, late.
 func IsOpen(d Deduction) bool {

@@ -15,6 +15,8 @@ const (
 	OrderConfirm OrderKind = "confirm"
 	// OrderExtend moves the end of a hold.
 	OrderExtend OrderKind = "extend"
+	// OrderRenew makes units of a hold used, and changes how many are held from now on.
+	OrderRenew OrderKind = "renew"
 	// OrderExpire gives a hold back if its time is over, and otherwise changes nothing.
 	OrderExpire OrderKind = "expire"
 )
@@ -32,7 +34,10 @@ type Order struct {
 	// Amounts are the parts of the legs of a set, by budget. A rollback leaves legs that it does not
 	// name as they are; a confirm confirms all that they hold. nil means all that is left.
 	Amounts map[int64]int64
-	// TTL is how long an extended hold lasts from SQL's current time.
+	// Step is the number of a renewal, from 1. Used is what became used since the one before, Hold
+	// what is to be held from now on, both in minor units.
+	Step, Used, Hold int64
+	// TTL is how long an extended or renewed hold lasts from SQL's current time.
 	TTL time.Duration
 	// ExpiresAs is what an extended hold expires as; "" leaves it as it is.
 	ExpiresAs ExpiresAs

@@ -107,6 +107,13 @@ type Deduction struct {
 	Confirmed, Used int64
 	// Asked is the amount that the hold's confirm asked for, 0 before it.
 	Asked int64
+	// Step is the number of the last renewal of the hold, 0 before the first. StepPrint is what it
+	// asked for, StepUsed what had become used in all, StepHeld what was held after it. IsFinal means
+	// that this was less than it asked for.
+	Step               int64
+	StepPrint          string
+	StepUsed, StepHeld int64
+	IsFinal            bool
 	// HoldUntil is when a hold expires or would have expired; zero if it never was a hold.
 	HoldUntil time.Time
 	// Above says what a confirm of more than is held does; "" stands for AboveRefuse.
@@ -115,8 +122,8 @@ type Deduction struct {
 	ExpiresAs ExpiresAs
 	// Expired is what was held when the hold expired, in minor units; 0 if it has not expired.
 	Expired int64
-	// Extra is what was taken later: by a confirm above the hold. Uncollected is what it asked for and
-	// the budget did not have. Both in minor units.
+	// Extra is what was taken later: by a confirm above the hold, and by renewals. Uncollected is what
+	// was used and the budget did not have. Both in minor units.
 	Extra, Uncollected int64
 	// OverLimit means that a limit would have refused Extra as a deduction of its own.
 	OverLimit bool

@@ -12,11 +12,11 @@ import (
 	"github.com/budgetd/budgetd/limit"
 )
 
-// above is a confirm above the hold whose bucket lacks units. It is a transaction under the
-// budget's lock. One that finds that it lacks rows of limits changes nothing, and is run again with
-// them.
+// above is a confirm or a step above the hold whose bucket lacks units. It is a transaction under
+// the budget's lock. One that finds that it lacks rows of limits changes nothing, and is run again
+// with them.
 type above struct {
-	orders    []ledger.Order // the confirm
+	orders    []ledger.Order // the only one
 	keys      []books.CounterID
 	overrides []limit.OverrideID
 	spans     []books.UsageSpan
@@ -34,8 +34,8 @@ var errLacks = &budget.Error{Code: budget.Internal, Message: "a confirm that lac
 // for each change of them.
 const mostLacks = 8
 
-// confirmAbove carries out a confirm above the hold whose bucket lacks units: under the budget's
-// lock, after a rollover if one is due, with units of the whole budget.
+// confirmAbove carries out a confirm or a step above the hold whose bucket lacks units: under the
+// budget's lock, after a rollover if one is due, with units of the whole budget.
 func (l *Ledger) confirmAbove(ctx context.Context, o Order) (out Result) {
 	a := &above{orders: []ledger.Order{o}}
 	id := books.ID{Budget: o.Budget, RequestID: o.RequestID}
@@ -43,7 +43,7 @@ func (l *Ledger) confirmAbove(ctx context.Context, o Order) (out Result) {
 		load := bookkeeper.AboveHold(id, books.Earlier(&o), a.limits(o.Budget), &a.failed)
 		load = append(load, counters.EventsOf(a.spans, &a.failed)...)
 		a.lacks = false
-		_, err := bookkeeper.Whole(ctx, l.db, "confirm", o.Budget, load,
+		_, err := bookkeeper.Whole(ctx, l.db, string(o.Kind), o.Budget, load,
 			func(b *books.Books, u *books.Budget) (err error) {
 				out, err = a.confirm(b, u)
 				return err
@@ -56,7 +56,7 @@ func (l *Ledger) confirmAbove(ctx context.Context, o Order) (out Result) {
 			return out
 		}
 	}
-	return Result{Err: &budget.Error{Code: budget.Unavailable, Op: "confirm",
+	return Result{Err: &budget.Error{Code: budget.Unavailable, Op: string(o.Kind),
 		Message: "the limits of the budget keep changing"}}
 }
 

@@ -34,14 +34,21 @@ func (w *world) once(o hold.Order) (ledger.Deduction, error) {
 // budget did not have.
 func (w *world) settles(b fixture.Budget, id string, actual, used, extra, uncollected int64, again bool) {
 	w.Helper()
+	w.ends(b, id, actual, used, extra, uncollected, again)
+	if used+uncollected != actual {
+		w.Fatalf("%d used and %d uncollected are not %d", used, uncollected, actual)
+	}
+}
+
+// ends confirms an amount, and compares what was used in all, what was taken above the hold and
+// with steps, and what the budget did not have.
+func (w *world) ends(b fixture.Budget, id string, actual, used, extra, uncollected int64, again bool) {
+	w.Helper()
 	d, replayed, err := w.confirm(b, id, actual)
 	got := [3]int64{d.Confirmed, d.Extra, d.Uncollected}
 	if want := [3]int64{used, extra, uncollected}; err != nil || got != want || replayed != again {
 		w.Fatalf("confirm of %d of %q: used, extra and uncollected are %v, replayed %v, %v; want %v, %v",
 			actual, id, got, replayed, err, want, again)
-	}
-	if used+uncollected != actual {
-		w.Fatalf("%d used and %d uncollected are not %d", used, uncollected, actual)
 	}
 	w.recorded(d)
 	w.Check()
@@ -179,15 +186,18 @@ func TestConfirmsAboveTogether(t *testing.T) {
 	})
 }
 
-// TestLostConfirmsAbove loses replies of confirms above the hold, before and after its expiry,
-// including that of COMMIT, and repeats each: it is done once, and every repeat has its figures.
+// TestLostConfirmsAbove loses replies of confirms above the hold, and of last steps, before and after
+// its expiry, including that of COMMIT, and repeats each: it is done once, and every repeat has its
+// figures.
 func TestLostConfirmsAbove(t *testing.T) {
 	for name, later := range map[string]time.Duration{"held": 0, "late": time.Hour} {
-		t.Run(name, func(t *testing.T) { loseConfirmsAbove(t, later) })
+		for _, kind := range []hold.Kind{hold.Confirm, hold.Renew} {
+			t.Run(fmt.Sprint(name, " ", kind), func(t *testing.T) { loseConfirmsAbove(t, kind, later) })
+		}
 	}
 }
 
-func loseConfirmsAbove(t *testing.T, later time.Duration) {
+func loseConfirmsAbove(t *testing.T, kind hold.Kind, later time.Duration) {
 	t.Parallel()
 	server := testservers.SharedMariaDB(t)
 	dsn := server.NewDatabase(t)
@@ -207,7 +217,12 @@ func loseConfirmsAbove(t *testing.T, later time.Duration) {
 		w.Clock.Advance(later)
 		used, uncollected, unknown := int64(0), int64(0), 0
 		for i := range n {
-			o := hold.Order{Kind: hold.Confirm, Budget: b.ID, RequestID: fmt.Sprint("h", i), Amount: actual}
+			o := hold.Order{Kind: kind, Budget: b.ID, RequestID: fmt.Sprint("h", i)}
+			if kind == hold.Confirm {
+				o.Amount = actual
+			} else {
+				o.Step, o.Used = 1, actual
+			}
 			w.OK(proxy.Set(testservers.Rule{Disturbance: testservers.CutReply, OneIn: 8}))
 			for range i / 2 % 8 {
 				_, err := w.part.OpenHolds(w.Ctx, 1)

@@ -19,4 +19,5 @@ const (
 	Cancel   = ledger.OrderCancel
 	Confirm  = ledger.OrderConfirm
 	Extend   = ledger.OrderExtend
+	Renew    = ledger.OrderRenew
 )

@@ -162,6 +162,29 @@ func (s *Service) Confirm(ctx context.Context, r bucket.ConfirmRequest) (
 	return s.held(ctx, b, r.Group, o)
 }
 
+// Renew makes one step of a stream: what was used since the last one becomes used, and what to hold
+// from now on is taken, as far as the budget has it, or given back. The last step again replays.
+//
+// Errors: BudgetNotFound; LedgerModeOnly; DeductionNotFound, which is not final; those of
+// ledger.DecideRenew; Invalid for a deduction from several budgets; Unavailable; OutcomeUnknown,
+// after which the same step must be repeated.
+func (s *Service) Renew(ctx context.Context, r bucket.RenewRequest) (bucket.Renewal, error) {
+	b, err := s.find(ctx, "renew", r.Budget)
+	if err != nil {
+		return bucket.Renewal{}, err
+	}
+	if !budget.ValidHoldTTL(r.HoldTTL) {
+		return bucket.Renewal{}, invalid("renew", "hold_ttl", fmt.Sprintf(
+			"must be %v to %v, in whole milliseconds", budget.MinHoldTTL, budget.MaxHoldTTL))
+	}
+	got, err := s.order(ctx, b, Order{Kind: Renew, RequestID: r.RequestID, Step: r.Step,
+		Used: r.Used, Hold: r.Hold, TTL: r.HoldTTL, OnlyBy: r.OnlyBy})
+	d := &got.Deduction
+	return bucket.Renewal{RequestID: r.RequestID, Step: r.Step, UsedTotal: d.StepUsed,
+		Held: d.StepHeld, IsFinal: d.IsFinal, Uncollected: d.Uncollected, OverLimit: d.OverLimit,
+		State: d.State, HoldUntil: d.HoldUntil, Replayed: got.Replayed}, err
+}
+
 // HoldsOf lists the open holds of a budget, at most limit, by expiry. Errors: BudgetNotFound,
 // Unavailable.
 func (s *Service) HoldsOf(ctx context.Context, ref bucket.BudgetRef, limit int) (
@@ -264,17 +287,26 @@ func (s *Service) alone(ctx context.Context, ref bucket.BudgetRef, parts map[str
 // one carries out an order on one deduction.
 func (s *Service) one(ctx context.Context, b *bucket.Budget, o Order) (
 	bucket.DeductionView, error) {
+	got, err := s.order(ctx, b, o)
+	if err != nil {
+		return bucket.DeductionView{}, err
+	}
+	return viewOf(b, &got.Deduction, got.Replayed), nil
+}
+
+// order is one, with what the ledger has of the deduction.
+func (s *Service) order(ctx context.Context, b *bucket.Budget, o Order) (Result, error) {
 	if b.HasLimits() { // whose counts it may lower
 		if err := b.UnknownZone(); err != nil {
-			return bucket.DeductionView{}, err
+			return Result{}, err
 		}
 	}
 	o.Budget = b.ID
 	got := s.submit(ctx, o)
 	if got.Err != nil {
-		return bucket.DeductionView{}, s.failed(got.Err)
+		return Result{}, s.failed(got.Err)
 	}
-	return viewOf(b, &got.Deduction, got.Replayed), nil
+	return got, nil
 }
 
 // find returns a budget in ledger mode.

@@ -79,6 +79,14 @@ func newFake(t *testing.T) *fake {
 	handle("POST /v1/budgets/{budget}/rollback", f.on(f.rollback))
 	handle("POST /v1/budgets/{budget}/confirm", f.on(f.hold))
 	handle("POST /v1/budgets/{budget}/extend", f.on(f.hold))
+	handle("POST /v1/budgets/{budget}/renew", f.on(func(_ *fakeBudget, r *http.Request) (int, any) {
+		var request client.RenewRequest
+		if err := decode(r, &request); err != nil {
+			return refuse(400, budget.Malformed, "%v", err)
+		}
+		return 200, client.Renewal{RequestID: request.RequestID, Step: request.Step, UsedTotal: 1000 + request.Used,
+			Held: request.Hold / 2, Final: request.Hold > 0, HoldUntil: fakeNow.Add(time.Minute)}
+	}))
 	handle("POST /v1/budgets/{budget}/cancel", f.on(f.cancel))
 	handle("GET /v1/budgets/{budget}/buckets", f.on(func(b *fakeBudget, _ *http.Request) (int, any) {
 		return 200, client.BucketList{Buckets: []client.Bucket{b.bucket()}}

@@ -203,3 +203,63 @@ now. A hold that has expired cannot be extended (exit status 3).`,
 	}
 	return cmd
 }
+
+func (a *app) renewCommand() *cobra.Command {
+	var step int64
+	var used, keep string
+	var request client.RenewRequest
+	cmd := &cobra.Command{
+		Use:   "renew BUDGET REQUEST_ID",
+		Short: "Make one step of a stream",
+		Long: `Uses units of a hold and changes how many are held from now on, for a call whose amount
+nobody knows at the beginning. What the budget does not have is not held: then it shows that the
+step is final. --keep 0 ends the stream, and so does confirm. Steps are numbered from 1; repeating
+the last one changes nothing.`,
+		Example: `  budgetctl renew tokens s1 --step 1 --used 40 --keep 50 --hold 30s
+  budgetctl renew tokens s1 --step 2 --used 12 --keep 0 --hold 30s`,
+		Args: arguments,
+	}
+	flags := cmd.Flags()
+	flags.Int64Var(&step, "step", 0, "number of the step, from 1 (required)")
+	flags.StringVar(&used, "used", "0", "units used since the last step")
+	flags.StringVar(&keep, "keep", "", "units to hold from now on (required)")
+	flags.StringVar(&request.HoldTTL, "hold", "", "how long from now, such as 30s (required)")
+	flags.StringVar(&request.Receipt, "receipt", "", "receipt of the deduction")
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		for _, name := range []string{"step", "keep", "hold"} {
+			if !cmd.Flags().Changed(name) {
+				return usagef("--%s is missing", name)
+			}
+		}
+		if err = firstOf(reference(args[0]), requestID(args[1])); err != nil {
+			return err
+		}
+		if request.Used, err = unitsOrNone("used", used); err != nil {
+			return err
+		}
+		if request.Hold, err = unitsOrNone("keep", keep); err != nil {
+			return err
+		}
+		request.RequestID, request.Step = args[1], step
+		return call(a, cmd, func(ctx context.Context, c *client.Client) (*client.Renewal, error) {
+			return c.Renew(ctx, args[0], request)
+		}, func(r *client.Renewal) string {
+			return details(field{"request id", r.RequestID}, field{"step", r.Step},
+				field{"used in all", r.UsedTotal}, field{"held", r.Held}, field{"final", r.Final},
+				field{"uncollected", r.Uncollected}, field{"expires", r.HoldUntil})
+		})
+	}
+	return cmd
+}
+
+// unitsOrNone parses a number of units that may be 0.
+func unitsOrNone(flag, text string) (int64, error) {
+	if text == "0" {
+		return 0, nil
+	}
+	n, err := amount(text)
+	if err != nil {
+		return 0, usagef("--%s %q: must be 0 or more units", flag, text)
+	}
+	return n, nil
+}

@@ -84,6 +84,7 @@ func TestOutput(t *testing.T) {
 		{"confirm-group", []string{sale, held + "o1", held + "o2"}, "confirm spring-sale --group order-17"},
 		{"extend", []string{sale, held + "o1"}, "extend spring-sale o1 --hold 1h"},
 		{"extend-group", []string{sale, held + "o1", held + "o2"}, "extend spring-sale --group order-17 --hold 1h"},
+		{"renew", []string{sale, held + "o1"}, "renew spring-sale o1 --step 2 --used 40 --keep 50 --hold 1m"},
 		{"cancel", []string{sale, "deduct spring-sale 5000 --request-id o1"}, "cancel spring-sale o1"},
 		{"cancel-void", []string{sale}, "cancel spring-sale o2"},
 		{"buckets", []string{sale}, "buckets spring-sale"},

@@ -144,7 +144,7 @@ func (a *app) addCommands(root *cobra.Command) {
 			a.deleteCommand(),
 			a.exportBudgetsCommand()}},
 		{"deductions", "Deductions:", []*cobra.Command{a.deductCommand(), a.confirmCommand(),
-			a.extendCommand(), a.rollbackCommand(), a.cancelCommand(), a.checkCommand()}},
+			a.extendCommand(), a.renewCommand(), a.rollbackCommand(), a.cancelCommand(), a.checkCommand()}},
 		{"looks", "What has happened:", []*cobra.Command{a.usageCommand(), a.nearestCommand(),
 			a.holdsCommand(),
 			a.ledgerCommand(), a.seriesCommand(), a.watchCommand(), a.explainCommand(), a.auditCommand(),

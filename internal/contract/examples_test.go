@@ -40,6 +40,8 @@ var scenario = []string{
 	"findDeduction.held", "extend.hold", "extend.group", "confirm.part", "confirm.group",
 	`POST /v1/budgets/spring-sale/deduct {"request_id":"call-1","amount":5,"hold_ttl":"15m","above":"available"}`,
 	"confirm.above", `POST /v1/budgets/spring-sale/rollback {"request_id":"call-1"}`,
+	`POST /v1/budgets/spring-sale/deduct {"request_id":"stream-1","amount":50,"hold_ttl":"30s"}`,
+	"renew.step", `POST /v1/budgets/spring-sale/rollback {"request_id":"stream-1"}`,
 	`POST /v1/budgets/spring-sale/deduct {"request_id":"cart-3","amount":1,"hold_ttl":"15m","group":"basket-10"}`,
 	"listHolds.open", "rollback.part", "rollback.whole", "rollback.group", "rollback.store", "cancel.void",
 	"deductBatch.two", "check.ads", "usage.user", "nearestValues.limited",

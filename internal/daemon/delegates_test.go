@@ -180,6 +180,7 @@ func TestDelegateInItsSubtree(t *testing.T) {
 		at, o := "/v1/budgets/"+name, fmt.Sprint("o", i)
 		check(200, "POST", at+"/deduct", `{"request_id":"`+o+`","amount":2,"hold_ttl":"5m"}`)
 		check(200, "POST", at+"/extend", `{"request_id":"`+o+`","hold_ttl":"6m"}`)
+		check(200, "POST", at+"/renew", `{"request_id":"`+o+`","step":1,"used":0,"hold":2,"hold_ttl":"6m"}`)
 		check(200, "POST", at+"/confirm", `{"request_id":"`+o+`","amount":1}`)
 		check(200, "POST", at+"/rollback", `{"request_id":"`+o+`"}`)
 		check(200, "POST", at+"/cancel", `{"request_id":"c`+o+`"}`)

@@ -69,6 +69,10 @@ var conversations = []conversation{
 		call: func(c *talk) reply {
 			return c.ask("POST", "/extend", `{"request_id":"a","hold_ttl":"2h"}`)
 		}},
+	{verb: "renew", today: 2, goal: 3, before: func(c *talk) { c.deduct("a", 10, held) },
+		call: func(c *talk) reply {
+			return c.ask("POST", "/renew", `{"request_id":"a","step":1,"used":4,"hold":12,"hold_ttl":"1h"}`)
+		}},
 	{verb: "rollback", today: 2, goal: 3, before: func(c *talk) { c.deduct("a", 10, "") },
 		call: func(c *talk) reply { return c.rollBack("a") }},
 	{verb: "cancel", today: 2, goal: 3, before: func(c *talk) { c.deduct("a", 10, "") },

@@ -72,6 +72,7 @@ var callBodies = map[string]string{
 	"set overrides": `{"value":"u1","max":5}`,
 	"deduct":        `{"request_id":"o1","amount":5}`, "rollback": `{"request_id":"o1"}`, "cancel": `{"request_id":"o1"}`,
 	"confirm": `{"request_id":"o1"}`, "extend": `{"request_id":"o1","hold_ttl":"5m"}`, "append": `{"request_id":"a1","quantity":5}`,
+	"renew":  `{"request_id":"o1","step":1,"used":0,"hold":5,"hold_ttl":"5m"}`,
 	"change": `{"status":"paused"}`, "release": `{"request_id":"q","reason":"r"}`, "set thresholds": `{"thresholds":[]}`,
 	"change webhook": `{"enabled":false}`,
 }

@@ -135,6 +135,7 @@ var bodies = map[string]string{
 	"create": `{"name":"sale","unit":"count","type":"promo","total_quantity":5}`,
 	"deduct": `{"request_id":"o1","amount":5}`, "rollback": `{"request_id":"o1"}`, "cancel": `{"request_id":"o1"}`,
 	"confirm": `{"request_id":"o1"}`, "extend": `{"request_id":"o1","hold_ttl":"5m"}`,
+	"renew": `{"request_id":"o1","step":1,"used":0,"hold":5,"hold_ttl":"5m"}`,
 	"batch": `{"deductions":[{"budget":"sale","request_id":"a","amount":1}]}`, "check": `{"checks":[{"budget":"sale","amount":1}]}`,
 	"append": `{"request_id":"a1","quantity":5}`, "change": `{"status":"paused"}`, "release": `{"request_id":"q","reason":"r"}`,
 	"deduct set": `{"request_id":"s1","legs":[{"budget":"sale","amount":1}]}`, "rollback set": `{"request_id":"s1"}`,

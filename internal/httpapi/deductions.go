@@ -210,6 +210,7 @@ type Holds interface {
 	Confirm(ctx context.Context, request bucket.ConfirmRequest) ([]bucket.DeductionView, error)
 	Extend(ctx context.Context, request bucket.ExtendRequest) ([]bucket.DeductionView, error)
 	RollbackGroup(ctx context.Context, request bucket.RollbackRequest) ([]bucket.DeductionView, error)
+	Renew(ctx context.Context, request bucket.RenewRequest) (bucket.Renewal, error)
 	// HoldsOf lists at most limit open holds of a budget, those that expire first at the beginning.
 	HoldsOf(ctx context.Context, ref bucket.BudgetRef, limit int) ([]bucket.OpenHold, error)
 }
@@ -243,6 +244,28 @@ func (a *API) extend(d *data) (answer, error) {
 		Group: body.Group, HoldTTL: ttl, ExpiresAs: ledger.ExpiresAs(body.ExpiresAs),
 		Receipt: body.Receipt, OnlyBy: d.onlyBy()})
 	return answer{body: a.heldOf(body.Group, views, ttl)}, err
+}
+
+func (a *API) renew(d *data) (answer, error) {
+	ref, err := d.budget(d.query("tenant"))
+	if err != nil {
+		return answer{}, err
+	}
+	var body api.RenewRequest
+	if err := d.read(&body); err != nil {
+		return answer{}, err
+	}
+	ttl := lengthIn(body.HoldTTL)
+	r, err := a.service.Renew(d.ctx, bucket.RenewRequest{Budget: ref, RequestID: body.RequestID,
+		Step: body.Step, Used: body.Used, Hold: body.Hold, HoldTTL: ttl, Receipt: body.Receipt,
+		OnlyBy: d.onlyBy()})
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{body: api.Renewal{RequestID: r.RequestID, Step: r.Step, UsedTotal: r.UsedTotal,
+		Held: r.Held, Final: r.IsFinal, Uncollected: r.Uncollected, OverLimit: r.OverLimit,
+		HoldUntil: inUTC(r.HoldUntil), ExpiresIn: *a.expiresIn(r.HoldUntil, r.State, ttl),
+		Replayed: r.Replayed}}, nil
 }
 
 // openHolds answers the open holds of a budget, those that expire first at the beginning.

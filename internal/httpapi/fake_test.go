@@ -239,6 +239,11 @@ func (f *fake) Extend(_ context.Context, r bucket.ExtendRequest) ([]bucket.Deduc
 	return views, f.note("extend %+v", r)
 }
 
+func (f *fake) Renew(_ context.Context, r bucket.RenewRequest) (bucket.Renewal, error) {
+	return bucket.Renewal{RequestID: r.RequestID, Step: r.Step, UsedTotal: 40 + r.Used, Held: r.Hold - 1, IsFinal: true,
+		Uncollected: 2, OverLimit: true, State: ledger.StateHeld, HoldUntil: at.Add(r.HoldTTL)}, f.note("renew %+v", r)
+}
+
 func (f *fake) HoldsOf(_ context.Context, ref bucket.BudgetRef, limit int) ([]bucket.OpenHold, error) {
 	return []bucket.OpenHold{{RequestID: "o1", Amount: 5, BucketKey: "sale:bucket-0", At: at, Until: at.Add(3 * time.Second)}}, f.note("holds %+v %d", ref, limit)
 }

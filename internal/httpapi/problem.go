@@ -54,6 +54,7 @@ var statuses = map[budget.Code]struct {
 	budget.NotHeld:                {http.StatusConflict, "The deduction is not held"},
 	budget.HoldExpired:            {http.StatusConflict, "The hold has expired"},
 	budget.GroupClosed:            {http.StatusConflict, "The group was confirmed or rolled back"},
+	budget.StepConflict:           {http.StatusConflict, "The step does not follow the last one"},
 	budget.NameTaken:              {http.StatusConflict, "The name is taken"},
 	budget.VersionConflict:        {http.StatusPreconditionFailed, "The budget has another version"},
 

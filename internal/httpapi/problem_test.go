@@ -61,7 +61,7 @@ var wantStatus = map[budget.Code]int{
 	budget.BudgetExpired: 409, budget.BudgetNotOver: 409, budget.HasDeductions: 409, budget.InUse: 409, budget.LastBucket: 409, budget.LastInstance: 409,
 	budget.BucketOffline: 409, budget.BucketHalted: 409, budget.InstanceAnswers: 409,
 	budget.RequestConflict: 409, budget.RequestVoid: 409, budget.AlreadyRolledBack: 409,
-	budget.NotHeld: 409, budget.HoldExpired: 409, budget.GroupClosed: 409,
+	budget.NotHeld: 409, budget.HoldExpired: 409, budget.GroupClosed: 409, budget.StepConflict: 409,
 	budget.AmountExceedsRemaining: 409, budget.LimitExceeded: 429, budget.LegRefused: 409, budget.NameTaken: 409, budget.VersionConflict: 412,
 	budget.Unauthenticated: 401, budget.Forbidden: 403, budget.RateLimited: 429, budget.KeyNotFound: 404,
 	budget.TooManyKeys: 409, budget.KeyNotLive: 409, budget.LedgerModeOnly: 409,

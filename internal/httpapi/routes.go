@@ -109,9 +109,10 @@ func (a *API) routes() []route {
 	}...)
 }
 
-// setRoutes lists the calls on sets of deductions, and on sets of budgets.
+// setRoutes lists the steps of streams, and the calls on sets of deductions or of budgets.
 func (a *API) setRoutes() []route {
 	return []route{
+		{pattern: "POST /v1/budgets/{budget}/renew", changes: true, data: a.renew},
 		{pattern: "POST /v1/deductions", changes: true, data: a.deductSet},
 		{pattern: "POST /v1/deductions/rollback", changes: true, data: a.rollbackSet},
 		{pattern: "POST /v1/deductions/confirm", changes: true, data: a.confirmSet},

@@ -89,6 +89,7 @@ func TestGoldenAnswers(t *testing.T) {
 		{"confirm", "POST", ours + "/confirm", `{"request_id":"o1","amount":2,"receipt":"r.1"}`, ""},
 		{"confirm-group", "POST", ours + "/confirm", `{"group":"order-17"}`, ""},
 		{"extend", "POST", ours + "/extend", `{"request_id":"o1","hold_ttl":"1h30m"}`, ""},
+		{"renew", "POST", ours + "/renew", `{"request_id":"o1","step":7,"used":3,"hold":50,"hold_ttl":"30s","receipt":"r.1"}`, ""},
 		{"extend-group", "POST", ours + "/extend", `{"group":"order-17","hold_ttl":"366d"}`, ""},
 		{"rollback-group", "POST", ours + "/rollback", `{"group":"order-17"}`, ""},
 		{"rollback-whole", "POST", ours + "/rollback", `{"request_id":"o1"}`, ""},

@@ -141,7 +141,7 @@ func javaType(all schemas, s schema, certain bool) string {
 }
 
 // reserved are words that no component of a record can be called.
-var reserved = []string{"default", "class", "enum", "new", "package", "public", "hashCode"}
+var reserved = []string{"default", "class", "enum", "final", "new", "package", "public", "hashCode"}
 
 // camel returns a name of the API as Java writes it.
 func camel(name string) string {

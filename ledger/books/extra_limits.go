@@ -44,11 +44,11 @@ func (b *Books) extraTakers(orders []ledger.Order, sets map[int64]*limit.Set) it
 		for i := range orders {
 			o := &orders[i]
 			row := b.Deductions.Get(ID{o.Budget, o.RequestID})
-			if row == nil || o.Kind != ledger.OrderConfirm {
+			if row == nil {
 				continue
 			}
 			d, err := b.DeductionOf(row)
-			takes, again := ledger.MayTake(d, o.Amount, at(b.NowMS))
+			takes, again := ledger.MayTake(d, o, at(b.NowMS))
 			if err != nil || !takes {
 				continue // execute returns the error
 			}
@@ -132,8 +132,9 @@ func (b *Books) usagesOf(d *ledger.Deduction, charges []limit.Charge) (u extraUs
 
 // countExtra counts an extra on the limits of its deduction, and writes the values of that. atMS is
 // when it is counted; over says that a limit would have refused it.
-func (t *returns) countExtra(d *ledger.Deduction, units int64) (atMS int64, over bool, err error) {
-	charges := extraCharges(d, t.sets[d.Budget], units, d.TakesAgain())
+func (t *returns) countExtra(d *ledger.Deduction, units int64, again bool) (
+	atMS int64, over bool, err error) {
+	charges := extraCharges(d, t.sets[d.Budget], units, again)
 	u, err := t.usagesOf(d, charges)
 	if err != nil {
 		return 0, false, err

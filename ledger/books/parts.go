@@ -51,6 +51,19 @@ func (t *returns) use(d *ledger.Deduction, units int64) {
 	}
 }
 
+// unuse makes units of a hold held that its expiry has confirmed, the newest first.
+func (t *returns) unuse(d *ledger.Deduction, units int64) {
+	for _, p := range slices.Backward(t.partsOf(d)) {
+		n := min(units, p.used)
+		units -= n
+		t.markUsed(d, p, -n)
+		e := t.Epochs.Get(p.at)
+		e.Held += n
+		e.Used -= n
+		t.saturate(d, e)
+	}
+}
+
 // markUsed notes that n more units of a part are used.
 func (t *returns) markUsed(d *ledger.Deduction, p part, n int64) {
 	if p.extra != nil {
@@ -70,7 +83,7 @@ func (t *returns) giveBack(d *ledger.Deduction, g GiveBack, units, used int64) {
 	for _, p := range slices.Backward(t.partsOf(d)) {
 		g.Amount = min(units, p.net)
 		units -= g.Amount
-		if g.Amount == 0 && (p.number > 0 || g.Kind == rolledBack) {
+		if g.Amount == 0 && (p.number > 0 || g.Kind == rolledBack || g.Kind == released) {
 			continue
 		}
 		g.Number, g.Bucket, g.Epoch = p.number, p.at.Bucket, p.at.Epoch

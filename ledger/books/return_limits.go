@@ -129,15 +129,12 @@ func (t *returns) lowerNow() error {
 			}
 		}
 	}
-	for i, x := range t.Extras.All() {
+	for _, x := range t.Extras.All() {
 		was, changed := t.was[ID{x.Budget, x.RequestID}]
 		if !changed {
 			continue
 		}
-		back, known := t.lowered[ExtraID{ID{x.Budget, x.RequestID}, x.Number}]
-		if !known {
-			back = orZero(t.Extras.was[i]).Back
-		}
+		back := t.lowered[ExtraID{ID{x.Budget, x.RequestID}, x.Number}]
 		t.lowered[ExtraID{ID{x.Budget, x.RequestID}, x.Number}] = x.Back
 		for key, charge := range t.countedExtra(&was, x, t.sets[x.Budget]) {
 			l := charge.Limit

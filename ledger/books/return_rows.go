@@ -42,6 +42,12 @@ type Hold struct {
 	// Used and Asked are those of ledger.Deduction.
 	Used  int64 `db:"used"`
 	Asked int64 `db:"asked"`
+	// Step and the next ones are those of the last renewal.
+	Step      int64  `db:"step"`
+	StepPrint string `db:"step_print"`
+	StepUsed  int64  `db:"step_used"`
+	StepHeld  int64  `db:"step_held"`
+	IsFinal   int64  `db:"step_final"`
 }
 
 // ExtraID identifies a row of extra.
@@ -177,6 +183,8 @@ func (r *Deduction) Ledger(h *Hold, back int64) (ledger.Deduction, error) {
 	case h != nil:
 		d.State = ledger.State(h.State)
 		d.Confirmed, d.Used, d.Asked = h.Confirmed, h.Used, h.Asked
+		d.Step, d.StepPrint, d.IsFinal = h.Step, h.StepPrint, h.IsFinal == 1
+		d.StepUsed, d.StepHeld = h.StepUsed, h.StepHeld
 		d.HoldUntil = at(h.UntilMS)
 		d.Extra, d.Uncollected = h.Extra, h.Uncollected
 		d.OverLimit, d.Late = h.OverLimit == 1, h.Late == 1

@@ -15,6 +15,7 @@ const (
 	rolledBack = Word(ledger.FeedRollback)
 	confirmed  = Word(ledger.FeedConfirm)
 	expired    = Word(ledger.FeedExpire)
+	released   = Word(ledger.FeedRelease)
 )
 
 // Earlier returns the keys of the rows of give_back that tell whether an order was done before.
@@ -45,9 +46,9 @@ func Earlier(o *ledger.Order) []BackID {
 // newest epoch.
 //
 // Refusals, of which each leaves the other orders alone, are those of ledger.DecideRollback,
-// ledger.DecideConfirm and ledger.DecideExtend; BudgetNotFound; DeductionNotFound, where a cancel
-// leaves a tombstone instead; Forbidden for another principal's deduction; ErrNeedsBudget. Error:
-// rows that cannot be read. Keeps I1, I4, I5.
+// ledger.DecideConfirm, ledger.DecideRenew and ledger.DecideExtend; BudgetNotFound;
+// DeductionNotFound, where a cancel leaves a tombstone instead; Forbidden for another principal's
+// deduction; ErrNeedsBudget. Error: rows that cannot be read. Keeps I1, I4, I5.
 func (b *Books) Return(orders []ledger.Order, sets map[int64]*limit.Set) ([]ledger.Result, error) {
 	t := b.returns(sets)
 	out := make([]ledger.Result, len(orders))
@@ -105,6 +106,11 @@ func (t *returns) execute(o *ledger.Order) (out ledger.Result, err error) {
 	switch {
 	case out.Err != nil:
 		return out, nil
+	case d.Legs != "" && o.Kind == ledger.OrderRenew:
+		out.Err = budget.Refuse(budget.Invalid, "renew",
+			"request %q is a deduction from several budgets, which cannot be renewed",
+			ledger.CallerID(o.RequestID))
+		return out, nil
 	case d.Legs != "":
 		return t.executeSet(o, d)
 	}
@@ -128,6 +134,8 @@ func (t *returns) decide(o *ledger.Order, d *ledger.Deduction) (replayed bool, e
 		}
 	case ledger.OrderConfirm:
 		return t.decideConfirm(o, d)
+	case ledger.OrderRenew:
+		return t.decideRenew(o, d)
 	case ledger.OrderExtend:
 		if err := ledger.DecideExtend(*d, now); err != nil {
 			return false, err
@@ -262,7 +270,11 @@ func (t *returns) endHold(d *ledger.Deduction, end ledger.HoldEnd) {
 	if d.State == ledger.StateHeld {
 		t.use(d, used)
 	}
-	t.giveBack(d, GiveBack{Kind: Word(end.Kind), IsWhole: one(end.Whole)}, end.Returned, used)
+	g := GiveBack{Kind: Word(end.Kind), IsWhole: one(end.Whole)}
+	if g.Kind == expired { // a step may come after it, and another expiry
+		g.RollbackID = d.StepID()
+	}
+	t.giveBack(d, g, end.Returned, used)
 	t.change(d, after)
 }
 
@@ -285,6 +297,9 @@ func (t *returns) remember(d *ledger.Deduction) {
 	id := ID{d.Budget, d.RequestID}
 	if _, known := t.was[id]; !known {
 		t.was[id], t.wasBack[id] = *d, t.extrasBack(id)
+		for _, x := range t.extrasOf(id) {
+			t.lowered[ExtraID{id, x.Number}] = x.Back
+		}
 	}
 }
 
@@ -296,6 +311,8 @@ func (t *returns) change(d *ledger.Deduction, after ledger.Deduction) {
 		h.State = Word(after.State)
 		h.Confirmed = after.Confirmed
 		h.Asked = after.Asked
+		h.Step, h.StepPrint, h.IsFinal = after.Step, after.StepPrint, one(after.IsFinal)
+		h.StepUsed, h.StepHeld = after.StepUsed, after.StepHeld
 		h.Extra = after.Extra
 		h.Uncollected = after.Uncollected
 		h.OverLimit = one(after.OverLimit)

@@ -145,14 +145,17 @@ func withoutOthers(b *Books) *Books {
 
 func ordersAtRandom(t *rapid.T, step int) []ledger.Order {
 	out := make([]ledger.Order, rapid.IntRange(1, 4).Draw(t, "orders"))
+	ttl := time.Duration(rapid.Int64Range(1, 60).Draw(t, "ttl")) * time.Millisecond // of an extension and a step
 	for i := range out {
 		out[i] = ledger.Order{Budget: 1, RequestID: fmt.Sprint("r", rapid.IntRange(0, step+1).Draw(t, "id")),
 			Kind: rapid.SampledFrom([]ledger.OrderKind{ledger.OrderRollback, ledger.OrderRollback, ledger.OrderCancel,
-				ledger.OrderConfirm, ledger.OrderExtend, ledger.OrderExpire}).Draw(t, "kind"),
+				ledger.OrderConfirm, ledger.OrderExtend, ledger.OrderExpire, ledger.OrderRenew, ledger.OrderRenew,
+				ledger.OrderRenew}).Draw(t, "kind"),
+			Step: rapid.Int64Range(1, 3).Draw(t, "step"), Used: rapid.Int64Range(0, 20).Draw(t, "used"),
+			Hold:       rapid.SampledFrom([]int64{0, 1, 10, 30}).Draw(t, "hold"),
 			Amount:     rapid.Int64Range(0, 30).Draw(t, "amount"),
 			RollbackID: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "rollback"),
-			OnlyBy:     rapid.SampledFrom(principals).Draw(t, "by"),
-			TTL:        time.Duration(rapid.Int64Range(1, 60).Draw(t, "ttl")) * time.Millisecond}
+			OnlyBy:     rapid.SampledFrom(principals).Draw(t, "by"), TTL: ttl}
 	}
 	return out
 }
@@ -179,7 +182,8 @@ func deductOne(t *rapid.T, b *Books, set *limit.Set, id string) {
 		e.Held += amount
 		until := b.NowMS + rapid.Int64Range(1, 60).Draw(t, "ttl")
 		h := Hold{Budget: 1, RequestID: id, State: "held", UntilMS: until, DueMS: &until, Bucket: row.ID, Epoch: e.Number,
-			Above: rapid.SampledFrom([]Word{"refuse", "available", "available"}).Draw(t, "above")}
+			Above:     rapid.SampledFrom([]Word{"refuse", "available", "available"}).Draw(t, "above"),
+			ExpiresAs: rapid.SampledFrom([]Word{"released", "released", "used"}).Draw(t, "expires as")}
 		group := b.Groups.Get(ID{1, "g"})
 		if rapid.Bool().Draw(t, "grouped") && (group == nil || group.State == "open") {
 			name := "g"

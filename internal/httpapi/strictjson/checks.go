@@ -46,6 +46,7 @@ var bounds = map[string]int64{
 	"overrides":  limit.MaxOverrideList,
 	"legs":       api.MaxLegs,
 	"sources":    api.MaxSources,
+	"steps":      ledger.MostSteps,
 	"charges":    budget.MaxCharges,
 	"bulk":       api.MaxBulk,
 	"windows":    allocation.MaxWindows,

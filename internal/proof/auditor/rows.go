@@ -43,13 +43,13 @@ func (r *reading) feedOf(bucket int64) *feed {
 
 func (r *reading) readHolds() error {
 	return r.each(`SELECT budget_id, request_id, state, confirmed, due_ms IS NULL, bucket_id, epoch,
-		expires_as, used FROM hold WHERE budget_id <> 0`, func(scan func(...any) error) error {
-		var budgetID, confirmed, used int64
+		expires_as, used, step FROM hold WHERE budget_id <> 0`, func(scan func(...any) error) error {
+		var budgetID, confirmed, used, steps int64
 		var id, state, expiresAs string
 		var ended bool
 		var at epochKey
 		err := scan(&budgetID, &id, &state, &confirmed, &ended, &at.bucket, &at.epoch, &expiresAs,
-			&used)
+			&used, &steps)
 		b := r.budgets[budgetID]
 		if err != nil || b == nil || b.Deductions[id] == nil {
 			return errors.Join(err, r.orphan(err == nil, "hold %q", id))
@@ -59,6 +59,7 @@ func (r *reading) readHolds() error {
 		if d.Held = state == "held"; !isLeg && d.Held == ended || isLeg && !ended {
 			r.wrong("%s: the hold %q is %s, and due_ms is set: %t", b.Name, id, state, !ended)
 		}
+		r.feedOf(d.bucket).rows += steps // each has an entry
 		d.isHold, d.used, d.confirmed = true, used, confirmed
 		if (epochKey{d.bucket, d.epoch}) != at {
 			r.wrong("%s: the hold %q at %v is not its deduction's %+v", b.Name, id, at, *d)

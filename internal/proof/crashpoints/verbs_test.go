@@ -78,6 +78,15 @@ func confirm(r bucket.ConfirmRequest) act {
 	}
 }
 
+// renew makes the first step of a hold.
+func renew(used, hold int64) act {
+	return func(ctx context.Context, n *node, b *bucket.Budget) (string, *bool, error) {
+		r, err := n.holds.Renew(ctx, bucket.RenewRequest{Budget: bucket.BudgetRef{ID: b.ID}, RequestID: "a", Step: 1,
+			Used: used, Hold: hold, HoldTTL: time.Hour})
+		return fmt.Sprint(r.UsedTotal, r.Held, r.IsFinal, r.Uncollected), &r.Replayed, err
+	}
+}
+
 // adjust appends a quantity, or shrinks if it is negative.
 func adjust(quantity int64) act {
 	return func(ctx context.Context, n *node, b *bucket.Budget) (string, *bool, error) {
@@ -202,6 +211,12 @@ func TestLedger(t *testing.T) {
 		{name: "expire as used", before: expiredAsUsed, call: loop("holds"), used: 10, rest: true},
 		{name: "correct an expiry", before: expiredAsUsed,
 			call: confirm(bucket.ConfirmRequest{RequestID: "a", Amount: 6}), used: 6, rest: true},
+		{name: "renew", before: prepare(deducts("a", 10, settling)), call: renew(12, 20), used: 12, held: 20},
+		{name: "renew with less", before: prepare(deducts("a", 10, settling)), call: renew(6, 0), used: 6, rest: true},
+		{name: "renew with units of others", before: prepare(deducts("a", 10, settling)), call: renew(60, 20),
+			used: 60, held: 20},
+		{name: "renew late", before: expired, call: renew(12, 0), used: 12, rest: true},
+		{name: "renew after an expiry as used", before: expiredAsUsed, call: renew(6, 3), used: 6, held: 3},
 		{name: "rollback", before: prepare(ten), call: back(4), used: 6, rest: true},
 		{name: "rollback with limits", define: limited, before: prepare(deducts("a", 10, user)),
 			call: back(4), used: 6},

@@ -97,12 +97,14 @@ func keysOf(ids []books.ID) [][]any {
 	return keys
 }
 
-// Terms reads what decides about the units of deductions of budgets: the versions, and whether they
-// have a total. The other columns are not there. mustLock, if it is set, locks the rows.
+// Terms reads what decides about the units of deductions of budgets: the versions, whether they
+// have a total, and whether they are paused. The other columns are not there. mustLock, if it is
+// set, locks the rows.
 func Terms(budgetIDs []int64, mustLock *bool) Query {
 	return func(s *engine.Statement, b *books.Books) (any, func()) {
 		var rows []books.Budget
-		s.SQL(`SELECT r.id, r.version, r.limits_version, r.overrides_version, r.unlimited
+		s.SQL(`SELECT r.id, r.version, r.limits_version, r.overrides_version, r.unlimited,
+				r.is_paused
 			FROM budget_management_bucket r /*by PRIMARY*/ WHERE `)
 		s.Numbers("r.id", budgetIDs)
 		s.SQL(" ORDER BY r.id")

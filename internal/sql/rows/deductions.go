@@ -17,7 +17,7 @@ const (
 	selectDeductions = `SELECT d.budget_id, d.request_id, d.bucket_id, d.epoch, d.amount,
 		d.fingerprint, d.nonce, d.counted_at, d.note, h.state, h.hold_group, h.hold_until_ms,
 		h.confirmed, h.above, h.expires_as, h.expired, h.extra, h.uncollected, h.over_limit, h.late,
-		h.used, h.asked
+		h.used, h.asked, h.step, h.step_print, h.step_used, h.step_held, h.step_final
 		FROM deduction d /*by PRIMARY*/
 		LEFT JOIN hold h /*by PRIMARY*/ ON h.budget_id = d.budget_id AND h.request_id = d.request_id
 		WHERE `
@@ -44,6 +44,11 @@ type deductionRow struct {
 	Late        *int64 `db:"late"`
 	Used        *int64 `db:"used"`
 	Asked       *int64 `db:"asked"`
+	Step        *int64 `db:"step"`
+	StepPrint   []byte `db:"step_print"`
+	StepUsed    *int64 `db:"step_used"`
+	StepHeld    *int64 `db:"step_held"`
+	IsFinal     *int64 `db:"step_final"`
 }
 
 // deduction converts the row, with the units that came back.
@@ -54,7 +59,8 @@ func (r *deductionRow) deduction(back int64) (ledger.Deduction, error) {
 	return r.Ledger(&books.Hold{State: *r.State, Group: r.Group, UntilMS: *r.HoldUntil,
 		Confirmed: *r.Confirmed, Above: *r.Above, ExpiresAs: *r.ExpiresAs, Expired: *r.Expired,
 		Extra: *r.Extra, Uncollected: *r.Uncollected, OverLimit: *r.OverLimit, Late: *r.Late,
-		Used: *r.Used, Asked: *r.Asked}, back)
+		Used: *r.Used, Asked: *r.Asked, Step: *r.Step, StepPrint: string(r.StepPrint),
+		StepUsed: *r.StepUsed, StepHeld: *r.StepHeld, IsFinal: *r.IsFinal}, back)
 }
 
 // CompareIDs orders ids as deductions are locked.

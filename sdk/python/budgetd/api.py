@@ -40,7 +40,7 @@ Role = Literal["read", "deduct", "rollback", "operator", "admin", "delegate"]
 Patterns = list[str]
 Subtree = str
 MessageType = Literal["alert.firing", "alert.resolved", "endpoint.disabled"]
-ErrorCode = Literal["malformed", "invalid", "too_large", "unsupported_media_type", "method_not_allowed", "route_not_found", "budget_not_found", "deduction_not_found", "bucket_not_found", "instance_not_found", "key_not_found", "unauthenticated", "forbidden", "budget_exhausted", "period_exhausted", "budget_not_effective", "budget_paused", "budget_expired", "leg_refused", "limit_exceeded", "budget_not_over", "has_deductions", "in_use", "last_bucket", "bucket_offline", "bucket_halted", "instance_answers", "last_instance", "amount_exceeds_remaining", "ledger_mode_only", "request_conflict", "request_void", "already_rolled_back", "not_held", "hold_expired", "group_closed", "name_taken", "version_conflict", "too_many_keys", "key_not_live", "webhook_not_found", "delivery_not_found", "too_many_webhooks", "rate_limited", "unavailable", "outcome_unknown", "internal"]
+ErrorCode = Literal["malformed", "invalid", "too_large", "unsupported_media_type", "method_not_allowed", "route_not_found", "budget_not_found", "deduction_not_found", "bucket_not_found", "instance_not_found", "key_not_found", "unauthenticated", "forbidden", "budget_exhausted", "period_exhausted", "budget_not_effective", "budget_paused", "budget_expired", "leg_refused", "limit_exceeded", "budget_not_over", "has_deductions", "in_use", "last_bucket", "bucket_offline", "bucket_halted", "instance_answers", "last_instance", "amount_exceeds_remaining", "ledger_mode_only", "request_conflict", "request_void", "already_rolled_back", "not_held", "hold_expired", "group_closed", "step_conflict", "name_taken", "version_conflict", "too_many_keys", "key_not_live", "webhook_not_found", "delivery_not_found", "too_many_webhooks", "rate_limited", "unavailable", "outcome_unknown", "internal"]
 Reason = Literal["overloaded", "collecting", "database_down", "store_down", "offline", "unknown_zone"]
 
 
@@ -643,6 +643,28 @@ class ExtendRequest(TypedDict):
     receipt: NotRequired["Key256"]
 
 
+class RenewRequest(TypedDict):
+    request_id: "RequestID"
+    step: int
+    used: "Units"
+    hold: "Units"
+    hold_ttl: "Duration"
+    receipt: NotRequired["Key256"]
+
+
+class Renewal(TypedDict):
+    request_id: "RequestID"
+    step: "Number"
+    used_total: "Units"
+    held: "Units"
+    final: bool
+    uncollected: "Units"
+    over_limit: NotRequired["OverLimit"]
+    hold_until: NotRequired["Instant"]
+    expires_in: float
+    replayed: bool
+
+
 class Deduction(TypedDict):
     request_id: "RequestID"
     state: "DeductionState"
@@ -715,7 +737,7 @@ class FeedPage(TypedDict):
 
 
 class FeedEntry(TypedDict):
-    kind: Literal["deduct", "rollback", "confirm", "expire", "extra", "release"]
+    kind: Literal["deduct", "rollback", "confirm", "expire", "extra", "release", "renew"]
     bucket: "Key256"
     entry: "Number"
     request_id: "RequestID"
@@ -1207,6 +1229,7 @@ KINDS: dict[str, str] = {
     "not_held": "conflict",
     "hold_expired": "conflict",
     "group_closed": "conflict",
+    "step_conflict": "conflict",
     "name_taken": "conflict",
     "version_conflict": "conflict",
     "too_many_keys": "conflict",

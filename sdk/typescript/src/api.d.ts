@@ -193,6 +193,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/budgets/{budget}/renew": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * One step of a stream, for a hold whose amount nobody knows at the beginning.
+         * @description `used`, the amount since the last step, becomes used, and `hold` is held for `hold_ttl` from now on. The difference is taken from the budget or given back in one step, never from another hold. `final` means that the budget had less than `hold`, or is paused: stop when `held` is used. `hold: 0` ends the stream, and a `confirm` ends it with what is still held. `used` above what was held needs `above: available` on the deduction; what the budget does not have is `uncollected`. After the expiry such a hold may be renewed too: nothing is held any more, so all of `used` is taken again. With `expires_as: used` a step after the expiry corrects what that confirmed. Steps are numbered from 1. The last one again, with the same body, answers the same; with another body it is `request_conflict`, and a gap is `step_conflict`. What a step takes counts on limits as an `extra`, which they never refuse (`over_limit`). A deduction from several budgets cannot be renewed.
+         */
+        post: operations["renew"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/budgets/{budget}/cancel": {
         parameters: {
             query?: never;
@@ -1813,9 +1833,9 @@ export interface components {
          * @enum {string}
          */
         ExpiresAs: "released" | "used";
-        /** @description What a confirm took above the hold, or after its expiry; `confirmed` has it too. Limits count it at the time of the confirm and never refuse it: what is above the hold on amounts only, unless the deduction gave them a count of its own; what was taken after the expiry as a deduction. */
+        /** @description What was taken later than the deduction: by a confirm above the hold or after its expiry, and by steps of a stream. Limits count it at that time and never refuse it: what is above the hold on amounts only, unless the deduction gave them a count of its own; what was taken after the expiry as a deduction. */
         Extra: components["schemas"]["Units"];
-        /** @description What a confirm asked for above the hold and the budget did not have. */
+        /** @description What was used above the hold and the budget did not have. */
         Uncollected: components["schemas"]["Units"];
         /** @description The hold was confirmed after it had expired. */
         Late: boolean;
@@ -2127,6 +2147,40 @@ export interface components {
             expires_as?: components["schemas"]["ExpiresAs"];
             receipt?: components["schemas"]["Key256"];
         };
+        RenewRequest: {
+            request_id: components["schemas"]["RequestID"];
+            /**
+             * Format: int64
+             * @description 1 for the first step, and one more for each next one.
+             */
+            step: number;
+            /** @description What was used since the last step. */
+            used: components["schemas"]["Units"];
+            /** @description What to hold from now on; 0 ends the stream. */
+            hold: components["schemas"]["Units"];
+            hold_ttl: components["schemas"]["Duration"];
+            receipt?: components["schemas"]["Key256"];
+        };
+        /** @description What a step of a stream did. */
+        Renewal: {
+            request_id: components["schemas"]["RequestID"];
+            step: components["schemas"]["Number"];
+            /** @description What became used in all, with this step. */
+            used_total: components["schemas"]["Units"];
+            held: components["schemas"]["Units"];
+            /** @description `held` is less than `hold`: stop when it is used. */
+            final: boolean;
+            /** @description What was used in all and the budget did not have. */
+            uncollected: components["schemas"]["Units"];
+            over_limit?: components["schemas"]["OverLimit"];
+            hold_until?: components["schemas"]["Instant"];
+            /**
+             * Format: double
+             * @description The seconds until the hold ends.
+             */
+            expires_in: number;
+            replayed: boolean;
+        };
         /** @description What is recorded of a request id. */
         Deduction: {
             request_id: components["schemas"]["RequestID"];
@@ -2134,7 +2188,7 @@ export interface components {
             /** @description What was deducted; 0 where it never happened. */
             amount: components["schemas"]["Units"];
             rolled_back: components["schemas"]["Units"];
-            /** @description What a confirm used, of the hold and above it. */
+            /** @description What became used, of the hold and above it. */
             confirmed?: components["schemas"]["Units"];
             above?: components["schemas"]["Above"];
             expires_as?: components["schemas"]["ExpiresAs"];
@@ -2161,7 +2215,7 @@ export interface components {
             /** @description What was deducted; 0 where it never happened. */
             amount?: components["schemas"]["Units"];
             rolled_back?: components["schemas"]["Units"];
-            /** @description What a confirm used, of the hold and above it. */
+            /** @description What became used, of the hold and above it. */
             confirmed?: components["schemas"]["Units"];
             above?: components["schemas"]["Above"];
             expires_as?: components["schemas"]["ExpiresAs"];
@@ -2208,10 +2262,10 @@ export interface components {
         /** @description `bucket` and `entry` together name an entry for good. */
         FeedEntry: {
             /**
-             * @description An expiry with `expires_as: used` is a `confirm` too. A later `confirm` of the same hold corrects it: `amount` is then what is confirmed in all. `release` is what came back of an extra that was held.
+             * @description An expiry with `expires_as: used` is a `confirm` too. A later `confirm` of the same hold corrects it: `amount` is then what is confirmed in all. `renew` is what a step made used; an `extra` before it is what the step took. `release` is what came back of what was held.
              * @enum {string}
              */
-            kind: "deduct" | "rollback" | "confirm" | "expire" | "extra" | "release";
+            kind: "deduct" | "rollback" | "confirm" | "expire" | "extra" | "release" | "renew";
             bucket: components["schemas"]["Key256"];
             entry: components["schemas"]["Number"];
             request_id: components["schemas"]["RequestID"];
@@ -2779,7 +2833,7 @@ export interface components {
             message: string;
         };
         /** @enum {string} */
-        ErrorCode: "malformed" | "invalid" | "too_large" | "unsupported_media_type" | "method_not_allowed" | "route_not_found" | "budget_not_found" | "deduction_not_found" | "bucket_not_found" | "instance_not_found" | "key_not_found" | "unauthenticated" | "forbidden" | "budget_exhausted" | "period_exhausted" | "budget_not_effective" | "budget_paused" | "budget_expired" | "leg_refused" | "limit_exceeded" | "budget_not_over" | "has_deductions" | "in_use" | "last_bucket" | "bucket_offline" | "bucket_halted" | "instance_answers" | "last_instance" | "amount_exceeds_remaining" | "ledger_mode_only" | "request_conflict" | "request_void" | "already_rolled_back" | "not_held" | "hold_expired" | "group_closed" | "name_taken" | "version_conflict" | "too_many_keys" | "key_not_live" | "webhook_not_found" | "delivery_not_found" | "too_many_webhooks" | "rate_limited" | "unavailable" | "outcome_unknown" | "internal";
+        ErrorCode: "malformed" | "invalid" | "too_large" | "unsupported_media_type" | "method_not_allowed" | "route_not_found" | "budget_not_found" | "deduction_not_found" | "bucket_not_found" | "instance_not_found" | "key_not_found" | "unauthenticated" | "forbidden" | "budget_exhausted" | "period_exhausted" | "budget_not_effective" | "budget_paused" | "budget_expired" | "leg_refused" | "limit_exceeded" | "budget_not_over" | "has_deductions" | "in_use" | "last_bucket" | "bucket_offline" | "bucket_halted" | "instance_answers" | "last_instance" | "amount_exceeds_remaining" | "ledger_mode_only" | "request_conflict" | "request_void" | "already_rolled_back" | "not_held" | "hold_expired" | "group_closed" | "step_conflict" | "name_taken" | "version_conflict" | "too_many_keys" | "key_not_live" | "webhook_not_found" | "delivery_not_found" | "too_many_webhooks" | "rate_limited" | "unavailable" | "outcome_unknown" | "internal";
         /**
          * @description What kept the service from doing it.
          * @enum {string}
@@ -3333,6 +3387,39 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Settlement"];
+                };
+            };
+            404: components["responses"]["Problem"];
+            409: components["responses"]["Problem"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    renew: {
+        parameters: {
+            query?: {
+                /** @description The tenant; left out: the one of the key, else `default`. */
+                tenant?: components["parameters"]["Tenant"];
+            };
+            header?: never;
+            path: {
+                /** @description The name or the id of a budget. */
+                budget: components["parameters"]["Budget"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RenewRequest"];
+            };
+        };
+        responses: {
+            /** @description It is done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Renewal"];
                 };
             };
             404: components["responses"]["Problem"];

@@ -36,6 +36,7 @@ export const kinds: Record<string, string> = {
   not_held: 'conflict',
   hold_expired: 'conflict',
   group_closed: 'conflict',
+  step_conflict: 'conflict',
   name_taken: 'conflict',
   version_conflict: 'conflict',
   too_many_keys: 'conflict',

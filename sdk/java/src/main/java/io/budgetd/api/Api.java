@@ -861,6 +861,38 @@ public final class Api {
     }
   }
 
+  public record RenewRequest(
+      String requestId,
+      long step,
+      long used,
+      long hold,
+      String holdTtl,
+      String receipt) {
+    /** Makes one with what is required. */
+    public static RenewRequest of(String requestId, long step, long used, long hold, String holdTtl) {
+      return new RenewRequest(
+          requestId, step, used, hold, holdTtl, null);
+    }
+
+    /** Returns a copy with this {@code receipt}. */
+    public RenewRequest withReceipt(String receipt) {
+      return new RenewRequest(
+          requestId, step, used, hold, holdTtl, receipt);
+    }
+  }
+
+  public record Renewal(
+      String requestId,
+      long step,
+      long usedTotal,
+      long held,
+      boolean final_,
+      long uncollected,
+      Boolean overLimit,
+      String holdUntil,
+      double expiresIn,
+      boolean replayed) {}
+
   public record Deduction(
       String requestId,
       String state,

@@ -42,6 +42,7 @@ public final class Kinds {
       Map.entry("not_held", "conflict"),
       Map.entry("hold_expired", "conflict"),
       Map.entry("group_closed", "conflict"),
+      Map.entry("step_conflict", "conflict"),
       Map.entry("name_taken", "conflict"),
       Map.entry("version_conflict", "conflict"),
       Map.entry("too_many_keys", "conflict"),
