@@ -50,10 +50,11 @@ type CreateRequest struct {
 	Parent string `json:"parent,omitzero" check:"name"`
 	// AtLeast accepts a smaller total if the parent has less than TotalQuantity; 0 accepts none.
 	AtLeast int64 `json:"at_least,omitzero" check:"1..max"`
+	// TTL ends a child so long after its start, or after its creation if that is later: "15m".
+	TTL string `json:"ttl,omitzero" check:"hold_ttl"`
 	// AlsoCharges are the budgets that each deduction is also taken from: see docs/API.md.
 	AlsoCharges []string `json:"also_charges,omitempty" check:"most=charges name"`
-	// BucketQuantity is the number of buckets; 0 means one per 1,000 units, or 1,000,000 for
-	// "amount".
+	// BucketQuantity is the number of buckets; 0 is one per 1,000 units, or 1,000,000 of "amount".
 	BucketQuantity int `json:"bucket_quantity,omitzero" check:"1..buckets"`
 	// ShardingQuantity is the most that one apply may take; 0 means no bound.
 	ShardingQuantity int64 `json:"sharding_quantity,omitzero" check:"0..max"`
@@ -78,8 +79,7 @@ type CreateRequest struct {
 	OnLoss budget.OnLoss `json:"on_loss,omitzero" check:"word"`
 	// AllowPast accepts an end that has passed.
 	AllowPast bool `json:"allow_past,omitzero"`
-	// DryRun creates nothing: the answer is the budget as it would be, with what its Periods would
-	// get.
+	// DryRun creates nothing: the answer is the budget as it would be, and what Periods would get.
 	DryRun bool `json:"dry_run,omitzero"`
 	// Status budget.Paused makes a budget that is paused; "" means budget.Effective.
 	Status budget.Status `json:"status,omitzero" check:"status"`

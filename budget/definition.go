@@ -105,6 +105,9 @@ type Definition struct {
 	// AtLeast is the least that a child accepts if its parent has less than TotalQuantity; 0 means
 	// all of it. It is an option of create and is not stored.
 	AtLeast int64
+	// TTL ends a child so long after its start, or after its creation if that is later, by SQL's
+	// clock; 0 means at EndAt. It is an option of create and is not stored.
+	TTL time.Duration
 	// ShardingQuantity is the most units that one ordinary apply may take; 0 means no bound.
 	ShardingQuantity int64
 	// AdjustCnt is how often one bucket may apply for units that no bucket had, between two
@@ -253,12 +256,15 @@ func (d Definition) Check() []FieldError {
 
 // checkChild returns the faults of a definition as that of a child, or of one without a parent.
 func (d Definition) checkChild() (faults []FieldError) {
-	fault := func(field, message string) {
-		faults = append(faults, FieldError{Field: field, Message: message})
+	fault := func(field, message string, args ...any) {
+		faults = append(faults, FieldError{Field: field, Message: fmt.Sprintf(message, args...)})
 	}
 	if d.Parent == 0 && d.ParentName == "" {
 		if d.AtLeast != 0 {
 			fault("at_least", "belongs to a budget with a parent only")
+		}
+		if d.TTL != 0 {
+			fault("ttl", "belongs to a budget with a parent only")
 		}
 		return faults
 	}
@@ -273,6 +279,9 @@ func (d Definition) checkChild() (faults []FieldError) {
 	}
 	if d.AtLeast != 0 && (d.AtLeast < 1 || d.AtLeast > d.TotalQuantity) {
 		fault("at_least", "must be 1 to total_quantity")
+	}
+	if d.TTL != 0 && !ValidHoldTTL(d.TTL) {
+		fault("ttl", "must be whole milliseconds, at most %d days", MaxHoldTTL/(24*time.Hour))
 	}
 	return faults
 }

@@ -93,6 +93,9 @@ func TestDefinitionCheck(t *testing.T) {
 		"the end before the start": {span(noon, noon.Add(-1)), "end_at"},
 		"the year 0":               {span(year(0), noon), "start_at"},
 		"the year 9999":            {span(noon, year(9999)), "end_at"},
+		"a ttl of no child":        {timed(0, time.Hour), "ttl"},
+		"a child for a while":      {timed(1, time.Hour), ""},
+		"a child for too long":     {timed(1, budget.MaxHoldTTL+time.Millisecond), "ttl"},
 
 		"everything": {budget.Definition{ShardingQuantity: -1, AdjustCnt: -1, GLCode: "\x00"},
 			"tenant name gl_code unit durability type total_quantity bucket_quantity " +
@@ -105,6 +108,13 @@ func TestDefinitionCheck(t *testing.T) {
 			}
 		})
 	}
+}
+
+// timed is a definition with a parent, unless that is 0, and a ttl.
+func timed(parent int64, ttl time.Duration) budget.Definition {
+	d := valid()
+	d.Parent, d.TTL = parent, ttl
+	return d
 }
 
 // fieldsOf lists the faulty fields. Every fault must have a message.

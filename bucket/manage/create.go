@@ -43,6 +43,7 @@ type creation struct {
 	Limits           json.RawMessage `json:"limits,omitempty"`
 	Parent           int64           `json:"parent,omitempty"`
 	AtLeast          int64           `json:"at_least,omitempty"`
+	TTLMS            int64           `json:"ttl_ms,omitempty"`
 	AlsoCharges      []int64         `json:"also_charges,omitempty"`
 }
 
@@ -66,7 +67,7 @@ func creationOf(d budget.Definition) creation {
 		LateRefund: written(string(d.LateRefund), string(budget.ToTotal)), Unlimited: d.Unlimited,
 		RoutingDimension: d.RoutingDimension,
 		Limits:           json.RawMessage(limit.EncodeAll(d.Limits)),
-		Parent:           d.Parent, AtLeast: d.AtLeast,
+		Parent:           d.Parent, AtLeast: d.AtLeast, TTLMS: d.TTL.Milliseconds(),
 		AlsoCharges: slices.Sorted(slices.Values(d.AlsoCharges.IDs)),
 	}
 }
@@ -236,7 +237,7 @@ func (l *Ledger) create(b *books.Books, c books.Creation, homes []bucket.Partiti
 	figures.Figures = b.FirstFigures(u)
 	d.ID, d.Version, d.OnLoss = u.ID, u.Version, budget.OnLoss(u.OnLoss)
 	d.CreatedAt, d.UpdatedAt = now, now
-	d.AllowPast, d.DryRun, d.AtLeast = false, false, 0
+	d.AllowPast, d.DryRun, d.AtLeast, d.TTL = false, false, 0, 0
 	out = Created{New: true, View: viewOf(*d, figures)}
 	out.View.At(now)
 	out.Budget = bucket.Budget{Definition: out.View.Definition, ListVersion: u.ListVersion,

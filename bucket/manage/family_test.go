@@ -50,8 +50,6 @@ func TestCarveMovesUnits(t *testing.T) {
 		d.TotalQuantity = 201
 		_, err = w.carve(d)
 		w.refused(err, budget.NameTaken)
-		_, err = w.carve(child("org", org, 1))
-		w.refused(err, budget.NameTaken)
 
 		e := w.refused(second(w.carve(child("large", org, 801))), budget.BudgetExhausted)
 		equal(w, "available", *e.Available, 800)
@@ -67,6 +65,25 @@ func TestCarveMovesUnits(t *testing.T) {
 		equal(w, "repeated", again.New, false)
 		w.has(org.ID, ledger.Figures{Total: 1000, Allocated: 1000, Online: 4})
 		w.refused(second(w.carve(child("none", org, 1))), budget.BudgetExhausted)
+	})
+}
+
+// TestCarveForAWhile checks that a child with a ttl ends so long after its creation, by SQL's clock,
+// also if the create is repeated.
+func TestCarveForAWhile(t *testing.T) {
+	onEveryEngine(t, func(w *world) {
+		d := child("brief", w.create(promo("org", 100, 1)), 10)
+		d.TTL = time.Hour
+		made, err := w.carve(d)
+		w.ok(err)
+		ends := made.View.Definition
+		equal(w, "ttl", ends.EndAt.Sub(ends.CreatedAt), time.Hour)
+		again, err := w.carve(d)
+		w.ok(err)
+		equal(w, "end after a repeat", again.Budget.EndAt.Equal(ends.EndAt), true)
+		d.TTL = 2 * time.Hour
+		_, err = w.carve(d)
+		w.refused(err, budget.NameTaken)
 	})
 }
 

@@ -73,6 +73,8 @@ func (a *app) createCommand() *cobra.Command {
 		"a budget whose units become the total; the child is of type promo and ends no later")
 	flags.StringVar(&c.atLeast, "at-least", "",
 		"with --parent: accept a smaller total, of so many units, if the parent has less")
+	flags.StringVar(&c.request.TTL, "ttl", "",
+		"with --parent: end so long after now, such as 15m or 1d, by the server's clock")
 	flags.StringSliceVar(&c.request.AlsoCharges, "also-charges", nil,
 		"budgets that each deduction is also taken from, all or none, such as org,team-1")
 	flags.StringVar(&c.kind, "type", "",
@@ -137,6 +139,8 @@ func (c *creation) read(cmd *cobra.Command) (err error) {
 	switch {
 	case c.atLeast != "" && c.request.Parent == "":
 		return usagef("--at-least belongs to --parent")
+	case c.request.TTL != "" && c.request.Parent == "":
+		return usagef("--ttl belongs to --parent")
 	case c.request.Unlimited && (c.total != "" || c.kind != "" && c.kind != string(budget.Promo)):
 		return usagef("--unlimited has no --total, and no --type and rule of a daily budget")
 	case c.request.Unlimited:

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -172,6 +173,9 @@ func TestDelegateInItsSubtree(t *testing.T) {
 		return got
 	}
 	check(201, "POST", "/v1/budgets", `{"name":"carved","parent":"team","unit":"count","type":"promo","total_quantity":30}`)
+	check(201, "POST", "/v1/budgets", `{"name":"brief","parent":"team","unit":"count","type":"promo","total_quantity":5,"ttl":"1ms"}`)
+	check(422, "POST", "/v1/budgets", `{"name":"endless","parent":"team","unit":"count","type":"promo","total_quantity":5,"ttl":"367d"}`)
+	check(422, "POST", "/v1/budgets", `{"name":"orphan","unit":"count","type":"promo","total_quantity":5,"ttl":"1h"}`)
 	check(201, "POST", "/v1/budgets", `{"name":"lower","parent":"carved","unit":"count","type":"promo","total_quantity":10}`)
 	for _, refused := range []string{`"parent":"team","also_charges":["plain"]`, `"gl_code":"no parent"`} {
 		check(403, "POST", "/v1/budgets", `{"name":"no","unit":"count","type":"promo","total_quantity":1,`+refused+`}`)
@@ -204,14 +208,23 @@ func TestDelegateInItsSubtree(t *testing.T) {
 	check(200, "POST", "/v1/deductions/rollback", `{"request_id":"s1"}`)
 	check(200, "POST", "/v1/deductions:batch", `{"deductions":[{"budget":"carved","request_id":"b1","amount":1}]}`)
 	check(200, "POST", "/v1/checks", `{"checks":[{"budget":"lower","amount":1}]}`)
-	for path, want := range map[string]string{"/v1/budgets": "carved inner lower team", "/v1/budgets?parent=team": "carved inner",
-		"/v1/budgets?parent=org": "", "/v1/budgets?page_size=1": "carved"} {
+	for path, want := range map[string]string{"/v1/budgets": "brief carved inner lower team", "/v1/budgets?parent=team": "brief carved inner",
+		"/v1/budgets?parent=org": "", "/v1/budgets?page_size=1": "brief"} {
 		var found []string
 		for _, match := range regexp.MustCompile(`"name":"(\w+)"`).FindAllStringSubmatch(check(200, "GET", path, "").text, -1) {
 			found = append(found, match[1])
 		}
 		if got := strings.Join(found, " "); got != want {
 			t.Errorf("%s: %s, want %s", path, got, want)
+		}
+	}
+	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) { // nobody closes brief
+		got := check(200, "GET", "/v1/budgets/brief", "").text
+		if strings.Contains(got, `"status":"expired"`) && strings.Contains(got, `"total_quantity":0`) {
+			break
+		}
+		if time.Since(began) > time.Minute {
+			t.Fatal(got)
 		}
 	}
 	check(403, "GET", "/v1/budgets?q=a", "")

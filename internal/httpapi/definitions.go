@@ -60,6 +60,7 @@ func definitionOf(r *api.CreateRequest) budget.Definition {
 		Type:             r.Type,
 		ParentName:       r.Parent,
 		AtLeast:          r.AtLeast,
+		TTL:              lengthIn(r.TTL),
 		AlsoCharges:      budget.Charges{Names: r.AlsoCharges},
 		Rule:             r.TypeRule,
 		Timezone:         r.Timezone,

@@ -15,6 +15,7 @@ const MaxDepth = 7
 // Carve creates a child: n of its parent's units become its total. n is what the definition asks
 // for, or what the parent has, if that is at least AtLeast. The child starts no earlier than its
 // parent and ends no later, and not after the parent's open period either if the parent is daily.
+// A TTL ends it so long after its start, or after now if that is later.
 // The parent's rollover, if one is due, comes first; the whole parent is loaded.
 //
 // Errors: Invalid for a parent that cannot have such a child; BudgetExpired and BudgetPaused of the
@@ -31,6 +32,9 @@ func (b *Books) Carve(parent *Budget, c Creation) (*Budget, error) {
 	}
 	if start := at(parent.StartMS); d.StartAt.Before(start) {
 		d.StartAt = start
+	}
+	if d.TTL > 0 {
+		d.EndAt = earlier(d.EndAt, at(max(b.NowMS, d.StartAt.UnixMilli())).Add(d.TTL))
 	}
 	d.EndAt = earlier(d.EndAt, parent.LastOfChildren())
 	if faults := budget.CheckSpan(d.StartAt, d.EndAt); len(faults) > 0 {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -26,14 +27,22 @@ func saved(t interface{ Fatal(...any) }, b *Books) *Books {
 	return committed(b, b.NowMS+1)
 }
 
+// inAnHour is an hour after the books that begun returns.
+const inAnHour = day + 2 + 3_600_000
+
 func TestCarve(t *testing.T) {
 	for name, test := range map[string]struct {
 		parent func(u *Budget)
 		child  func(d *budget.Definition)
 		want   budget.Code
 		field  string
+		end    int64
 	}{
 		"all":          {},
+		"ttl":          {child: func(d *budget.Definition) { d.TTL = time.Hour }, end: inAnHour},
+		"ttl, later":   {child: func(d *budget.Definition) { d.StartAt, d.TTL = at(2*day), time.Hour }, end: 2*day + 3_600_000},
+		"end before":   {child: func(d *budget.Definition) { d.EndAt, d.TTL = at(inAnHour-1), time.Hour }, end: inAnHour - 1},
+		"ttl, cut":     {parent: func(u *Budget) { u.EndMS = inAnHour - 2 }, child: func(d *budget.Definition) { d.TTL = time.Hour }, end: inAnHour - 2},
 		"at least":     {child: func(d *budget.Definition) { d.TotalQuantity, d.AtLeast = 150, 100 }},
 		"too much":     {child: func(d *budget.Definition) { d.TotalQuantity = 101 }, want: budget.BudgetExhausted},
 		"too little":   {child: func(d *budget.Definition) { d.TotalQuantity, d.AtLeast = 150, 101 }, want: budget.BudgetExhausted},
@@ -67,7 +76,8 @@ func TestCarve(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || child.Total != 100 || u.Allocated != 100 || u.Undistributed != 0 || child.Parent != 1 || child.Depth != 1 {
+			if err != nil || child.Total != 100 || u.Allocated != 100 || u.Undistributed != 0 || child.Parent != 1 || child.Depth != 1 ||
+				child.EndMS != test.end {
 				t.Fatalf("%v, %+v, %+v", err, child, u)
 			}
 			saved(t, b)

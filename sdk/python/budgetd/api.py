@@ -124,6 +124,7 @@ class BudgetDefinition(TypedDict):
     total_quantity: NotRequired["Amount"]
     parent: NotRequired["Name"]
     at_least: NotRequired["Amount"]
+    ttl: NotRequired["Duration"]
     also_charges: NotRequired["AlsoCharges"]
     unlimited: NotRequired[bool]
     bucket_quantity: NotRequired[int]

@@ -1521,6 +1521,8 @@ export interface components {
             parent?: components["schemas"]["Name"];
             /** @description With `parent`: accepts a smaller total, of at least so many units, if the parent has less. */
             at_least?: components["schemas"]["Amount"];
+            /** @description With `parent`: the child ends so long after its creation, or after its start if that is later, by the service's clock; at `end_at` if that is earlier. At most `366d`. */
+            ttl?: components["schemas"]["Duration"];
             also_charges?: components["schemas"]["AlsoCharges"];
             /** @description There is no total; only the limits bound what is deducted; default `false`. */
             unlimited?: boolean;

@@ -79,6 +79,7 @@ public final class Api {
       Long totalQuantity,
       String parent,
       Long atLeast,
+      String ttl,
       List<String> alsoCharges,
       Boolean unlimited,
       Long bucketQuantity,
