@@ -18,11 +18,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const mcpHelp = `Serves the tools check, hold, confirm, release and explain to an agent, in the
-Model Context Protocol: over stdin and stdout, or with --http over HTTP on this machine. The agent
-does what the key of budgetctl may do, and never more than these tools: none creates a budget or a
-key, or raises a total. Give it a key of its own, with the role deduct and the budgets that it may
-spend.
+const mcpHelp = `Serves the tools check, hold, confirm, release, explain, carve and close to an
+agent, in the Model Context Protocol: over stdin and stdout, or with --http over HTTP on this
+machine. The agent does what the key of budgetctl may do, and never more than these tools: none
+creates a key, raises a total, or gives back what was confirmed. Give it a key of its own: of the
+role deduct, with the budgets that it may spend, or of the role delegate, with the budget that it
+may also divide.
 
 Over HTTP the agent sends "Authorization: Bearer TOKEN" with the token in --http-token-file, which
 need not be a key of budgetd. The path is /mcp.`

@@ -69,10 +69,12 @@ func TestAgentOverHTTP(t *testing.T) {
 }
 
 // TestAgentWithoutAnAnswer checks that what is certainly not done and what may have happened read
-// differently, and that both say to repeat with the same id.
+// differently, and that both say to repeat the same.
 func TestAgentWithoutAnAnswer(t *testing.T) {
-	silent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+	silent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet { // the parent of a carve
+			_, _ = io.WriteString(w, `{"name":"sale","unit":"count"}`)
+		} else if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
 			conn.Close()
 		}
 	}))
@@ -87,9 +89,9 @@ func TestAgentWithoutAnAnswer(t *testing.T) {
 		url  string
 		says []string
 	}{
-		"nobody": {"http://" + nobody(t), []string{"Not done. Nothing was changed.", "same request_id."}},
-		"busy":   {busy.URL, []string{"Not done. Nothing was changed.", "same request_id in 40s."}},
-		"silent": {silent.URL, []string{"Outcome unknown. It may have happened.", "same request_id: it takes",
+		"nobody": {"http://" + nobody(t), []string{"Not done. Nothing was changed.", "with the same request_id."}},
+		"busy":   {busy.URL, []string{"Not done. Nothing was changed.", "with the same request_id in 40s."}},
+		"silent": {silent.URL, []string{"Outcome unknown. It may have happened.", "with the same request_id: it takes",
 			"release that request_id"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -97,6 +99,12 @@ func TestAgentWithoutAnAnswer(t *testing.T) {
 			_, _, err := newTools(&app{timeout: time.Minute}, own).hold(t.Context(),
 				holdArgs{RequestID: "r1", Budget: "sale", Amount: 5, HoldTTL: "15m"})
 			checkContains(t, failureText("hold", err), c.says...)
+			again := strings.NewReplacer("with the same request_id", "exactly as it was")
+			_, _, err = newTools(&app{timeout: time.Minute}, own).carve(t.Context(),
+				carveArgs{Parent: "sale", Child: "part", Units: 5})
+			checkContains(t, failureText("carve", err), c.says[0], again.Replace(c.says[1]))
+			_, _, err = newTools(&app{timeout: time.Minute}, own).close(t.Context(), closeArgs{"part"})
+			checkContains(t, failureText("close", err), c.says[0], again.Replace(c.says[1]))
 		})
 	}
 }

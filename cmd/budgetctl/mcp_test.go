@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -211,11 +212,13 @@ func spend(t *testing.T, a agent, name string) {
 		if err = firstOf(err, json.Unmarshal(schema, &needs)); err != nil {
 			t.Fatal(err)
 		}
-		if tool.Name != "check" && !slices.Contains(needs.Required, "request_id") {
+		once := map[string]string{"check": "budgets", "carve": "child", "close": "budget"}[tool.Name]
+		if !slices.Contains(needs.Required, cmp.Or(once, "request_id")) {
 			t.Errorf("%s needs %q", tool.Name, needs.Required)
 		}
 	}
-	if want := []string{"check", "confirm", "explain", "hold", "release"}; !slices.Equal(names, want) {
+	if want := []string{"carve", "check", "close", "confirm", "explain", "hold",
+		"release"}; !slices.Equal(names, want) {
 		t.Errorf("there are %q, want %q", names, want)
 	}
 	of := func(id string, more ...string) string {
@@ -296,41 +299,23 @@ func TestAgentHostile(t *testing.T) {
 
 // TestAgentsKey checks that the tools do what the key may do, and nothing else.
 func TestAgentsKey(t *testing.T) {
-	admin := strings.TrimSpace(withEnv(t, nil, "keys", "generate").stdout)
-	file := filepath.Join(t.TempDir(), "admin.key")
-	if err := os.WriteFile(file, []byte(admin), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	url := serveWith(t, "auth: keys\nkeys: {first_admin_file: \""+file+"\"}\n")
-	c := mustClient(t, url, client.WithTokenFile(file))
-	env := map[string]string{"BUDGETCTL_SERVER": url, "BUDGETCTL_TOKEN": admin}
+	url, c := secured(t)
 	for _, name := range []string{"agent-7", "other"} {
-		if r := withEnv(t, env, "create", name, "--total", "100", "--type", "promo"); r.status != exitDone {
-			t.Fatal(r.stderr)
-		}
+		made(t, c, name, "", 100)
 	}
-	key := func(role string) string {
-		issued, err := c.CreateKey(t.Context(), client.KeyRequest{Principal: role, Role: role,
-			Tenant: "default", Budgets: []string{"agent-7"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return issued.Token
+	key := func(role string) agent {
+		return withKey(t, url, c, client.KeyRequest{Principal: role, Role: role, Tenant: "default",
+			Budgets: []string{"agent-7"}})
 	}
 	of := func(name string) string {
 		return `{"budget":"` + name + `","request_id":"r1","amount":5,"hold_ttl":"15m"}`
 	}
-	read, deduct := overStdio(t, url, key("read")), overStdio(t, url, key("deduct"))
-	for range 1200 { // the node knows a key within a second
-		if text, _, _ := deduct.call("check", `{"budgets":["agent-7"],"amount":1}`); !strings.Contains(text, "key of this server") {
-			break
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	read, deduct := key("read"), key("deduct")
 	overStdio(t, url, "").fails("hold", of("agent-7"), "Wrong request. Nothing was changed.", "unauthenticated",
 		"tell a person")
 	read.fails("hold", of("agent-7"), "forbidden", "the key of this server may not do that")
 	deduct.fails("hold", of("other"), "budget_not_found")
+	deduct.fails("carve", `{"parent":"agent-7","child":"agent-8","units":1}`, "forbidden")
 	deduct.does("hold", of("agent-7"), "5 units")
 	read.fails("release", `{"budget":"agent-7","request_id":"r1"}`, "forbidden")
 	checkUnits(t, c, "agent-7", 0, 5, 95)

@@ -34,8 +34,10 @@ func remedy(op string, kind budget.Kind, err error) string {
 	if p == nil {
 		p = &client.Problem{}
 	}
-	const same = "repeat it with the same request_id: it takes effect once"
-	again := ""
+	same, again := "repeat it with the same request_id", ""
+	if op == "carve" || op == "close" {
+		same = "repeat it exactly as it was"
+	}
 	if p.RetryAfter > 0 {
 		again = " in " + max(p.RetryAfter.Round(time.Second), time.Second).String()
 	}
@@ -43,11 +45,12 @@ func remedy(op string, kind budget.Kind, err error) string {
 	case p.Cancelled:
 		return "an answer was lost, so the request_id was cancelled; begin again with another one."
 	case kind == budget.MayBeDone && op == "hold":
-		return same + ". To give up, release that request_id: then it certainly has no effect."
+		return same + ": it takes effect once. To give up, release that request_id: then it " +
+			"certainly has no effect."
 	case kind == budget.MayBeDone:
-		return same + "."
+		return same + ": it takes effect once."
 	case kind == budget.NotDone:
-		return "repeat it with the same request_id" + again + "."
+		return same + again + "."
 	case op == "explain" && p.Code == "":
 		return "check the request_id, or name the budget to see what is recorded there."
 	case p.Never:
@@ -80,6 +83,8 @@ var remedies = map[budget.Code]string{
 	budget.AmountExceedsRemaining: "confirm at most what is held",
 	budget.RequestConflict: "another call has this request_id; repeat that one exactly as it was, " +
 		"or use another request_id",
+	budget.NameTaken: "a budget has this name; repeat its carve exactly as it was, or choose " +
+		"another child",
 	budget.RequestVoid: "this request_id was released for good; use another one",
 	budget.BudgetNotFound: "correct the name; a budget outside the key of this server does not " +
 		"exist for it",

@@ -51,6 +51,15 @@ type (
 		RequestID string `json:"request_id"`
 		Budget    string `json:"budget,omitempty"`
 	}
+	carveArgs struct {
+		Parent string `json:"parent"`
+		Child  string `json:"child"`
+		Units  int64  `json:"units"`
+		TTL    string `json:"ttl,omitempty"`
+	}
+	closeArgs struct {
+		Budget string `json:"budget"`
+	}
 )
 
 // argumentsOf is what the schemas say of each argument.
@@ -71,12 +80,20 @@ var argumentsOf = map[string]jsonschema.Schema{
 	"reference": {Type: "string", Description: "note that is recorded"},
 	"above": {Type: "string", Enum: []any{"refuse", "available"}, Description: "available: a " +
 		"confirm of more than is held takes the rest from the budget; refuse (default): it does not"},
+	"parent": {Type: "string", MinLength: new(1), Description: "name of the budget that gives units"},
+	"child": {Type: "string", MinLength: new(1), Description: "name of the new budget, chosen and " +
+		"noted before the first call: the same carve takes effect once"},
+	"units": {Type: "integer", Minimum: new(1.0), Maximum: new(float64(budget.MaxAmount)),
+		Description: "whole units that the child gets and the parent no longer has"},
+	"ttl": {Type: "string", MinLength: new(1), Description: "time such as 15m, after which it " +
+		"ends by itself and gives back what it has; left out, the child ends with the parent"},
 }
 
 const mcpInstructions = `Budgets of units, such as money or tokens. Before the work, hold the most
 that it may cost, and begin only if the hold is accepted. Then confirm what was used, or release the
 hold if nothing was. If the outcome of a call is unknown, repeat it with the same request_id: it
-takes effect once. A refusal says what is there, when to repeat, and what to do.`
+takes effect once. For another agent, carve a part of a budget, and close it when that agent ends.
+A refusal says what is there, when to repeat, and what to do.`
 
 // server returns a server with all tools.
 func (t *tools) server() *mcp.Server {
@@ -93,10 +110,14 @@ func (t *tools) server() *mcp.Server {
 		"never will. It does not give back what was confirmed.", false, t.release)
 	addTool(s, "explain", "Says why a call was refused: limits, what the budget had, what to do.",
 		true, t.explain)
+	addTool(s, "carve", "Makes a budget with units of another one, its parent, for example for "+
+		"another agent. It raises no total.", false, t.carve)
+	addTool(s, "close", "Ends a budget that was carved out of another, and its children. What they "+
+		"neither use nor hold goes back to the parent at once, holds when they end.", false, t.close)
 	return s
 }
 
-// addTool adds a tool. All repeat safely.
+// addTool adds a tool. All repeat safely. What close ends does not begin again.
 func addTool[In any](s *mcp.Server, name, what string, reads bool,
 	call func(context.Context, In) (string, any, error)) {
 	schema, err := jsonschema.For[In](nil)
@@ -108,10 +129,9 @@ func addTool[In any](s *mcp.Server, name, what string, reads bool,
 		}
 		schema.Properties[name] = &member
 	}
-	no := false
 	tool := &mcp.Tool{Name: name, Description: what, InputSchema: schema,
 		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: reads, IdempotentHint: true,
-			DestructiveHint: &no, OpenWorldHint: &no}}
+			DestructiveHint: new(name == "close"), OpenWorldHint: new(false)}}
 	mcp.AddTool(s, tool, func(ctx context.Context, _ *mcp.CallToolRequest, in In) (
 		*mcp.CallToolResult, any, error) {
 		text, answer, err := call(ctx, in)
