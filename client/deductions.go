@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 )
 
@@ -50,6 +51,11 @@ func about(requestID string, out any) error {
 		return aboutRequest(requestID, answer.RequestID, "state", answer.State)
 	case *Deduction:
 		return aboutRequest(requestID, answer.RequestID, "state", answer.State)
+	case *Renewal:
+		if answer.Step == 0 {
+			return errors.New("the answer has no step")
+		}
+		return aboutRequest(requestID, answer.RequestID, "", "step")
 	case *Group:
 		if answer.Group != requestID || len(answer.Deductions) == 0 {
 			return fmt.Errorf("the answer is not about group %q", requestID)

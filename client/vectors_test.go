@@ -182,6 +182,9 @@ func (a asked) ask(ctx context.Context, t *testing.T, c *client.Client) map[stri
 	var batch []client.BatchItem
 	var checks []client.CheckItem
 	var r settling
+	if strings.HasSuffix(a.Op, "_set") || a.Op == "renew" {
+		return a.askMore(ctx, t, c)
+	}
 	into := map[string]any{"deduct": &one, "batch": &batch, "check": &checks}[a.Op]
 	if into == nil {
 		into = &r
@@ -222,6 +225,44 @@ func (a asked) ask(ctx context.Context, t *testing.T, c *client.Client) map[stri
 		return map[string]any{"pages": pages}
 	}
 	return a.settle(ctx, t, c, r)
+}
+
+// askMore makes the calls on sets and streams.
+func (a asked) askMore(ctx context.Context, t *testing.T, c *client.Client) map[string]any {
+	t.Helper()
+	read := func(into any) {
+		if err := json.Unmarshal(a.Request, into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	switch a.Op {
+	case "renew":
+		var r client.RenewRequest
+		read(&r)
+		return outcomeOf(c.Renew(ctx, a.Budget, r))
+	case "deduct_set":
+		var r client.SetRequest
+		read(&r)
+		return outcomeOf(c.DeductSet(ctx, r))
+	case "confirm_set":
+		var r client.SetConfirm
+		read(&r)
+		return outcomeOf(c.ConfirmSet(ctx, r))
+	case "extend_set":
+		var r client.SetExtend
+		read(&r)
+		return outcomeOf(c.ExtendSet(ctx, r))
+	case "rollback_set":
+		var r client.SetRollback
+		read(&r)
+		return outcomeOf(c.RollbackSet(ctx, r))
+	case "cancel_set":
+		var r client.SetCancel
+		read(&r)
+		return outcomeOf(c.CancelSet(ctx, r.RequestID))
+	}
+	t.Fatalf("no such call: %s", a.Op)
+	return nil
 }
 
 func (a asked) settle(ctx context.Context, t *testing.T, c *client.Client, r settling) map[string]any {

@@ -131,6 +131,37 @@ class AsyncClient:
     ) -> api.Settlement:
         return await self._settle("extend", budget, request, timeout)
 
+    async def renew(
+        self, budget: str, *, timeout: float | None = None, **request: Unpack[api.RenewRequest]
+    ) -> api.Renewal:
+        what = self.calls.renew(budget, request)
+        return await self._run(self.calls.run(what, self.calls.deadline(timeout)))
+
+    async def deduct_set(
+        self, *, timeout: float | None = None, **request: Unpack[api.SetRequest]
+    ) -> api.SetAnswer:
+        return await self._on_set("deduct", request, timeout)
+
+    async def confirm_set(
+        self, *, timeout: float | None = None, **request: Unpack[api.SetConfirm]
+    ) -> api.Set:
+        return await self._on_set("confirm", request, timeout)
+
+    async def extend_set(
+        self, *, timeout: float | None = None, **request: Unpack[api.SetExtend]
+    ) -> api.Set:
+        return await self._on_set("extend", request, timeout)
+
+    async def rollback_set(
+        self, *, timeout: float | None = None, **request: Unpack[api.SetRollback]
+    ) -> api.Set:
+        return await self._on_set("rollback", request, timeout)
+
+    async def cancel_set(
+        self, *, timeout: float | None = None, **request: Unpack[api.SetCancel]
+    ) -> api.Set:
+        return await self._on_set("cancel", request, timeout)
+
     async def rollback(
         self, budget: str, *, timeout: float | None = None, **request: Unpack[api.RollbackRequest]
     ) -> api.Settlement:
@@ -159,6 +190,9 @@ class AsyncClient:
         feed = self.calls.follow(budget, after, limit, wait)
         while True:
             yield await self._run(feed.next())
+
+    async def _on_set(self, verb: str, request: Any, timeout: float | None) -> Any:
+        return await self._run(self.calls.run(self.calls.on_set(verb, request), self.calls.deadline(timeout)))
 
     async def _settle(self, op: str, budget: str, request: Any, timeout: float | None) -> Any:
         what = self.calls.settle(op, budget, request)
@@ -205,6 +239,13 @@ class AsyncHold(Scope):
 
     async def confirm(self, amount: int | None = None) -> api.Settlement:
         return await self._end("confirm", amount)
+
+    async def renew(self, used: int, hold: int) -> api.Renewal:
+        self.dispatched()
+        step = self._renewing(used, hold)
+        answer = await self._client.renew(self.budget, timeout=self.timeout, **step)
+        self._renewed(answer)
+        return answer
 
     async def rollback(self) -> api.Settlement:
         return await self._end("rollback", None)

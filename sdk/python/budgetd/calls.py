@@ -177,6 +177,20 @@ class Calls:
             what.request_id, what.good = group, about_group(group)
         return what
 
+    def renew(self, budget: str, request: Any) -> What:
+        return self._on(budget, "renew", request, about(request.get("request_id", ""), "step"))
+
+    def on_set(self, verb: str, request: Any) -> What:
+        """A call on a set; "deduct" makes one."""
+        request_id, makes = request.get("request_id", ""), verb == "deduct"
+        path = ("v1", "deductions") if makes else ("v1", "deductions", verb)
+        what = What(f"{verb} set", "POST", path, request, request_id=request_id)
+        what.good = about(request_id, "outcome" if makes else "state")
+        what.read = makes and bool(request.get("dry_run"))
+        if makes and not what.read:
+            what.cancel = self.on_set("cancel", {"request_id": request_id})
+        return what
+
     def find(self, budget: str, request_id: str, key: str) -> What:
         return What(
             "find", "GET", ("v1", "budgets", budget, "deductions"), read=True,

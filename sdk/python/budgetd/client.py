@@ -112,6 +112,43 @@ class Client:
         """Holds for longer, from now on."""
         return self._settle("extend", budget, request, timeout)
 
+    def renew(
+        self, budget: str, *, timeout: float | None = None, **request: Unpack[api.RenewRequest]
+    ) -> api.Renewal:
+        """Makes one step of a stream: `used` of what is held becomes used, and `hold` is held from now on."""
+        what = self.calls.renew(budget, request)
+        return self._run(self.calls.run(what, self.calls.deadline(timeout)))
+
+    def deduct_set(
+        self, *, timeout: float | None = None, **request: Unpack[api.SetRequest]
+    ) -> api.SetAnswer:
+        """Takes units from several budgets, all or none, at most once per request id of the tenant."""
+        return self._on_set("deduct", request, timeout)
+
+    def confirm_set(
+        self, *, timeout: float | None = None, **request: Unpack[api.SetConfirm]
+    ) -> api.Set:
+        """Uses what a set holds, or the parts of amounts, and gives the rest back."""
+        return self._on_set("confirm", request, timeout)
+
+    def extend_set(
+        self, *, timeout: float | None = None, **request: Unpack[api.SetExtend]
+    ) -> api.Set:
+        """Holds a set for longer, from now on."""
+        return self._on_set("extend", request, timeout)
+
+    def rollback_set(
+        self, *, timeout: float | None = None, **request: Unpack[api.SetRollback]
+    ) -> api.Set:
+        """Gives units of a set back."""
+        return self._on_set("rollback", request, timeout)
+
+    def cancel_set(
+        self, *, timeout: float | None = None, **request: Unpack[api.SetCancel]
+    ) -> api.Set:
+        """Makes certain that the request id of a set has no effect."""
+        return self._on_set("cancel", request, timeout)
+
     def rollback(
         self, budget: str, *, timeout: float | None = None, **request: Unpack[api.RollbackRequest]
     ) -> api.Settlement:
@@ -142,6 +179,9 @@ class Client:
         feed = self.calls.follow(budget, after, limit, wait)
         while True:
             yield self._run(feed.next())
+
+    def _on_set(self, verb: str, request: Any, timeout: float | None) -> Any:
+        return self._run(self.calls.run(self.calls.on_set(verb, request), self.calls.deadline(timeout)))
 
     def _settle(self, op: str, budget: str, request: Any, timeout: float | None) -> Any:
         return self._run(self.calls.run(self.calls.settle(op, budget, request), self.calls.deadline(timeout)))
@@ -180,6 +220,7 @@ class Scope:
         """Why the heartbeat found that the hold is over, if it was not settled after all."""
         self._lasts = seconds(request["hold_ttl"])  # after the latest answer
         self._dispatched = False
+        self._step = 0  # the last one of the stream that is known to be done
         self._tried: tuple[str, int | None] | None = None  # a settling that may have happened
 
     def dispatched(self) -> None:
@@ -201,6 +242,14 @@ class Scope:
         if self.answer.get("receipt"):
             request["receipt"] = self.answer["receipt"]
         return request
+
+    def _renewing(self, used: int, hold: int) -> dict[str, Any]:
+        """Returns the request of the next step."""
+        return {**self._beat(), "step": self._step + 1, "used": used, "hold": hold}
+
+    def _renewed(self, answer: api.Renewal) -> None:
+        self._step = answer["step"]
+        self._learn(answer)
 
     def _last(self) -> tuple[str, int | None]:
         """Returns how the hold is settled that the block left open."""
@@ -246,6 +295,15 @@ class Hold(Scope):
     def confirm(self, amount: int | None = None) -> api.Settlement:
         """Uses what is held, or a part of it, and gives the rest back."""
         return self._end("confirm", amount)
+
+    def renew(self, used: int, hold: int) -> api.Renewal:
+        """Makes the next step of a stream: `used` of what is held becomes used, and `hold` is held from now
+        on. After an unknown outcome repeat it with the same amounts. The work counts as dispatched."""
+        self.dispatched()
+        step = self._renewing(used, hold)
+        answer = self._client.renew(self.budget, timeout=self.timeout, **step)
+        self._renewed(answer)
+        return answer
 
     def rollback(self) -> api.Settlement:
         """Gives everything back."""

@@ -131,6 +131,8 @@ class Cases(unittest.TestCase):
                         raise BodyFailed
                     if word == "work":
                         clock.sleep(int(n) / 1000)
+                    elif word == "renew":
+                        h.renew(*map(int, n.split()))
                     elif word == "confirm":
                         h.confirm(int(n) if n else None)
                     else:
@@ -166,6 +168,8 @@ class Cases(unittest.TestCase):
                         await asyncio.sleep(int(n) / 1000)
                     elif word == "dispatched":
                         h.dispatched()
+                    elif word == "renew":
+                        await h.renew(*map(int, n.split()))
                     elif word == "confirm":
                         await h.confirm(int(n) if n else None)
                     else:
@@ -207,6 +211,8 @@ class Cases(unittest.TestCase):
             return {"results": [self.outcome(r) for r in ask(op, request)]}
         if op in ("feed", "follow"):
             request = {("wait" if k == "wait_ms" else k): (n / 1000 if k == "wait_ms" else n) for k, n in request.items()}
+        if op.endswith("_set"):
+            return {"answer": ask(op, **request)}
         return {"answer": ask(op, call["budget"], **request)}
 
     def lost(self, hold):

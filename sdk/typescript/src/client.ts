@@ -165,6 +165,40 @@ export class Client {
     return this.#run(this.#settle('extend', budget, request), this.#until(bounds))
   }
 
+  /** Makes one step of a stream: `used` of what is held becomes used, and `hold` is held from now on. */
+  renew(budget: string, request: Schemas['RenewRequest'], bounds?: Bounds): Promise<Schemas['Renewal']> {
+    const what = this.#settle('renew', budget, { ...request })
+    return this.#run({ ...what, good: about(request.request_id, 'step') }, this.#until(bounds))
+  }
+
+  /** Takes units from several budgets, all or none, at most once per request id of the tenant. */
+  deductSet(request: Schemas['SetRequest'], bounds?: Bounds): Promise<Schemas['SetAnswer']> {
+    const what = this.#onSet('', request, 'outcome')
+    if (request.dry_run) what.read = true
+    else what.cancel = this.#onSet('cancel', { request_id: request.request_id })
+    return this.#run(what, this.#until(bounds))
+  }
+
+  /** Uses what a set holds, or the parts of `amounts`, and gives the rest back. */
+  confirmSet(request: Schemas['SetConfirm'], bounds?: Bounds): Promise<Schemas['Set']> {
+    return this.#run(this.#onSet('confirm', request), this.#until(bounds))
+  }
+
+  /** Holds a set for longer, from now on. */
+  extendSet(request: Schemas['SetExtend'], bounds?: Bounds): Promise<Schemas['Set']> {
+    return this.#run(this.#onSet('extend', request), this.#until(bounds))
+  }
+
+  /** Gives units of a set back. */
+  rollbackSet(request: Schemas['SetRollback'], bounds?: Bounds): Promise<Schemas['Set']> {
+    return this.#run(this.#onSet('rollback', request), this.#until(bounds))
+  }
+
+  /** Makes certain that the request id of a set has no effect. */
+  cancelSet(request: Schemas['SetCancel'], bounds?: Bounds): Promise<Schemas['Set']> {
+    return this.#run(this.#onSet('cancel', request), this.#until(bounds))
+  }
+
   /** Gives units back. */
   rollback(budget: string, request: Schemas['RollbackRequest'], bounds?: Bounds): Promise<Schemas['Settlement']> {
     return this.#run(this.#settle('rollback', budget, request), this.#until(bounds))
@@ -240,6 +274,11 @@ export class Client {
     const group = request.group ?? ''
     return { op, path: ['v1', 'budgets', budget, op], body: request, requestId: id || group,
       good: id ? about(id, 'state') : aboutGroup(group) }
+  }
+
+  #onSet(verb: string, request: { request_id: string }, member = 'state'): What {
+    return { op: verb ? `${verb} set` : 'deduct set', path: ['v1', 'deductions', ...(verb ? [verb] : [])],
+      body: request, requestId: request.request_id, good: about(request.request_id, member) }
   }
 
   #until(bounds: Bounds = {}): Until {

@@ -16,6 +16,7 @@ export class Hold {
   #tried: { op: 'confirm' | 'rollback'; amount: number | undefined } | undefined // may have happened
   #stop = () => {}
   #ended = false
+  #step = 0 // the last one of the stream that is known to be done
   #lasts: number // the milliseconds that it lasts after the latest answer
 
   constructor(
@@ -33,6 +34,17 @@ export class Hold {
 
   /** Uses what is held, or a part of it, and gives the rest back. */
   confirm(amount?: number): Promise<Schemas['Settlement']> { return this.#end('confirm', amount) }
+
+  /** Makes the next step of a stream: `used` of what is held becomes used, and `hold` is held from now
+   * on. After an unknown outcome repeat it with the same amounts. The work counts as dispatched. */
+  async renew(used: number, hold: number): Promise<Schemas['Renewal']> {
+    this.#dispatched = true
+    const request = { ...this.#named(), step: this.#step + 1, used, hold, hold_ttl: this.request.hold_ttl }
+    const answer = await this.client.renew(this.budget, request, { timeout: this.timeout })
+    this.#step = answer.step
+    this.#learn(answer)
+    return answer
+  }
 
   /** Gives everything back. */
   rollback(): Promise<Schemas['Settlement']> { return this.#end('rollback', undefined) }

@@ -112,9 +112,10 @@ async function scope(client, clock, v, bounds) {
     let failed
     try { // what `await using` does
       for (const step of steps) {
-        const [word, n] = step.split(' ')
+        const [word, n, more] = step.split(' ')
         if (word === 'fail') throw new BodyFailed()
         else if (word === 'work') await clock.sleep(Number(n))
+        else if (word === 'renew') await h.renew(Number(n), Number(more))
         else await h[word](n === undefined ? undefined : Number(n))
       }
     } catch (error) {
@@ -155,6 +156,7 @@ async function ask(client, clock, v) {
     const { wait_ms: wait, ...from } = request
     if (op === 'feed') return { answer: await client.feed(budget, { ...from, wait }, bounds) }
     if (op === 'follow') for await (const page of client.follow(budget, { ...from, wait })) pages.push(page.next)
+    if (op.endsWith('_set')) return { answer: await client[op.replace('_set', 'Set')](request, bounds) }
     return { answer: await client[op](budget, request, bounds) }
   } catch (error) {
     if (!(error instanceof BudgetdError)) throw error

@@ -102,6 +102,43 @@ public final class Client {
         until(), Api.Settlement.class);
   }
 
+  /**
+   * Makes one step of a stream: some of what is held becomes used, and another amount is held from
+   * now on.
+   */
+  public Api.Renewal renew(String budget, Api.RenewRequest request) {
+    return calls.run(What.renew(budget, request), until(), Api.Renewal.class);
+  }
+
+  /** Takes units from several budgets, all or none, at most once per request id of the tenant. */
+  public Api.SetAnswer deductSet(Api.SetRequest request) {
+    return calls.run(What.deductSet(request), until(), Api.SetAnswer.class);
+  }
+
+  /** Uses what a set holds, or the parts of the amounts, and gives the rest back. */
+  public Api.Set confirmSet(Api.SetConfirm request) {
+    return onSet("confirm", request.requestId(), request);
+  }
+
+  /** Holds a set for longer, from now on. */
+  public Api.Set extendSet(Api.SetExtend request) {
+    return onSet("extend", request.requestId(), request);
+  }
+
+  /** Gives units of a set back. */
+  public Api.Set rollbackSet(Api.SetRollback request) {
+    return onSet("rollback", request.requestId(), request);
+  }
+
+  /** Makes certain that the request id of a set has no effect. */
+  public Api.Set cancelSet(Api.SetCancel request) {
+    return onSet("cancel", request.requestId(), request);
+  }
+
+  private Api.Set onSet(String verb, String requestId, Object request) {
+    return calls.run(What.onSet(verb, requestId, request), until(), Api.Set.class);
+  }
+
   /** Gives units back. */
   public Api.Settlement rollback(String budget, Api.RollbackRequest request) {
     return rollback(budget, request, until());

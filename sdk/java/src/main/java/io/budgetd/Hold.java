@@ -24,6 +24,7 @@ public final class Hold implements AutoCloseable {
   private volatile String done = "";
   private volatile BudgetdException lost;
   private volatile long lasts; // the nanoseconds that it lasts after the latest answer
+  private volatile long step; // the last one of the stream that is known to be done
   private Settling tried; // may have happened
   private boolean ended;
   private Runnable stop = () -> {};
@@ -72,6 +73,20 @@ public final class Hold implements AutoCloseable {
   /** Uses a part of what is held, and gives the rest back. */
   public Api.Settlement confirm(long amount) {
     return end(new Settling("confirm", amount), client.until());
+  }
+
+  /**
+   * Makes the next step of a stream: used of what is held becomes used, and another amount is held
+   * from now on. After an unknown outcome repeat it with the same amounts. The work counts as
+   * dispatched.
+   */
+  public Api.Renewal renew(long used, long hold) {
+    dispatched = true;
+    Api.Renewal renewal = client.renew(budget, Api.RenewRequest.of(
+        request.requestId(), step + 1, used, hold, request.holdTtl()).withReceipt(answer.receipt()));
+    step = renewal.step();
+    learn(renewal.expiresIn());
+    return renewal;
   }
 
   /** Gives everything back. */

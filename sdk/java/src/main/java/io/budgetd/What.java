@@ -36,6 +36,24 @@ record What(String op, List<String> path, Object body, Map<String, String> query
         one ? about(text(requestId), "state") : aboutGroup(group), null);
   }
 
+  static What renew(String budget, Api.RenewRequest r) {
+    return new What("renew", List.of("v1", "budgets", text(budget), "renew"), r, Map.of(),
+        text(r.requestId()), false, 0, aboutStep(text(r.requestId())), null);
+  }
+
+  static What deductSet(Api.SetRequest r) {
+    boolean read = Boolean.TRUE.equals(r.dryRun());
+    What cancel = read ? null
+        : onSet("cancel", r.requestId(), new Api.SetCancel(r.requestId()));
+    return new What("deduct set", List.of("v1", "deductions"), r, Map.of(), text(r.requestId()),
+        read, 0, about(text(r.requestId()), "outcome"), cancel);
+  }
+
+  static What onSet(String verb, String requestId, Object request) {
+    return new What(verb + " set", List.of("v1", "deductions", verb), request, Map.of(),
+        text(requestId), false, 0, about(text(requestId), "state"), null);
+  }
+
   static What batch(List<Api.BatchItem> items) {
     return new What("batch", List.of("v1", "deductions:batch"), new Api.BatchRequest(items),
         Map.of(), "", false, 0, complete(items.size()), null);
@@ -96,6 +114,12 @@ record What(String op, List<String> path, Object body, Map<String, String> query
       Object named = m.get("request_id");
       return named == null || named.equals("") || named.equals(requestId);
     };
+  }
+
+  /** Returns whether an answer is about a step of a request id. */
+  private static Predicate<Object> aboutStep(String requestId) {
+    return answer -> answer instanceof Map<?, ?> m && m.get("step") instanceof Long step
+        && step > 0 && requestId.equals(m.get("request_id"));
   }
 
   /** Returns whether an answer is about the holds of a group. */

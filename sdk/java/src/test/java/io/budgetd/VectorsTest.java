@@ -101,6 +101,12 @@ final class VectorsTest {
       case "deduct" -> client.deduct(budget, Records.of(Api.DeductRequest.class, r));
       case "confirm" -> client.confirm(budget, Records.of(Api.ConfirmRequest.class, r));
       case "extend" -> client.extend(budget, Records.of(Api.ExtendRequest.class, r));
+      case "renew" -> client.renew(budget, Records.of(Api.RenewRequest.class, r));
+      case "deduct_set" -> client.deductSet(Records.of(Api.SetRequest.class, r));
+      case "confirm_set" -> client.confirmSet(Records.of(Api.SetConfirm.class, r));
+      case "extend_set" -> client.extendSet(Records.of(Api.SetExtend.class, r));
+      case "rollback_set" -> client.rollbackSet(Records.of(Api.SetRollback.class, r));
+      case "cancel_set" -> client.cancelSet(Records.of(Api.SetCancel.class, r));
       case "rollback" -> client.rollback(budget, Records.of(Api.RollbackRequest.class, r));
       case "cancel" -> client.cancel(budget, Records.of(Api.CancelRequest.class, r));
       case "find" -> client.find(budget, (String) r.get("request_id"),
@@ -132,6 +138,7 @@ final class VectorsTest {
           case "work" -> clock.sleep(Long.parseLong(words[1]) * 1_000_000);
           case "dispatched" -> hold.dispatched();
           case "rollback" -> hold.rollback();
+          case "renew" -> hold.renew(Long.parseLong(words[1]), Long.parseLong(words[2]));
           case "confirm" -> {
             if (words.length == 1) {
               hold.confirm();
