@@ -170,8 +170,9 @@ func TestSetsShareBuckets(t *testing.T) {
 		d.create(t, promo("org", 6_400, 16))
 		d.create(t, promo("team", 6_400, 16))
 		s := d.node(t, nil)
-		for i := range 64 { // each bucket is known to the node
-			r := one(bucket.BudgetRef{Tenant: budget.DefaultTenant, Name: "org"}, fmt.Sprint("first-", i), 1)
+		for i := range 128 { // each bucket is known to the node
+			name := []string{"org", "team"}[i%2]
+			r := one(bucket.BudgetRef{Tenant: budget.DefaultTenant, Name: name}, fmt.Sprint("first-", i), 1)
 			if _, err := s.Deduct(context.Background(), r); err != nil {
 				t.Fatal(err)
 			}
@@ -192,6 +193,6 @@ func TestSetsShareBuckets(t *testing.T) {
 		if len(org) > 3 || len(team) < 8 {
 			t.Errorf("32 sets are in %d buckets of org and, with keys, in %d of team", len(org), len(team))
 		}
-		d.uses(t, map[string]int64{"org": 96, "team": 32})
+		d.uses(t, map[string]int64{"org": 96, "team": 96})
 	})
 }

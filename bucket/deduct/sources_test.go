@@ -82,7 +82,7 @@ func TestSources(t *testing.T) {
 				t.Errorf("source %d: %s has %d", i, r.Budget, *r.Reason.Available)
 			}
 		}
-		if _, err := s.Deduct(context.Background(), from("a", 4, false, "plan", "free", "paid")); !budget.Is(err,
+		if _, err := s.Deduct(context.Background(), from("a", 4, false, "free", "paid", "plan")); !budget.Is(err,
 			budget.RequestConflict) {
 			t.Errorf("the same id with another order of sources: %v", err)
 		}
@@ -281,10 +281,10 @@ func (w *sourceWorld) stepBack(id string) {
 		}
 		w.back(of, units)
 	}
-	for range 2 {
+	for n := range 2 {
 		view, err := act()
-		if err != nil {
-			w.t.Errorf("%s of %s: %v", id, of, err)
+		if err != nil || view.Replayed != (n == 1) {
+			w.t.Errorf("%s of %s: replayed %t, %v", id, of, view.Replayed, err)
 			return
 		}
 		left := [3]int64{}

@@ -30,6 +30,15 @@ func (w *world) renews(o hold.Order, used, held, uncollected int64, isFinal bool
 	}
 	w.recorded(d)
 	w.Check()
+	open, err := w.part.HoldsOf(w.Ctx, d.Budget, 1000)
+	if err != nil {
+		w.Fatal(err)
+	}
+	for _, h := range open {
+		if h.RequestID == d.RequestID && h.Amount != held {
+			w.Errorf("%+v: the list of open holds has %d, want %d", o, h.Amount, held)
+		}
+	}
 	if again, replayed, err := w.execute(o); err != nil || !replayed || again != d {
 		w.Fatalf("%+v again: %+v, replayed %v, %v; want %+v", o, again, replayed, err, d)
 	}

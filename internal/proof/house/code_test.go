@@ -16,9 +16,9 @@ import (
 
 // The largest numbers of lines of code, without blank lines and comments, in Go and Lua.
 const (
-	mostProduct = 68_190 // what budgetd, budgetctl and the client are made of
+	mostProduct = 68_195 // what budgetd, budgetctl and the client are made of
 	mostSupport = 11_115 // all other code outside tests
-	mostTests   = 73_865
+	mostTests   = 73_875
 )
 
 // lineCount counts lines of code and lines that have only a comment.

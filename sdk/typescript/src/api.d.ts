@@ -1701,6 +1701,7 @@ export interface components {
         OpenHold: {
             request_id: components["schemas"]["RequestID"];
             group?: components["schemas"]["RequestID"];
+            /** @description What it still holds. */
             amount: components["schemas"]["Units"];
             bucket: components["schemas"]["Key256"];
             held_at: components["schemas"]["Instant"];
