@@ -58,6 +58,8 @@ properties() {
 	# shellcheck disable=SC2086 # a list
 	beside go test -timeout 0 -p 1 $packages github.com/budgetd/budgetd/{api,budget,client} \
 		-rapid.checks "$(pick 2000 20000)" -rapid.nofailfile
+	beside go test -timeout 0 ./bucket/deduct -run '^TestSourcesReference$' -deduct.steps 10000
+	beside go test -timeout 0 ./bucket/hold -run '^TestStreams$' -hold.steps 10000
 }
 
 wild() {

@@ -3,6 +3,7 @@ package deduct_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -181,14 +182,14 @@ func (r *reference) back(id string, units int64) {
 
 func (d *taken) sum() int64 { return d.parts[0] + d.parts[1] + d.parts[2] }
 
-// TestSourcesReference compares 10,000 random deductions, holds, confirms and rollbacks with the
-// reference, in four families of sources at once; on a server, which takes longer, 2,000.
+var sourceSteps = flag.Int("deduct.steps", 1_000, "steps of TestSourcesReference")
+
+// TestSourcesReference compares random deductions, holds, confirms and rollbacks with the
+// reference, in four families of sources at once.
 func TestSourcesReference(t *testing.T) {
 	everywhere(t, func(t *testing.T, d *database) {
-		worlds, steps := 4, 2_500
-		if d.db.TakesPackets() {
-			steps = 500
-		}
+		const worlds = 4
+		steps := *sourceSteps / worlds
 		s, holds := d.withHolds(t)
 		var run sync.WaitGroup
 		for w := range worlds {
