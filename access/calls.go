@@ -41,7 +41,7 @@ type Delegation uint8
 
 // The delegations.
 const (
-	// NoDelegate means none. It is the zero value, so a new call is none of a Delegate's.
+	// NoDelegate refuses the call to a delegate. It is the zero value, so that a new call is refused.
 	NoDelegate Delegation = iota
 	// Subtree is the top of its subtree and all budgets below.
 	Subtree
