@@ -230,39 +230,34 @@ func (a asked) ask(ctx context.Context, t *testing.T, c *client.Client) map[stri
 // askMore makes the calls on sets and streams.
 func (a asked) askMore(ctx context.Context, t *testing.T, c *client.Client) map[string]any {
 	t.Helper()
-	read := func(into any) {
-		if err := json.Unmarshal(a.Request, into); err != nil {
-			t.Fatal(err)
-		}
-	}
 	switch a.Op {
 	case "renew":
-		var r client.RenewRequest
-		read(&r)
-		return outcomeOf(c.Renew(ctx, a.Budget, r))
+		return read(t, a, func(r client.RenewRequest) (*client.Renewal, error) {
+			return c.Renew(ctx, a.Budget, r)
+		})
 	case "deduct_set":
-		var r client.SetRequest
-		read(&r)
-		return outcomeOf(c.DeductSet(ctx, r))
+		return read(t, a, func(r client.SetRequest) (*client.SetAnswer, error) { return c.DeductSet(ctx, r) })
 	case "confirm_set":
-		var r client.SetConfirm
-		read(&r)
-		return outcomeOf(c.ConfirmSet(ctx, r))
+		return read(t, a, func(r client.SetConfirm) (*client.Set, error) { return c.ConfirmSet(ctx, r) })
 	case "extend_set":
-		var r client.SetExtend
-		read(&r)
-		return outcomeOf(c.ExtendSet(ctx, r))
+		return read(t, a, func(r client.SetExtend) (*client.Set, error) { return c.ExtendSet(ctx, r) })
 	case "rollback_set":
-		var r client.SetRollback
-		read(&r)
-		return outcomeOf(c.RollbackSet(ctx, r))
+		return read(t, a, func(r client.SetRollback) (*client.Set, error) { return c.RollbackSet(ctx, r) })
 	case "cancel_set":
-		var r client.SetCancel
-		read(&r)
-		return outcomeOf(c.CancelSet(ctx, r.RequestID))
+		return read(t, a, func(r client.SetCancel) (*client.Set, error) { return c.CancelSet(ctx, r.RequestID) })
 	}
 	t.Fatalf("no such call: %s", a.Op)
 	return nil
+}
+
+// read makes a call with the request of a vector.
+func read[R, A any](t *testing.T, a asked, call func(R) (*A, error)) map[string]any {
+	t.Helper()
+	var r R
+	if err := json.Unmarshal(a.Request, &r); err != nil {
+		t.Fatal(err)
+	}
+	return outcomeOf(call(r))
 }
 
 func (a asked) settle(ctx context.Context, t *testing.T, c *client.Client, r settling) map[string]any {

@@ -109,13 +109,12 @@ func (o *Op) isRefused() bool {
 	return false
 }
 
-// askSources lets a transaction divide a leg among sources, if the attempt has several.
+// askSources lets a transaction divide a leg among the sources that the attempt has.
 func (o *Op) askSources(ops []bucket.Operation) {
 	i := 0
-	var from *sources
 	for l := range o.active {
-		if from = l.from; from != nil {
-			ops[i].Sources = bucket.Sources{Amount: from.amount, Split: !from.whole}
+		if l.from != nil {
+			ops[i].Sources = bucket.Sources{Amount: l.from.amount, Split: !l.from.whole}
 		}
 		i++
 	}

@@ -18,7 +18,7 @@ import (
 const (
 	mostProduct = 68_195 // what budgetd, budgetctl and the client are made of
 	mostSupport = 11_115 // all other code outside tests
-	mostTests   = 73_875
+	mostTests   = 73_890
 )
 
 // lineCount counts lines of code and lines that have only a comment.

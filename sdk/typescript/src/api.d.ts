@@ -1916,7 +1916,7 @@ export interface components {
             parts?: components["schemas"]["SourcePart"][];
             limits: components["schemas"]["LimitState"][];
         };
-        /** @description What a source gave of a leg. A dry run and a repeat have no buckets and limits. */
+        /** @description What a source gave of a leg. A dry run and a repeat have no limits. */
         SourcePart: {
             budget: components["schemas"]["Name"];
             amount: components["schemas"]["Amount"];
